@@ -1,0 +1,18 @@
+"""The compiled part of the package, which is allowed to fail.
+
+Without a C compiler the build says so and goes on: the wheel in plain Python takes over at run time.
+Everything else about the package stands in pyproject.toml.
+"""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "waterclock.wheel._objects",
+            ["src/waterclock/wheel/_objects.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+    ]
+)

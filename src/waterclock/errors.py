@@ -1,0 +1,25 @@
+"""Every error of waterclock, by whose doing.
+
+    WaterclockError
+    ├── UsageError          you: a wrong pipeline file, option or rule; the message names the remedy
+    │   └── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
+    └── EnvironmentMissing  your machine: Java, a package or a server is not there
+
+A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
+"""
+
+
+class WaterclockError(Exception):
+    """The root: catch this to catch whatever waterclock raises on purpose."""
+
+
+class UsageError(WaterclockError):
+    """What was asked for cannot be done as it was asked; the message says what to change."""
+
+
+class StateMismatch(UsageError):
+    """Stored state does not belong to what is being started; going on would lose or double results."""
+
+
+class EnvironmentMissing(WaterclockError):
+    """Something outside the package is missing; the message says how to get it."""
