@@ -1,0 +1,78 @@
+"""Ids seen for each key, for as long as a duplicate of them can come.
+
+Rule 1: an id counts as seen while an event's time is at most `within_us` after the time first seen.
+Rule 2: an id is forgotten when the watermark is past that; forgetting frees memory and changes no answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from waterclock.rules.results import Key
+
+_GENERATIONS = 8  # an id outlives its horizon by at most an eighth of it
+
+
+class Duplicates:
+    """The ids of one bucket, in generations by time, so that forgetting costs what is forgotten."""
+
+    def __init__(self, within_us: int) -> None:
+        self._within_us = within_us
+        self._width_us = max(1, within_us // _GENERATIONS)
+        self._seen: dict[Key, dict[str, int]] = {}
+        self._keys_of: dict[int, set[Key]] = {}
+        self._forget_at: int | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._seen.values()))
+
+    def seen(self, key: Key, event_id: str, time_us: int) -> bool:
+        """True for a duplicate; otherwise the id is remembered."""
+        ids = self._seen.get(key)
+        if ids is None:
+            ids = self._seen[key] = {}
+        first = ids.get(event_id)
+        if first is not None and time_us <= first + self._within_us:
+            return True
+        ids[event_id] = time_us
+        self._remember(key, time_us // self._width_us)
+        return False
+
+    def forget(self, watermark: int) -> None:
+        """Drop the ids that no event at or after `watermark` can duplicate."""
+        if self._forget_at is None or watermark < self._forget_at:
+            return
+        last = (watermark - self._within_us) // self._width_us - 1
+        for generation in [g for g in self._keys_of if g <= last]:
+            for key in self._keys_of.pop(generation):
+                self._forget_key(key, watermark - self._within_us)
+        self._set_alarm()
+
+    def dump(self) -> Any:
+        return [(key, list(ids.items())) for key, ids in self._seen.items()]
+
+    def load(self, plain: Any) -> None:
+        for key, ids in plain:
+            self._seen[key] = dict(ids)
+            for time_us in self._seen[key].values():
+                self._keys_of.setdefault(time_us // self._width_us, set()).add(key)
+        self._set_alarm()
+
+    def _remember(self, key: Key, generation: int) -> None:
+        keys = self._keys_of.get(generation)
+        if keys is None:
+            self._keys_of[generation] = {key}
+            self._set_alarm()
+        else:
+            keys.add(key)
+
+    def _forget_key(self, key: Key, before_us: int) -> None:
+        ids = {i: t for i, t in self._seen[key].items() if t >= before_us}
+        if ids:
+            self._seen[key] = ids
+        else:
+            del self._seen[key]
+
+    def _set_alarm(self) -> None:
+        first = min(self._keys_of, default=None)
+        self._forget_at = None if first is None else (first + 1) * self._width_us + self._within_us

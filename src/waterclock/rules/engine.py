@@ -1,0 +1,197 @@
+"""The rules at work on one bucket of keys: events and a watermark in, results out. No clock, no I/O, no Spark.
+
+    event -> duplicate? -> late? -> order (AsTheyCome, ByTime, BySequence) -> release -> watch -> deliver -> result
+                                      ^                                        |          |
+                                      +---- deadlines, when the watermark passes them ----+
+
+One step, numbered:
+    1. the watermark moves; deadlines that it passed fire
+    2. the events are taken, each judged late against that watermark
+    3. what the events made due already fires
+Results come out in that order. docs/rules.md is the contract that this file keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from waterclock.rules.deadlines import Deadline, Deadlines
+from waterclock.rules.duplicates import Duplicates
+from waterclock.rules.events import Counters, Event, Found
+from waterclock.rules.model import Rules
+from waterclock.rules.ordering import AsTheyCome, ByTime
+from waterclock.rules.results import EVENT, GAP, LATE, Key
+from waterclock.rules.sequence import BySequence
+from waterclock.rules.watching import Watching
+
+NO_WATERMARK = -(2**61)
+CLOSED = 2**61
+
+_COMPLETE, _OVERDUE, _DELIVER = "complete", "overdue", "deliver"
+
+
+class Engine:
+    """One bucket of keys. `step` does everything; `dump` and `load` carry the state from step to step elsewhere."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.watermark = NO_WATERMARK
+        self.counters = Counters()
+        self._results: list[Found] = []
+        self._order = self._make_order()
+        self._watching = Watching(rules, self)
+        self._deadlines = Deadlines(self._fire)
+        self._duplicates = None if rules.within_us is None else Duplicates(rules.within_us)
+        self._parked: dict[Key, list[Deadline]] = {}
+        self._watches = bool(rules.delays or rules.expects or rules.quiets)
+        self._rule_of_event = "pass" if isinstance(self._order, AsTheyCome) and not self._by_time else "order"
+
+    def step(self, events: Iterable[tuple[Key | None, Event]], watermark: int) -> list[Found]:
+        """Take `events` in the order of arrival at `watermark` (microseconds; one that goes back is clamped)."""
+        self._move(watermark)
+        for key, event in events:
+            self._take(key, event)
+        self._move(self.watermark)
+        results, self._results = self._results, []
+        return results
+
+    def next_due(self) -> int | None:
+        """The earliest watermark at which a step without events would do something."""
+        return self._deadlines.next_due()
+
+    def dump(self, keep: Callable[[Any], Any] = lambda ref: ref) -> Any:
+        """The whole state in lists, numbers and texts; `keep` gives what to store for the `ref` of a held event."""
+        return {
+            "watermark": self.watermark,
+            "counters": self.counters.to_dict(),
+            "order": self._order.dump(keep),
+            "watching": self._watching.dump(),
+            "deadlines": [(*d[:4], keep(d[4])) if d[1] == _DELIVER else d for d in self._deadlines.dump()],
+            "duplicates": self._duplicates and self._duplicates.dump(),
+            "parked": list(self._parked.items()),
+        }
+
+    def load(self, plain: Any) -> None:
+        """Take what `dump` gave; only on a fresh engine with the same rules."""
+        self.watermark = plain["watermark"]
+        self.counters = Counters(**plain["counters"])
+        self._order.load(plain["order"])
+        self._watching.load(plain["watching"])
+        self._deadlines.load([_deadline(d) for d in plain["deadlines"]])
+        if self._duplicates is not None:
+            self._duplicates.load(plain["duplicates"])
+        self._parked = {key: [_deadline(d) for d in items] for key, items in plain["parked"]}
+
+    # what the parts ask of the engine ------------------------------------------------------------------------
+
+    def release(self, key: Key, event: Event) -> None:
+        self.counters.released += 1
+        if self._watches:
+            self._watching.see(key, event)
+        if event.deliver is None:
+            self._results.append(Found(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
+        else:
+            self.counters.held += 1
+            self._deadlines.add((event.deliver, _DELIVER, key, event.id, event.ref))
+
+    def late(self, key: Key, event: Event) -> None:
+        self.counters.late += 1
+        self._results.append(Found(LATE, key, LATE, event.time, event.id, event.ref))
+
+    def gap(self, key: Key, rule: str, due: int, source_id: str, event: Event | None) -> None:
+        self._results.append(Found(GAP, key, rule, due, source_id, event and event.ref))
+
+    def found(self, kind: str, key: Key, rule: str, due: int, source_id: str) -> None:
+        self._results.append(Found(kind, key, rule, due, source_id, None))
+
+    def when_due(self, kind: str, key: Key, due: int, a: Any, b: Any) -> None:
+        self._deadlines.add((due, kind, key, a, b))
+
+    def when_complete(self, key: Key, time_us: int) -> None:
+        self._deadlines.add((time_us + 1, _COMPLETE, key, None, None))
+
+    def when_overdue(self, key: Key, due: int) -> None:
+        self._deadlines.add((due, _OVERDUE, key, None, None))
+
+    def duplicate(self) -> None:
+        self.counters.duplicates += 1
+
+    def count_held(self, change: int) -> None:
+        self.counters.held += change
+
+    def count_pending(self, change: int) -> None:
+        self.counters.pending += change
+
+    def count_reordered(self) -> None:
+        self.counters.reordered += 1
+
+    # one step ------------------------------------------------------------------------------------------------
+
+    def _move(self, watermark: int) -> None:
+        self.watermark = max(self.watermark, watermark)
+        if self.watermark > NO_WATERMARK:
+            self._deadlines.advance(self.watermark)
+            if self._duplicates is not None:
+                self._duplicates.forget(self.watermark)
+
+    def _take(self, key: Key | None, event: Event) -> None:
+        if key is None:
+            self.counters.heartbeats += 1
+            return
+        self.counters.events += 1
+        if self._duplicates is not None and self._duplicates.seen(key, event.id, event.time):
+            self.duplicate()
+        elif event.time < self.watermark:
+            self._too_late(key, event)
+        else:
+            self._order.accept(key, event)
+        if self._parked:
+            self._unpark(key)
+
+    def _too_late(self, key: Key, event: Event) -> None:
+        if self._order.known(key, event):
+            self.duplicate()
+        else:
+            self.late(key, event)
+            self._order.passed(key, event)
+
+    def _fire(self, deadline: Deadline) -> None:
+        due, kind, key, a, b = deadline
+        if kind == _COMPLETE:
+            self._order.release_complete(key, due)
+        elif kind == _OVERDUE:
+            self._order.overdue(key, due)
+        elif kind == _DELIVER:
+            self.counters.held -= 1
+            self._results.append(Found(EVENT, key, "deliver_at", due, a, b))
+        elif self._order.holds_before(key, due):
+            self._parked.setdefault(key, []).append(deadline)
+        else:
+            self._watching.fire(kind, key, due, a, b)
+        if self._parked:
+            self._unpark(key)
+
+    def _unpark(self, key: Key) -> None:
+        """Fire the deadlines of `key` that waited for events held behind a gap and need wait no longer."""
+        parked = self._parked.get(key)
+        while parked and not self._order.holds_before(key, parked[0][0]):
+            due, kind, _, a, b = parked.pop(0)
+            self._watching.fire(kind, key, due, a, b)
+        if parked is not None and not parked:
+            del self._parked[key]
+
+    def _make_order(self) -> Any:
+        looks_at_order = bool(self.rules.expects or self.rules.quiets)
+        self._by_time = False
+        if self.rules.ordering is not None and self.rules.sequence is not None:
+            return BySequence(self.rules.ordering, self)
+        if self.rules.ordering is not None or looks_at_order:
+            self._by_time = True
+            return ByTime(self)
+        return AsTheyCome(self)
+
+
+def _deadline(plain: Any) -> Deadline:
+    due, kind, key, a, b = plain
+    return due, kind, key, a, b

@@ -1,0 +1,118 @@
+"""Rules in process: mappings in, `Result` records out, in the kind of time that went in.
+
+Rule 1: a wrong event raises ValueError naming its number (from 1) and the column; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from waterclock.rules.durations import Time, datetime_us, from_us
+from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
+from waterclock.rules.events import Event, Found
+from waterclock.rules.model import Rules
+from waterclock.rules.results import Key, Result, result_id
+
+
+def run(rules: Rules, events: Iterable[Mapping[str, Any]], delay_us: int) -> Iterator[Result]:
+    """The results of `events` in the order of arrival; see `Rules.run`."""
+    engine, reader, latest = Engine(rules), _Reader(rules), NO_WATERMARK
+    for row in events:
+        key, event = reader.read(row)
+        yield from map(reader.result(engine.watermark), engine.step([(key, event)], engine.watermark))
+        latest = max(latest, event.time)
+        yield from map(reader.result(latest - delay_us), engine.step((), latest - delay_us))
+    yield from map(reader.result(None), engine.step((), CLOSED))
+
+
+def row_id(row: Mapping[str, Any]) -> str:
+    """The id of a row that names none: a hash of the whole of it, whatever the order of its columns."""
+    text = repr(sorted((name, repr(value)) for name, value in row.items()))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class _Reader:
+    """Reads mappings into events, and writes results back in the kind of time that it read."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._number = 0
+        self._time_from_us: Callable[[int], Time] | None = None
+
+    def read(self, row: Mapping[str, Any]) -> tuple[Key | None, Event]:
+        self._number += 1
+        if not isinstance(row, Mapping):
+            raise ValueError(f"event {self._number} must be a mapping of columns, got {row!r}")
+        rules, time_us = self._rules, self._time(row, self._rules.time)
+        key = row.get(rules.key)
+        if key is None:
+            return None, Event(time_us, "", None, None, None, None)
+        return self._key(key), Event(
+            time=time_us,
+            id=self._id(row),
+            sequence=self._sequence(row) if rules.sequence and rules.ordering else None,
+            type=self._column(row, rules.type) if rules.type else None,
+            deliver=self._deliver(row, rules.deliver_column) if rules.deliver_column else None,
+            ref=row,
+        )
+
+    def result(self, watermark: int | None) -> Callable[[Found], Result]:
+        show = self._time_from_us or int
+        at = None if watermark is None or watermark <= NO_WATERMARK else show(watermark)
+
+        def make(found: Found) -> Result:
+            kind, key, rule, due, source_id, ref = found
+            return Result(
+                kind, key, rule, show(due), at, source_id, result_id(kind, key, rule, source_id), ref
+            )
+
+        return make
+
+    def _wrong(self, column: str, needs: str, got: object) -> ValueError:
+        return ValueError(f"event {self._number}, column {column!r}: needs {needs}, got {got!r}")
+
+    def _column(self, row: Mapping[str, Any], name: str) -> Any:
+        if name not in row:
+            raise ValueError(
+                f"event {self._number} has no column {name!r}; it has {', '.join(map(str, row))}"
+            )
+        return row[name]
+
+    def _key(self, key: Any) -> Key:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise self._wrong(self._rules.key, "a text or an integer", key)
+        return key
+
+    def _id(self, row: Mapping[str, Any]) -> str:
+        named = None if self._rules.id is None else self._column(row, self._rules.id)
+        return row_id(row) if named is None else str(named)
+
+    def _sequence(self, row: Mapping[str, Any]) -> int:
+        assert self._rules.sequence is not None
+        number = self._column(row, self._rules.sequence)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise self._wrong(self._rules.sequence, "an integer from 1", number)
+        return number
+
+    def _deliver(self, row: Mapping[str, Any], column: str) -> int | None:
+        return None if self._column(row, column) is None else self._time(row, column)
+
+    def _time(self, row: Mapping[str, Any], column: str) -> int:
+        value = self._column(row, column)
+        show = self._kind_of(value)
+        if show is None:
+            raise self._wrong(column, "a datetime or integer microseconds", value)
+        if self._time_from_us is not None and (show is int) != (self._time_from_us is int):
+            raise self._wrong(column, "the kind of time that the events before it have", value)
+        self._time_from_us = self._time_from_us or show
+        return value if isinstance(value, int) else datetime_us(value)
+
+    @staticmethod
+    def _kind_of(value: object) -> Callable[[int], Time] | None:
+        if isinstance(value, datetime):
+            zone = value.tzinfo
+            return lambda us: from_us(us).astimezone(zone or UTC).replace(tzinfo=zone)
+        return int if isinstance(value, int) and not isinstance(value, bool) else None

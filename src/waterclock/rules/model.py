@@ -1,0 +1,177 @@
+"""Rules as data: frozen records, checked when they are made, with what is wrong and where.
+
+Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md tells it in words.
+Rule 2: every builder returns a new `Rules`; a `Rules` in hand never changes.
+Rule 3: durations are microseconds from here on inwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from waterclock.rules.durations import Duration, duration_us
+from waterclock.rules.results import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OnGap = Literal["skip", "hold", "dead_letter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Release in order: `wait_us` is the patience behind a gap, `on_gap` what happens when it ends."""
+
+    wait_us: int
+    on_gap: OnGap
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """An event of type `after` emits `emit`, `by_us` later."""
+
+    after: str
+    by_us: int
+    emit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """After `after`, one of type `type` within `within_us`, or else a result named `otherwise`."""
+
+    type: str
+    after: str
+    within_us: int
+    otherwise: str
+    cancel_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A key silent for `after_us` gives a result named `emit`."""
+
+    after_us: int
+    emit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules for the events of each key; docs/rules.md is their contract.
+
+    `key`, `time`, `type`, `id`, `sequence` name the columns of an event. Builders return a new `Rules`:
+
+    >>> rules = Rules(key="order", time="at", type="what").delay(after="paid", by="1 hour", emit="remind")
+    >>> [(r.kind, r.rule, r.due) for r in rules.run([{"order": "o1", "at": 0, "what": "paid"}])]
+    [('event', 'pass', 0), ('emit', 'remind', 3600000000)]
+    """
+
+    key: str
+    time: str
+    type: str | None = None
+    id: str | None = None
+    sequence: str | None = None
+    within_us: int | None = None
+    ordering: Order | None = None
+    delays: tuple[Delay, ...] = ()
+    expects: tuple[Expect, ...] = ()
+    quiets: tuple[Quiet, ...] = ()
+    deliver_column: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("key", "time"):
+            _need_text(getattr(self, name), f"Rules({name}=)")
+        for name in ("type", "id", "sequence", "deliver_column"):
+            if getattr(self, name) is not None:
+                _need_text(getattr(self, name), f"Rules({name}=)")
+
+    def deduplicate(self, within: Duration) -> Rules:
+        """Drop an event whose id was seen for its key at most `within` earlier."""
+        self._once(self.within_us is None, "deduplicate()")
+        return replace(self, within_us=duration_us(within, "deduplicate(within=)"))
+
+    def order(self, wait: Duration = 0, on_gap: OnGap = "skip") -> Rules:
+        """Release each key's events by sequence, or by (time, id) where no sequence column is named."""
+        self._once(self.ordering is None, "order()")
+        if on_gap not in get_args(OnGap):
+            raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
+        return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
+
+    def delay(self, after: str, by: Duration, emit: str) -> Rules:
+        """Each event of type `after` emits a result named `emit` at its time + `by`."""
+        self._need_type("delay()")
+        rule = Delay(_need_text(after, "delay(after=)"), duration_us(by, "delay(by=)"), emit)
+        self._need_new_name(emit, "delay(emit=)")
+        return replace(self, delays=(*self.delays, rule))
+
+    def deliver_at(self, column: str) -> Rules:
+        """Hold each released event until the watermark reaches the time in `column`."""
+        self._once(self.deliver_column is None, "deliver_at()")
+        return replace(self, deliver_column=_need_text(column, "deliver_at(column)"))
+
+    def expect(
+        self, type: str, *, after: str, within: Duration, otherwise: str, cancel_by: Iterable[str] = ()
+    ) -> Rules:
+        """After each `after`, an event of `type` within `within`; else a result named `otherwise`."""
+        self._need_type("expect()")
+        if isinstance(cancel_by, str):
+            raise TypeError(f"expect(cancel_by=) must be a list of types, got the text {cancel_by!r}")
+        self._need_new_name(otherwise, "expect(otherwise=)")
+        us = duration_us(within, "expect(within=)")
+        names = (_need_text(type, "expect(type)"), _need_text(after, "expect(after=)"))
+        rule = Expect(names[0], names[1], us, otherwise, tuple(cancel_by))
+        return replace(self, expects=(*self.expects, rule))
+
+    def quiet(self, after: Duration, emit: str) -> Rules:
+        """A key without an event for `after` gives a result named `emit`."""
+        self._need_new_name(emit, "quiet(emit=)")
+        return replace(self, quiets=(*self.quiets, Quiet(duration_us(after, "quiet(after=)"), emit)))
+
+    def session(self, gap: Duration, emit: str) -> Rules:
+        """`quiet` under the name that stream processors give it: a session ends after `gap` of silence."""
+        return self.quiet(gap, emit)
+
+    def run(self, events: Iterable[Mapping[str, Any]], watermark_delay: Duration = 0) -> Iterator[Result]:
+        """Apply the rules in process to mappings in the order of arrival; closes at the end."""
+        from waterclock.rules.inprocess import run
+
+        return run(self, events, duration_us(watermark_delay, "run(watermark_delay=)"))
+
+    def on_spark(self, watermark_delay: Duration = 0) -> Callable[[Any], Any]:
+        """A function for `DataFrame.transform`: the same rules on a streaming or a batch DataFrame."""
+        # The one arrow upward of the package: `events.transform(rules.on_spark())` is a promise of the product.
+        from waterclock.spark import transform_with
+
+        return transform_with(self, duration_us(watermark_delay, "on_spark(watermark_delay=)"))
+
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that the rules read, each once."""
+        named = (self.key, self.time, self.type, self.id, self.sequence, self.deliver_column)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def _once(self, free: bool, what: str) -> None:
+        if not free:
+            raise ValueError(f"{what} is given twice; a set of rules has it once")
+
+    def _need_type(self, what: str) -> None:
+        if self.type is None:
+            raise ValueError(f"{what} looks at the type of an event: name its column with Rules(type=...)")
+
+    def _need_new_name(self, name: str, what: str) -> None:
+        _need_text(name, what)
+        taken = (
+            [d.emit for d in self.delays]
+            + [e.otherwise for e in self.expects]
+            + [q.emit for q in self.quiets]
+        )
+        if name in taken:
+            raise ValueError(
+                f"{what} {name!r} names another rule already; results are told apart by that name"
+            )
+
+
+def _need_text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{what} must be a name, got {value!r}")
+    return value

@@ -1,0 +1,107 @@
+"""Orders: which event of a key is released when. One class for each way, the same four methods.
+
+    accept(key, event)       take an event that is neither duplicate nor late; may release it and others
+    known(key, event)        True when its sequence number was released before, or is held
+    passed(key, event)       a late event: its number counts as passed, nothing waits for it
+    holds_before(key, t)     True while an event of the key with time < t is held
+
+Rule 1: events of a key are released in order, each once, through `release(key, event)`.
+Rule 2: an order holds events, and holds no opinion about what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from waterclock.rules.events import Event
+from waterclock.rules.results import Key
+
+
+Keep = Callable[[Any], Any]
+
+
+def stored(event: Event, keep: Keep) -> tuple[Any, ...]:
+    """An event as plain values, its `ref` as `keep` gives it."""
+    return (*event[:-1], keep(event.ref))
+
+
+class Releases(Protocol):
+    """What an order asks of the engine that it works for."""
+
+    def release(self, key: Key, event: Event) -> None: ...
+    def when_complete(self, key: Key, time_us: int) -> None: ...
+    def count_held(self, change: int) -> None: ...
+    def count_reordered(self) -> None: ...
+
+
+class AsTheyCome:
+    """No order: every event is released on arrival."""
+
+    def __init__(self, engine: Releases) -> None:
+        self.accept = engine.release
+
+    def known(self, key: Key, event: Event) -> bool:
+        return False
+
+    def passed(self, key: Key, event: Event) -> None:
+        pass
+
+    def holds_before(self, key: Key, time_us: int) -> bool:
+        return False
+
+    def dump(self, keep: Keep) -> Any:
+        return None
+
+    def load(self, plain: Any) -> None:
+        pass
+
+
+class ByTime(AsTheyCome):
+    """By (time, id), an event being released once the watermark is past its time: then no equal one can come."""
+
+    def __init__(self, engine: Releases) -> None:
+        self._engine = engine
+        self._held: dict[Key, list[tuple[int, str, int, Event]]] = {}
+        self._latest: dict[Key, int] = {}
+        self._taken = 0
+
+    def accept(self, key: Key, event: Event) -> None:
+        self._note_disorder(key, event.time)
+        self._taken += 1
+        heappush(self._held.setdefault(key, []), (event.time, event.id, self._taken, event))
+        self._engine.count_held(1)
+        self._engine.when_complete(key, event.time)
+
+    def release_complete(self, key: Key, watermark: int) -> None:
+        """Release the events of `key` whose time lies before `watermark`."""
+        held = self._held.get(key, [])
+        while held and held[0][0] < watermark:
+            self._engine.count_held(-1)
+            self._engine.release(key, heappop(held)[3])
+        if not held and self._held.pop(key, None) is not None:
+            del self._latest[key]
+
+    def holds_before(self, key: Key, time_us: int) -> bool:
+        held = self._held.get(key)
+        return bool(held) and held[0][0] < time_us  # type: ignore[index]
+
+    def dump(self, keep: Keep) -> Any:
+        return [
+            (key, self._latest[key], [stored(h[3], keep) for h in sorted(held)])
+            for key, held in self._held.items()
+        ]
+
+    def load(self, plain: Any) -> None:
+        for key, latest, events in plain:
+            self._latest[key] = latest
+            self._held[key] = [(e[0], e[1], place, Event(*e)) for place, e in enumerate(events)]
+            self._taken = max(self._taken, len(events))
+
+    def _note_disorder(self, key: Key, time_us: int) -> None:
+        latest = self._latest.get(key)
+        if latest is not None and time_us < latest:
+            self._engine.count_reordered()
+        else:
+            self._latest[key] = time_us

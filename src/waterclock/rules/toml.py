@@ -1,0 +1,68 @@
+"""Rules from the tables of a TOML file: the same names as the builders of `Rules`, the same messages when wrong.
+
+[rules]            key, time, type, id, sequence
+[rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
+[[rules.delay]]     after, by, emit   [[rules.expect]] type, after, within, otherwise, cancel_by
+[[rules.quiet]]     after, emit       [[rules.session]] gap, emit
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from waterclock.errors import UsageError
+from waterclock.rules.model import Rules
+
+_COLUMNS = {"key", "time", "type", "id", "sequence"}
+_ONCE = ("deduplicate", "order", "deliver_at")
+_MANY = ("delay", "expect", "quiet", "session")
+
+
+def rules_from(table: Mapping[str, Any]) -> Rules:
+    """The rules of a parsed `[rules]` table; UsageError says what is wrong and where."""
+    check_names("[rules]", table, _COLUMNS | {*_ONCE, *_MANY}, {"key", "time"})
+    rules = _call("[rules]", Rules, {name: table[name] for name in _COLUMNS & table.keys()})
+    for name in _ONCE:
+        if name in table:
+            rules = _call(f"[rules.{name}]", getattr(rules, name), _mapping(f"[rules.{name}]", table[name]))
+    for name in _MANY:
+        for place, given in enumerate(_list(f"[[rules.{name}]]", table.get(name, []))):
+            where = f"[[rules.{name}]] number {place + 1}"
+            rules = _call(where, getattr(rules, name), _mapping(where, given))
+    return rules
+
+
+def check_names(where: str, table: Mapping[str, Any], known: Iterable[str], needed: Iterable[str]) -> None:
+    """Raise UsageError for a name that is unknown (with the nearest known one) or missing."""
+    known = set(known)
+    for name in table:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            raise UsageError(f"{where}: {name!r} is not known here; {hint}")
+    for name in sorted(needed):
+        if name not in table:
+            raise UsageError(f"{where}: {name!r} is missing")
+
+
+def _call(where: str, builder: Any, arguments: Mapping[str, Any]) -> Rules:
+    try:
+        made = builder(**arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    assert isinstance(made, Rules)
+    return made
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where} must be a table, got {value!r}")
+    return value
+
+
+def _list(where: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise UsageError(f"{where} must be written with double brackets, so that there can be several")
+    return value

@@ -1,0 +1,159 @@
+"""What released events set going: delays, expectations, silences. Each becomes a deadline of its key.
+
+Rule 1: events come here in the order of release, so "later" means released later.
+Rule 2: a deadline is never taken back; when it fires, it looks whether it still means something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from waterclock.rules.events import Event
+from waterclock.rules.model import Rules
+from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
+
+
+class Arms(Protocol):
+    """What the watch asks of the engine."""
+
+    def when_due(self, kind: str, key: Key, due: int, a: Any, b: Any) -> None: ...
+    def found(self, kind: str, key: Key, rule: str, due: int, source_id: str) -> None: ...
+    def count_pending(self, change: int) -> None: ...
+
+
+@dataclass(slots=True)
+class TypePlan:
+    """What an event of one type does: (by, emit) it delays, expectations it meets, withdraws and opens."""
+
+    delays: list[tuple[int, str]]
+    meets: set[int]
+    withdraws: set[int]
+    opens: list[tuple[int, int]]
+
+
+class Watching:
+    """The delays, open expectations and silences of one bucket."""
+
+    def __init__(self, rules: Rules, engine: Arms) -> None:
+        self._rules = rules
+        self._engine = engine
+        self._plans = _plans(rules)
+        self._open: dict[
+            Key, list[tuple[int, int, str]]
+        ] = {}  # (deadline, rule, source id), in order of opening
+        self._last: dict[
+            Key, list[tuple[int, str] | None]
+        ] = {}  # per quiet rule: (time, source id) of the last event
+        self._owed: dict[
+            Key, list[tuple[int, int, str]]
+        ] = {}  # silences that did happen: (due, rule, source id)
+
+    def see(self, key: Key, event: Event) -> None:
+        plan = self._plans.get(event.type)
+        if plan is not None:
+            self._close(plan, key, event)
+            self._start(plan, key, event)
+        if self._rules.quiets:
+            self._break_silence(key, event)
+
+    def fire(self, kind: str, key: Key, due: int, a: Any, b: Any) -> None:
+        """A deadline of `key` that `when_due` armed has come."""
+        if kind == EMIT:
+            self._engine.found(EMIT, key, a, due, b)
+            self._engine.count_pending(-1)
+        elif kind == EXPIRED:
+            self._expire(key, (due, a, b))
+        else:
+            self._fall_silent(key, (due, a, b))
+
+    def dump(self) -> Any:
+        return [list(self._open.items()), list(self._last.items()), list(self._owed.items())]
+
+    def load(self, plain: Any) -> None:
+        opened, last, owed = plain
+        self._open = {key: [tuple(x) for x in items] for key, items in opened}
+        self._last = {key: [tuple(x) if x else None for x in items] for key, items in last}
+        self._owed = {key: [tuple(x) for x in items] for key, items in owed}
+
+    # events --------------------------------------------------------------------------------------------------
+
+    def _close(self, plan: TypePlan, key: Key, event: Event) -> None:
+        waiting = self._open.get(key)
+        if not waiting or not (plan.meets or plan.withdraws):
+            return
+        for item in [w for w in waiting if event.time < w[0]]:
+            due, rule, source = item
+            if rule in plan.meets:
+                self._engine.found(MET, key, self._rules.expects[rule].otherwise, due, source)
+            if rule in plan.meets or rule in plan.withdraws:
+                self._forget(key, item)
+
+    def _start(self, plan: TypePlan, key: Key, event: Event) -> None:
+        for by_us, emit in plan.delays:
+            self._engine.when_due(EMIT, key, event.time + by_us, emit, event.id)
+            self._engine.count_pending(1)
+        for within_us, rule in plan.opens:
+            due = event.time + within_us
+            self._open.setdefault(key, []).append((due, rule, event.id))
+            self._engine.when_due(EXPIRED, key, due, rule, event.id)
+            self._engine.count_pending(1)
+
+    def _break_silence(self, key: Key, event: Event) -> None:
+        last = self._last.setdefault(key, [None] * len(self._rules.quiets))
+        for rule, quiet in enumerate(self._rules.quiets):
+            was = last[rule]
+            if was is not None and event.time >= was[0] + quiet.after_us:
+                self._owed.setdefault(key, []).append((was[0] + quiet.after_us, rule, was[1]))
+            if was is None or event.time >= was[0]:
+                last[rule] = (event.time, event.id)
+                self._engine.when_due(QUIET, key, event.time + quiet.after_us, rule, event.id)
+
+    # deadlines -----------------------------------------------------------------------------------------------
+
+    def _expire(self, key: Key, item: tuple[int, int, str]) -> None:
+        if item in self._open.get(key, ()):
+            self._forget(key, item)
+            self._engine.found(EXPIRED, key, self._rules.expects[item[1]].otherwise, item[0], item[2])
+
+    def _forget(self, key: Key, item: tuple[int, int, str]) -> None:
+        waiting = self._open[key]
+        waiting.remove(item)
+        self._engine.count_pending(-1)
+        if not waiting:
+            del self._open[key]
+
+    def _fall_silent(self, key: Key, item: tuple[int, int, str]) -> None:
+        due, rule, source = item
+        quiet = self._rules.quiets[rule]
+        owed, last = self._owed.get(key, []), self._last.get(key)
+        if item in owed:
+            owed.remove(item)
+        elif last is not None and last[rule] == (due - quiet.after_us, source):
+            last[rule] = None
+        else:
+            return
+        self._engine.found(QUIET, key, quiet.emit, due, source)
+        self._drop_empty(key)
+
+    def _drop_empty(self, key: Key) -> None:
+        if not self._owed.get(key, True):
+            del self._owed[key]
+        if key in self._last and not any(self._last[key]):
+            del self._last[key]
+
+
+def _plans(rules: Rules) -> dict[str | None, TypePlan]:
+    plans: dict[str | None, TypePlan] = {}
+
+    def plan(name: str) -> TypePlan:
+        return plans.setdefault(name, TypePlan([], set(), set(), []))
+
+    for delay in rules.delays:
+        plan(delay.after).delays.append((delay.by_us, delay.emit))
+    for number, expect in enumerate(rules.expects):
+        plan(expect.after).opens.append((expect.within_us, number))
+        plan(expect.type).meets.add(number)
+        for name in expect.cancel_by:
+            plan(name).withdraws.add(number)
+    return plans

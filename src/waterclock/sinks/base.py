@@ -1,0 +1,105 @@
+"""The seam between results and where they are kept: results and their offsets in one transaction.
+
+A batch reaches a sink in numbered steps, and a crash between any two of them leaves a table that a re-run makes equal:
+
+    1. the batch is taken, once             (the caller: it also commits the operator's state)
+    2. begin
+    3. refuse what is applied already       (a re-run of a batch whose commit got through)
+    4. write results, dead letters, counters, offsets and (query, batch)
+    5. commit
+
+Promises of every sink: after `commit` returned, the batch survives a crash; before, nothing of it is seen by a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from waterclock.errors import StateMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one batch of a query brings: Arrow tables, the counters' changes, and where it came from."""
+
+    query_id: str
+    batch_id: int
+    offsets: str | None
+    results: pa.Table
+    dead_letters: pa.Table
+    counters: Mapping[str, int]
+    watermark_us: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The last batch that a sink holds."""
+
+    query_id: str
+    batch_id: int
+
+
+class Sink(Protocol):
+    """Where results are kept. Called by one thread at a time."""
+
+    def open(self, results: pa.Schema) -> None:
+        """Make the tables, or check that they fit `results`; UsageError where they do not."""
+
+    def last_applied(self) -> Applied | None: ...
+
+    def begin(self) -> None: ...
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool: ...
+
+    def write(self, batch: Batch) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def totals(self) -> dict[str, int]:
+        """The sums of the counters of all batches."""
+
+    def close(self) -> None: ...
+
+    def describe(self) -> str:
+        """Where it is, for messages to people."""
+
+
+def apply_once(sink: Sink, batch: Batch) -> bool:
+    """Steps 2 to 5 for a batch that was taken; False where it was applied already."""
+    sink.begin()  # 2
+    try:
+        if sink.is_applied(batch.query_id, batch.batch_id):  # 3
+            sink.rollback()
+            return False
+        sink.write(batch)  # 4
+        sink.commit()  # 5
+    except BaseException:
+        sink.rollback()
+        raise
+    return True
+
+
+def check_belongs(sink: Sink, checkpoint: str, query_id: str | None, last_batch: int | None) -> None:
+    """Raise StateMismatch where the sink is ahead of the checkpoint, or belongs to another one.
+
+    `query_id` and `last_batch` are what the checkpoint holds, None where it holds nothing. Going on would lose, in
+    silence, what the lost checkpoint held, or write results a second time.
+    """
+    applied = sink.last_applied()
+    if applied is None or (
+        applied.query_id == query_id and applied.batch_id <= (-1 if last_batch is None else last_batch)
+    ):
+        return
+    found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
+    raise StateMismatch(
+        f"{sink.describe()} holds results up to batch {applied.batch_id} of query {applied.query_id}, but the checkpoint "
+        f"{checkpoint} {found}. Going on would lose or double results. Either restore that checkpoint, or start "
+        "over with both empty: remove the sink's tables and the checkpoint (waterclock run --fresh does both)."
+    )

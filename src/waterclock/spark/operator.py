@@ -1,0 +1,80 @@
+"""The rules as ONE Spark operator: a `transformWithState` over buckets of keys, packed in and packed out.
+
+    rows -> watermark -> pack (bucket, origin, frame) -> transformWithState -> result frames [-> unpack -> result rows]
+
+Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
+Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
+Rule 3: frames of a bucket are taken in the order of `origin`, not of arrival, so that a re-run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.rules.model import Rules
+from waterclock.spark import frames
+from waterclock.spark.bucket import Bucket, Stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PACKED = "bucket int, origin bigint, frame binary"
+BUCKETS = 16
+_Frame = Row("frame")
+
+
+class RulesProcessor(StatefulProcessor):
+    """Applies rules to one bucket a call. Frames in, frames out; state in one value."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._state = handle.getValueState("bucket", "alarm bigint, engine binary, held binary")
+
+    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
+        taken = sorted((row.origin, row.frame) for row in rows if row.frame is not None)
+        aside = [frame for _, frame in taken if frames.is_dead(frames.from_bytes(frame))]
+        events = (
+            [frame for _, frame in taken if frame not in aside] if aside else [frame for _, frame in taken]
+        )
+        yield from map(_Frame, aside)
+        if events:
+            yield _Frame(self._step(events, timerValues.getCurrentWatermarkInMs()))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        yield _Frame(
+            self._step([], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs())
+        )
+
+    def _step(self, events: list[bytes], watermark_ms: int, rang_ms: int | None = None) -> bytes:
+        alarm, engine, held = self._state.get() or (None, None, None)
+        bucket = Bucket(self._rules, Stored(engine, held) if engine else None)
+        # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
+        results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK)
+        alarm = self._set_alarm(bucket.next_due_us(), alarm, rang_ms)
+        after = bucket.store()
+        self._state.update((alarm, after.engine, after.rows))
+        return frames.to_bytes(results)
+
+    def _set_alarm(self, due_us: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
+        due_ms = None if due_us is None else -(-due_us // 1000)
+        if due_ms != was_ms:
+            if was_ms is not None and was_ms != rang_ms:
+                self._handle.deleteTimer(was_ms)
+            if due_ms is not None:
+                self._handle.registerTimer(due_ms)
+        return due_ms
+
+
+def apply(rules: Rules, packed: DataFrame) -> DataFrame:
+    """Result frames (one column, `frame`) of a packed stream whose watermark is set."""
+    return packed.groupBy("bucket").transformWithState(
+        RulesProcessor(rules), "frame binary", outputMode="append", timeMode="EventTime"
+    )

@@ -1,0 +1,55 @@
+"""A Spark session as the rules need it, on this machine or on a cluster.
+
+Every setting has its measured reason in docs/spark.md. A session that runs already is used as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from waterclock.spark.java import use_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def settings(cores: int) -> dict[str, str]:
+    """The settings of a local session for `cores` cores, by Spark's names."""
+    log = files("waterclock.spark") / "log4j2.properties"
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log} -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    }
+
+
+def start(name: str, cores: int | None = None, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """A session named `name` on `cores` cores of this machine; `extra` settings win over ours.
+
+    Raises EnvironmentMissing where no Java is found.
+    """
+    use_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    cores = cores or os.cpu_count() or 1
+    chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **settings(cores), **(extra or {})}
+    session = SparkSession.builder.config(map=chosen).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,159 @@
+"""`rules.on_spark()`: rules as a transformation of any DataFrame, streaming or batch.
+
+    streaming   withWatermark -> pack -> transformWithState -> unpack
+    batch       pack -> one call a bucket, closed at the end -> unpack
+
+Rule 1: the watermark is set before packing: a packed row has no event time of its own, so Spark drops nothing as late
+        and the engine, which has an output for late events, sees everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from waterclock.errors import UsageError
+from waterclock.rules.engine import CLOSED, NO_WATERMARK
+from waterclock.rules.model import Rules
+from waterclock.spark import buckets, frames, operator
+from waterclock.spark.bucket import ROW_ID, Bucket
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame], DataFrame]:
+    """The function behind `Rules.on_spark`."""
+
+    def transform(events: DataFrame) -> DataFrame:
+        check_columns(rules, events.schema)
+        result = result_type(rules, events.schema)
+        rows = events if rules.id else events.withColumn(ROW_ID, F.sha2(F.to_json(F.struct("*")), 256))
+        if not events.isStreaming:
+            packed = rows.mapInArrow(packer(rules), operator.PACKED)
+            done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
+        else:
+            timed = rows.withWatermark(rules.time, f"{watermark_delay_us} microseconds")
+            done = operator.apply(rules, timed.mapInArrow(packer(rules), operator.PACKED))
+        return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC")), result)
+
+    return transform
+
+
+def check_columns(rules: Rules, schema: StructType) -> None:
+    """Raise UsageError where the rules name a column that is not there, or one of a type they cannot use."""
+    types = {field.name: field.dataType for field in schema.fields}
+    for name in rules.columns():
+        if name not in types:
+            raise UsageError(f"the rules name the column {name!r}; the events have {', '.join(types)}")
+    needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules)]
+    if rules.sequence:
+        needs.append((rules.sequence, (IntegralType,), "an integer"))
+    for name, allowed, what in needs:
+        if not isinstance(types[name], allowed):
+            raise UsageError(
+                f"the column {name!r} must be {what}, it is {types[name].simpleString()}: cast it first"
+            )
+
+
+def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
+    names = [name for name in (rules.time, rules.deliver_column) if name]
+    return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
+
+
+def result_type(rules: Rules, schema: StructType) -> StructType:
+    """The schema of the results for events of `schema`."""
+    text, moment = StringType(), TimestampType()
+    return StructType(
+        [
+            StructField("kind", text),
+            StructField("key", schema[rules.key].dataType),
+            StructField("rule", text),
+            StructField("due", moment),
+            StructField("emitted_at", moment),
+            StructField("source_id", text),
+            StructField("result_id", text),
+            StructField("event", schema),
+        ]
+    )
+
+
+def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows out; heartbeats have done their work at the watermark and end here."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packs = Packs()
+        for batch in batches:
+            keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
+            for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
+                packs.add(label, frames.to_bytes(rows))
+            yield packs.take()
+
+    return pack
+
+
+class Packs:
+    """Packed rows of one partition, numbered in the order in which they were made."""
+
+    def __init__(self) -> None:
+        context = TaskContext.get()
+        self._origin = (context.partitionId() if context else 0) << 32
+        self._rows: list[tuple[int, int, bytes | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, label: int, frame: bytes | None) -> None:
+        self._rows.append((label, self._origin, frame))
+        self._origin += 1
+
+    def take(self) -> pa.RecordBatch:
+        label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        self._rows = []
+        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.int64()), pa.array(frame, pa.binary())]
+        return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
+
+
+def unpacker(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Result frames in, result rows of `schema` out."""
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for frame in batch.column("frame").to_pylist():
+                yield from conform(frames.from_bytes(frame), schema).to_batches()
+
+    return unpack
+
+
+def conform(results: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A result frame with exactly the columns of `schema`; one that no result of the frame has is null."""
+    present = results.column_names
+    columns = [
+        results.column(f.name).cast(f.type) if f.name in present else pa.nulls(results.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _whole_bucket(rules: Rules) -> Callable[[pa.Table], pa.Table]:
+    def close(packed: pa.Table) -> pa.Table:
+        rows = packed.sort_by("origin").column("frame").to_pylist()
+        bucket = Bucket(rules, None)
+        done = [bucket.step(rows, NO_WATERMARK), bucket.step([], CLOSED)]
+        return pa.table({"frame": pa.array(map(frames.to_bytes, done), pa.binary())})
+
+    return close

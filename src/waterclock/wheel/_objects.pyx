@@ -1,0 +1,380 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: always_allow_keywords=False, binding=False, auto_pickle=False
+"""The compiled timing wheel: the same promises and the same interface as reference.py, another structure underneath.
+
+The structure stands in buckets.h and turn.h, in C and without Python; memory in arena.h. Here are the objects.
+
+Rule 1: the wheel owns the handles that wait, and their callbacks. Handles are unknown to the garbage collector (that
+    alone is a factor of twenty at a million); the wheel shows it their callbacks instead.
+Rule 2: a handle borrows its wheel, and a wheel that goes ends its timers first: whoever has a callback has a wheel.
+Rule 3: a reference is given up only when the structure is whole, for giving it up can run any code.
+"""
+
+cimport cython
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from waterclock.wheel.records import WheelStatistics
+
+cdef extern from "turn.h":
+    ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
+    ctypedef int (*inquiry)(PyObject *) noexcept
+    traverseproc traverse_members
+    inquiry clear_members
+    bint unlikely(bint) noexcept nogil
+    bint use_arena(object) noexcept
+    void use_collector(object, traverseproc, inquiry) noexcept
+    int64_t saturated(object, int *) noexcept
+    int64_t saturated_sum(int64_t, int64_t) noexcept
+    int raise_set() except -1
+    int popcount "__builtin_popcountll"(unsigned long long) noexcept
+    int clz "__builtin_clzll"(unsigned long long) noexcept
+
+    ctypedef struct Entry:
+        void *callback
+        int64_t deadline
+        uint64_t tick
+        void *wheel
+        Bucket *bucket
+        Entry **place
+    ctypedef struct Bucket:
+        Entry **end
+        uint32_t total, live
+    ctypedef struct Wheel:
+        uint64_t cursor, now, soonest, used
+        int64_t live, cascaded, opened
+        uint32_t bits, mask, levels, words
+        Bucket *buckets
+        Bucket *firing
+        uint64_t *bitmap
+        int failed
+    ctypedef int (*EntryVisit)(Entry *, void *) noexcept
+
+    PyObject *HANDLE_OF(Entry *) noexcept
+    uint32_t bucket_of(const Wheel *, uint64_t) noexcept
+    uint64_t *word_of(const Wheel *, uint32_t) noexcept
+    bint bucket_is_loose(const Bucket *) noexcept
+    int wheel_init(Wheel *, uint32_t) noexcept
+    void wheel_free(Wheel *) noexcept
+    int wheel_add(Wheel *, Entry *) noexcept
+    void wheel_remove(Wheel *, Entry *) noexcept
+    int wheel_move(Wheel *, Entry *, uint64_t) noexcept
+    Entry *wheel_take(Wheel *) noexcept
+    void wheel_close(Wheel *) noexcept
+    int wheel_each(const Wheel *, EntryVisit, void *) noexcept
+    uint64_t wheel_soonest(Wheel *) noexcept
+    Entry *wheel_empty(Wheel *) noexcept
+
+cdef extern from "Python.h":
+    PyObject *PyObject_CallNoArgs(object) noexcept
+    bint PyCallable_Check(object) noexcept
+
+cdef int64_t MAX_TIME = <int64_t>1 << 62
+cdef int64_t MAX_TICK = <int64_t>1 << 61
+cdef int64_t MAX_NOW = 0x7fffffffffffffff
+
+
+cdef int64_t whole(str name, value, int64_t low, int64_t high) except? -1:
+    cdef int failed = 0
+    cdef int64_t number = saturated(value, &failed)
+    if failed:
+        raise_set()
+    if not low <= number <= high:
+        raise ValueError(f"{name} must lie within {low} and {high}, got {value}")
+    return number
+
+
+cdef uint32_t bits_of(slots) except 0:
+    if isinstance(slots, int) and 2 <= slots <= 65536 and slots & (slots - 1) == 0:
+        return slots.bit_length() - 1
+    raise ValueError(
+        f"slots must be one power of two from 2 to 65536 for the compiled wheel, got {slots!r}; "
+        "waterclock.wheel.reference.TimingWheel takes any sizes"
+    )
+
+
+@cython.final
+@cython.no_gc
+cdef class Timer:
+    """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only."""
+
+    cdef Entry entry               # its callback is owned, and NULL once the timer waits no more
+
+    def __init__(self):
+        raise TypeError("timers are made by TimingWheel.add and add_at")
+
+    @property
+    def deadline(self):
+        """When it was asked to run, in the caller's unit, not rounded."""
+        return self.entry.deadline
+
+    @property
+    def pending(self):
+        """Whether it still waits: neither run nor cancelled. False inside its own callback."""
+        return self.entry.callback != NULL
+
+    def cancel(self):
+        """Take it out in O(1). True once, and then it never runs; else False: it ran or was cancelled."""
+        cdef PyObject *callback = <PyObject *>self.entry.callback
+        if callback == NULL:
+            return False
+        cdef TimingWheel wheel = <TimingWheel>self.entry.wheel
+        self.entry.callback = NULL
+        wheel_remove(&wheel.wheel, &self.entry)
+        wheel.cancelled += 1
+        Py_DECREF(self)
+        Py_DECREF(<object>callback)
+        return True
+
+    def reschedule(self, delay, /):
+        """Move it to `delay` from the wheel's now, behind timers already added for that tick.
+
+        Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was.
+        """
+        if self.entry.callback == NULL:
+            return False
+        cdef TimingWheel wheel = <TimingWheel>self.entry.wheel
+        cdef int64_t deadline = wheel.after(delay)
+        if self.entry.callback == NULL:            # an __index__ of the delay may have cancelled us
+            return False
+        if wheel_move(&wheel.wheel, &self.entry, wheel.tick_of(deadline)) < 0:
+            raise MemoryError
+        self.entry.deadline = deadline
+        return True
+
+
+@cython.final
+cdef class TimingWheel:
+    """Timers by tick; no clock, no thread, no lock: time comes in through `advance`. See reference.TimingWheel.
+
+    slots is one power of two for all levels, 2 to 65536; the reference wheel takes any sizes.
+    """
+
+    cdef Wheel wheel
+    cdef list errors               # what callbacks raised in this advance; an object, so that Cython makes GC slots
+    cdef int64_t clock, tick, base                 # base: the time of tick 0
+    cdef int64_t round_up, fired, cancelled
+    cdef bint advancing
+
+    def __cinit__(self, tick=1, start=0, *, slots=256, rounding="late"):
+        if rounding not in ("late", "early"):
+            raise ValueError(f"rounding must be 'late' or 'early', got {rounding!r}")
+        self.tick = whole("tick", tick, 1, MAX_TICK)
+        self.clock = whole("start", start, -MAX_TIME, MAX_TIME)
+        # C's remainder takes the sign of the time; the floor of a negative one has to be made
+        self.base = self.clock - (self.clock % self.tick + self.tick) % self.tick
+        self.round_up = self.tick - 1 if rounding == "late" else 0
+        self.errors = []
+        if wheel_init(&self.wheel, bits_of(slots)) < 0:
+            raise MemoryError
+
+    def __dealloc__(self):
+        let_go(self)
+        wheel_free(&self.wheel)
+
+    cdef inline uint64_t ticks(self, int64_t time) noexcept:
+        """Whole ticks from base to time; unsigned, as two times of opposite sign may be 2**63 apart."""
+        cdef uint64_t since = <uint64_t>time - <uint64_t>self.base
+        return since if self.tick == 1 else since // <uint64_t>self.tick
+
+    cdef inline uint64_t tick_of(self, int64_t deadline) noexcept:
+        return self.wheel.now if deadline <= self.clock else self.ticks(deadline + self.round_up)
+
+    cdef inline int64_t after(self, delay) except? -1:
+        cdef int failed = 0
+        cdef int64_t deadline = saturated_sum(self.clock, saturated(delay, &failed))
+        if unlikely(failed):
+            raise_set()
+        if unlikely(deadline > MAX_TIME or deadline < -MAX_TIME):
+            raise ValueError(
+                f"deadline must lie within {-MAX_TIME} and {MAX_TIME}, got {self.clock} + {delay}"
+            )
+        return deadline
+
+    cdef inline Timer schedule(self, int64_t deadline, callback):
+        if unlikely(not PyCallable_Check(callback)):
+            raise TypeError(f"callback must be callable, got {callback!r}")
+        cdef Timer timer = Timer.__new__(Timer)
+        timer.entry.callback = NULL
+        timer.entry.deadline = deadline
+        timer.entry.tick = self.tick_of(deadline)
+        timer.entry.wheel = <void *><PyObject *>self
+        if unlikely(wheel_add(&self.wheel, &timer.entry) < 0):
+            raise MemoryError
+        Py_INCREF(callback)
+        Py_INCREF(timer)
+        timer.entry.callback = <void *><PyObject *>callback
+        return timer
+
+    @property
+    def now(self):
+        """The latest `now` handed to `advance`, or `start`; inside a callback already the new one."""
+        return self.clock
+
+    def __len__(self):
+        """How many timers wait."""
+        return self.wheel.live
+
+    def add(self, delay, callback, /):
+        """Run `callback()` once `delay` has passed since `now`; zero or less means at the next `advance`.
+
+        `ValueError` when the deadline lies beyond 2**62, `TypeError` for a delay that is no whole number.
+        """
+        return self.schedule(self.after(delay), callback)
+
+    def add_at(self, deadline, callback, /):
+        """Run `callback()` at `deadline`; at the next `advance` when that has passed. Errors as for `add`."""
+        return self.schedule(whole("deadline", deadline, -MAX_TIME, MAX_TIME), callback)
+
+    def advance(self, now, limit=None):
+        """Run every timer due at `now`, in order, but at most `limit`; returns how many ran. See reference.py."""
+        cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
+        cdef int64_t room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
+        if self.advancing:
+            raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
+        if time < self.clock:
+            return 0
+        self.clock = time
+        self.wheel.now = self.ticks(time)
+        self.advancing = True
+        try:
+            ran = self.turn(room)
+        except BaseException as stop:
+            if self.errors:
+                raise stop from self.group()
+            raise
+        finally:
+            wheel_close(&self.wheel)
+            self.advancing = False
+        if self.errors:
+            raise self.group()
+        return ran
+
+    cdef int64_t turn(self, int64_t room) except -1:
+        cdef int64_t ran = 0
+        cdef Entry *entry
+        while ran != room:
+            entry = wheel_take(&self.wheel)
+            if entry == NULL:
+                break
+            ran += 1
+            self.run(entry)
+        if self.wheel.failed:
+            self.wheel.failed = 0
+            raise MemoryError
+        return ran
+
+    cdef inline int run(self, Entry *entry) except -1:
+        timer = <object>HANDLE_OF(entry)
+        callback = <object>entry.callback
+        entry.callback = NULL
+        Py_DECREF(timer)                           # the wheel's references; our own end with this function
+        Py_DECREF(callback)
+        self.fired += 1
+        cdef PyObject *result = PyObject_CallNoArgs(callback)
+        if unlikely(result == NULL):
+            return self.note_failure()
+        Py_DECREF(<object>result)
+        return 0
+
+    cdef int note_failure(self) except -1:
+        try:
+            return raise_set()
+        except Exception as error:
+            self.errors.append(error)
+        return 0
+
+    cdef group(self):
+        errors, self.errors = self.errors, []
+        return ExceptionGroup("callbacks of timers failed", errors)
+
+    def next_deadline(self):
+        """The least `now` for which `advance(now)` runs a callback; None when nothing waits.
+
+        That is the tick of the earliest waiting timer: its deadline rounded to the tick, or the present `now` when it
+        is already due. Exact, not a bound. Kept from call to call; looked up in one bucket when the earliest has left.
+        """
+        if self.wheel.live == 0:
+            return None
+        return max(self.clock, <int64_t>(<uint64_t>self.base + wheel_soonest(&self.wheel) * <uint64_t>self.tick))
+
+    def statistics(self):
+        """Counts since the start, as one frozen record."""
+        cdef uint32_t i
+        buckets = 0
+        for i in range(self.wheel.levels * self.wheel.words):
+            buckets += popcount(self.wheel.bitmap[i])
+        return WheelStatistics(
+            now=self.clock,
+            pending=self.wheel.live,
+            added=self.wheel.live + self.fired + self.cancelled,
+            fired=self.fired,
+            cancelled=self.cancelled,
+            cascaded=self.wheel.cascaded,
+            opened=self.wheel.opened,
+            levels=64 - clz(self.wheel.used | 1),
+            buckets=buckets,
+        )
+
+    def _check(self):
+        """Raise AssertionError when a rule of the structure is broken; for tests, O(timers + buckets)."""
+        cdef uint32_t index
+        cdef Bucket *bucket
+        live = 0
+        for index in range(self.wheel.levels << self.wheel.bits):
+            bucket = &self.wheel.buckets[index]
+            marked = word_of(&self.wheel, index)[0] >> (index & self.wheel.mask & 63) & 1
+            assert marked == (bucket.live > 0), "a bucket is marked as in use and is empty, or the other way round"
+            assert bucket == self.wheel.firing or not bucket_is_loose(bucket), "a bucket keeps too many blanks"
+            live += bucket.live
+        assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
+        assert wheel_each(&self.wheel, is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
+
+
+cdef int is_misplaced(Entry *entry, void *context) noexcept:
+    cdef Wheel *wheel = <Wheel *>context
+    return (
+        entry.callback == NULL or entry.place[0] != entry or entry.tick < wheel.cursor
+        or entry.bucket != &wheel.buckets[bucket_of(wheel, entry.tick)]
+        or entry.tick < wheel_soonest(wheel)
+    )
+
+
+cdef void let_go(TimingWheel wheel):
+    """End all timers: first the wheel is emptied, then the references are given up."""
+    cdef Entry *entry = wheel_empty(&wheel.wheel)
+    cdef PyObject *callback
+    cdef PyObject *handle
+    while entry != NULL:
+        callback = <PyObject *>entry.wheel
+        handle = HANDLE_OF(entry)
+        entry = <Entry *>entry.place
+        Py_DECREF(<object>callback)
+        Py_DECREF(<object>handle)
+
+
+cdef struct Visit:
+    visitproc visit
+    void *argument
+
+
+cdef int visit_callback(Entry *entry, void *context) noexcept:
+    cdef Visit *to = <Visit *>context
+    return to.visit(<PyObject *>entry.callback, to.argument)
+
+
+cdef int traverse(PyObject *self, visitproc visit, void *argument) noexcept:
+    cdef Visit to = Visit(visit, argument)
+    cdef int stop = traverse_members(self, visit, argument)
+    return stop if stop else wheel_each(&(<TimingWheel>self).wheel, visit_callback, &to)
+
+
+cdef int clear(PyObject *self) noexcept:
+    let_go(<TimingWheel>self)
+    return clear_members(self)
+
+
+if not use_arena(Timer):
+    raise ImportError("a timer handle does not fit the arena's 64 bytes")
+use_collector(TimingWheel, traverse, clear)

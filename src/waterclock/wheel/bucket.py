@@ -1,0 +1,161 @@
+"""A bucket of the reference wheel and the timers that hang in it.
+
+A bucket is Kafka's TimerTaskList: a ring of doubly linked timers around a sentinel, so that taking one out
+of the middle (a cancel) costs the same as taking the first. A timer is Kafka's TimerTask and TimerTaskEntry
+in one: it hangs in at most one bucket, and that is all its state.
+
+    waiting    hangs in a bucket, has a callback
+    over       hangs nowhere, its callback let go: it ran, or was cancelled
+
+Rule 1: only `add` and `remove` of a bucket touch links and the count; what hangs in a bucket is counted,
+nothing else is.
+Rule 2: whoever leaves for good lets go of its callback at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+Callback = Callable[[], Any]
+
+
+class Wheel(Protocol):
+    """What a timer asks of its wheel."""
+
+    def _cancel(self, timer: Timer) -> None: ...
+    def _reschedule(self, timer: Timer, delay: int) -> None: ...
+
+
+class TaskCounter:
+    """How many timers wait, shared by all buckets of all levels of one wheel."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Timer:
+    """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only.
+
+    `deadline` is what was asked for, in the caller's unit; `expiration` is what the wheel goes by (rounded).
+
+    >>> from waterclock.wheel.reference import TimingWheel
+    >>> timer = TimingWheel().add(5, print)
+    >>> timer.pending, timer.deadline, timer.cancel(), timer.cancel()
+    (True, 5, True, False)
+    """
+
+    __slots__ = ("_bucket", "_callback", "_next", "_previous", "_wheel", "deadline", "expiration", "sequence")
+
+    def __init__(self, wheel: Wheel | None, callback: Callback | None) -> None:
+        self._wheel = wheel
+        self._callback = callback
+        self._bucket: TimerTaskList | None = None
+        self._next = self._previous = self
+        self.deadline = self.expiration = self.sequence = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether it still waits: neither run nor cancelled. False inside its own callback."""
+        return self._bucket is not None
+
+    def cancel(self) -> bool:
+        """Take it out in O(1). True once, and then it never runs; else False: it ran or was cancelled."""
+        if self._bucket is None or self._wheel is None:
+            return False
+        self._wheel._cancel(self)
+        return True
+
+    def reschedule(self, delay: int, /) -> bool:
+        """Move it to `delay` from the wheel's now, behind timers already added for that tick.
+
+        Returns False, and does nothing, when it ran or was cancelled. `ValueError` for a deadline beyond
+        2**62 leaves it where it was.
+        """
+        if self._bucket is None or self._wheel is None:
+            return False
+        self._wheel._reschedule(self, delay)
+        return True
+
+    def take(self) -> Callback:
+        """Leave the bucket for good and hand the callback over; the timer keeps nothing alive after that."""
+        assert self._bucket is not None, "only a waiting timer can be taken"
+        assert self._callback is not None
+        callback = self._callback
+        self._bucket.remove(self)
+        self._callback = self._wheel = None
+        return callback
+
+
+class TimerTaskList:
+    """A ring of timers around a sentinel; `expiration` is the start of its range, -1 unless queued."""
+
+    __slots__ = ("_counter", "_root", "expiration", "index", "queued")
+
+    def __init__(self, counter: TaskCounter, index: int = 0) -> None:
+        self._counter = counter
+        self._root = Timer(None, None)
+        self.index = index
+        self.queued = (
+            False  # -1 alone cannot say it: expiration -1 is a moment for a wheel that starts below zero
+        )
+        self.expiration = -1
+
+    def __iter__(self) -> Iterator[Timer]:
+        """The timers in the order they came in; taking out the one just given is allowed."""
+        timer = self._root._next
+        while timer is not self._root:
+            following = timer._next
+            yield timer
+            timer = following
+
+    def __bool__(self) -> bool:
+        return self._root._next is not self._root
+
+    @property
+    def first(self) -> Timer:
+        """The timer that came in first; the bucket must not be empty."""
+        return self._root._next
+
+    def set_expiration(self, expiration: int) -> bool:
+        """Say when it expires; True when that is news, and it then has to be queued."""
+        if self.queued and self.expiration == expiration:
+            return False
+        self.expiration = expiration
+        self.queued = True
+        return True
+
+    def leave_queue(self) -> None:
+        """It is not in the queue any more; the next timer in it queues it again."""
+        self.expiration = -1
+        self.queued = False
+
+    def add(self, timer: Timer) -> None:
+        """Hang it in last; a timer that hangs in another bucket moves."""
+        if timer._bucket is not None:
+            timer._bucket.remove(timer)
+        last = self._root._previous
+        timer._previous, timer._next = last, self._root
+        last._next = self._root._previous = timer
+        timer._bucket = self
+        self._counter.value += 1
+
+    def remove(self, timer: Timer) -> None:
+        """Unhang it; a timer of another bucket, or of none, is left alone."""
+        if timer._bucket is not self:
+            return
+        timer._previous._next = timer._next
+        timer._next._previous = timer._previous
+        timer._next = timer._previous = timer
+        timer._bucket = None
+        self._counter.value -= 1
+
+    def flush(self) -> list[Timer]:
+        """Empty it for a new turn: everything in it, in the order it came in; no longer queued."""
+        timers = list(self)
+        for timer in timers:
+            self.remove(timer)
+        self.leave_queue()
+        return timers

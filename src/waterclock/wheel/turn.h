@@ -1,0 +1,220 @@
+/* The compiled wheel's verbs: add, remove, move; cascade and take what is due; look. Rules: buckets.h. */
+#ifndef WATERCLOCK_TURN_H
+#define WATERCLOCK_TURN_H
+
+#include "buckets.h"
+
+static inline int wheel_add(Wheel *w, Entry *e) {
+    if (w->live == 0 && w->firing == NULL)
+        w->cursor = w->now; /* empty: fast-forward, so that a short timer needs no high level */
+    if (bucket_add(w, e) < 0)
+        return -1;
+    if (w->live++ == 0 || e->tick < w->soonest)
+        w->soonest = e->tick;
+    return 0;
+}
+
+static inline void wheel_remove(Wheel *w, Entry *e) {
+    w->live--;
+    bucket_remove(w, e->bucket, e->place, e->tick);
+}
+
+static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
+    Bucket *b = e->bucket;
+    Entry **place = e->place;
+    uint64_t before = e->tick;
+    e->tick = tick;
+    if (bucket_add(w, e) < 0) {
+        e->tick = before;
+        return -1;
+    }
+    bucket_remove(w, b, place, before);
+    if (tick < w->soonest)
+        w->soonest = tick;
+    return 0;
+}
+
+/* The turn */
+
+/* The next bucket in use and the tick at which its block begins. The wheel is not empty. */
+static uint64_t wheel_peek(const Wheel *w, uint32_t *index) {
+    uint32_t level = (uint32_t)__builtin_ctzll(w->used), shift = level * w->bits, i, slot;
+    const uint64_t *word = &w->bitmap[level * w->words];
+    uint64_t above = shift + w->bits >= 64 ? 0 : w->cursor >> (shift + w->bits) << (shift + w->bits);
+    i = ((uint32_t)(w->cursor >> shift) & w->mask) >> 6; /* none in use lies before the cursor */
+    while (word[i] == 0)
+        i++;
+    slot = i * 64 + (uint32_t)__builtin_ctzll(word[i]);
+    *index = (level << w->bits) | slot;
+    return above + ((uint64_t)slot << shift);
+}
+
+/* The block of a coarse bucket begins: its entries go down. At most one new chunk a finer bucket is needed, the rest
+ * is paid with the chunks it gives back. */
+static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
+    Bucket *b = &w->buckets[index];
+    Chunk *chunk = b->head, *next;
+    uint64_t finer = (uint64_t)(index >> w->bits) << w->bits;
+    uint32_t left = b->total;
+    if (wheel_reserve(w, b->live < finer ? b->live : finer) < 0)
+        return -1;
+    w->cursor = tick;
+    w->cascaded += b->live;
+    b->head = NULL;
+    b->end = NULL;
+    b->total = b->live = 0;
+    bucket_unmark(w, b);
+    for (; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        for (uint32_t i = 0; i < PLACES && left > 0; i++, left--) {
+            if (i + 8 < PLACES && left > 8)
+                prefetchw(chunk->entry[i + 8]);
+            if (chunk->entry[i] != NULL)
+                bucket_add(w, chunk->entry[i]); /* reserved: cannot fail */
+        }
+        chunk_release(w, chunk);
+    }
+    return 0;
+}
+
+/* Go on to the next due bucket of the finest level; 0 when there is none. */
+static int wheel_open(Wheel *w) {
+    uint32_t index;
+    while (w->live > 0) {
+        uint64_t tick = wheel_peek(w, &index);
+        if (tick > w->now)
+            break;
+        if (index <= w->mask) {
+            w->cursor = tick;
+            w->firing = &w->buckets[index];
+            w->at = w->firing->head;
+            w->at_place = 0;
+            w->opened++;
+            return 1;
+        }
+        if (wheel_cascade(w, index, tick) < 0) {
+            w->failed = 1;
+            return 0;
+        }
+        w->opened++;
+    }
+    w->cursor = w->now;
+    return 0;
+}
+
+static void wheel_close(Wheel *w) {
+    Bucket *b = w->firing;
+    w->firing = NULL;
+    if (b != NULL)
+        bucket_settle(w, b);
+}
+
+/* The next entry of the firing bucket, or NULL at its end. Chunks left behind go to the pool. */
+static Entry *wheel_step(Wheel *w) {
+    Bucket *b = w->firing;
+    while (b->live > 0) {
+        Chunk *chunk = w->at;
+        uint32_t i = w->at_place++;
+        if (i == PLACES) {
+            w->at = b->head = chunk->next;
+            w->at_place = 0;
+            b->total -= PLACES;
+            chunk_release(w, chunk);
+            prefetchw(b->head->next);
+            continue;
+        }
+        if (i + 8 < PLACES)
+            prefetchw(chunk->entry[i + 8]); /* beyond the end it is garbage, which a prefetch may be given */
+        if (chunk->entry[i] != NULL)
+            return chunk->entry[i];
+    }
+    return NULL;
+}
+
+/* Take out the next entry that is due; NULL when there is none, or when memory `failed`. */
+static Entry *wheel_take(Wheel *w) {
+    Entry *e;
+    do {
+        if (w->firing == NULL && !wheel_open(w))
+            return NULL;
+        e = wheel_step(w);
+        if (e == NULL)
+            wheel_close(w);
+    } while (e == NULL);
+    wheel_remove(w, e);
+    if (w->live == 0) { /* the last one: the wheel is idle before its callback runs */
+        wheel_close(w);
+        w->cursor = w->now;
+    }
+    return e;
+}
+
+/* Looking */
+
+typedef int (*EntryVisit)(Entry *, void *);
+
+static int bucket_each(const Bucket *b, EntryVisit visit, void *context) {
+    uint32_t left = b->live;
+    int stop;
+    for (const Chunk *chunk = b->head; left > 0; chunk = chunk->next)
+        for (uint32_t i = 0; i < PLACES && left > 0; i++)
+            if (chunk->entry[i] != NULL) {
+                left--;
+                if ((stop = visit(chunk->entry[i], context)) != 0)
+                    return stop;
+            }
+    return 0;
+}
+
+static int wheel_each(const Wheel *w, EntryVisit visit, void *context) {
+    int stop;
+    if (w->buckets == NULL || w->bitmap == NULL)
+        return 0;
+    for (uint32_t index = 0; index < w->levels << w->bits; index++)
+        if (w->buckets[index].live && (stop = bucket_each(&w->buckets[index], visit, context)) != 0)
+            return stop;
+    return 0;
+}
+
+static int entry_least(Entry *e, void *least) {
+    if (e->tick < *(uint64_t *)least)
+        *(uint64_t *)least = e->tick;
+    return 0;
+}
+
+/* Tick of the earliest entry: it is in the first bucket in use. The wheel is not empty. */
+static uint64_t wheel_soonest(Wheel *w) {
+    uint32_t index;
+    if (w->soonest == 0) {
+        w->soonest = UINT64_MAX;
+        wheel_peek(w, &index);
+        bucket_each(&w->buckets[index], entry_least, &w->soonest);
+    }
+    return w->soonest;
+}
+
+/* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `wheel`. */
+static int entry_chain(Entry *e, void *chain) {
+    e->wheel = e->callback;
+    e->callback = NULL;
+    e->place = *(Entry ***)chain;
+    *(Entry **)chain = e;
+    return 0;
+}
+
+static Entry *wheel_empty(Wheel *w) {
+    Entry *chain = NULL;
+    wheel_each(w, entry_chain, &chain);
+    if (w->live > 0)
+        for (uint32_t index = 0; index < w->levels << w->bits; index++)
+            if (w->buckets[index].live) {
+                bucket_unmark(w, &w->buckets[index]);
+                w->buckets[index].live = 0;
+                bucket_release(w, &w->buckets[index]);
+            }
+    w->live = 0;
+    w->firing = NULL;
+    return chain;
+}
+
+#endif
