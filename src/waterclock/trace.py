@@ -1,10 +1,10 @@
 """Behind `waterclock trace`: watch a hierarchical timing wheel turn, one bucket at a time.
 
-A scenario is a wheel (tick, slots, start) and timers. First each timer is added, then the clock goes from bucket to
-bucket of the queue until nothing waits. After every step the whole wheel is shown: what each level covers, which
-buckets are in use and what is in them, the queue, what ran, and what went down a level.
+A scenario is a wheel (tick, slots, start) and timers. First each timer is added, then the clock goes from
+bucket to bucket of the queue until nothing waits. After every step the whole wheel is shown: what each level
+covers, which buckets are in use and what is in them, the queue, what ran, and what went down a level.
 
-Rule 1: the wheel is the real one, `waterclock.wheel.reference`, seen through its `snapshot()`; nothing is re-enacted.
+Rule 1: the wheel is the real one, `waterclock.wheel.reference`, seen through `snapshot()`; nothing is acted.
 Rule 2: time is whole milliseconds. Tables show it relative to the start, `--json` as it is.
 Rule 3: a step is one and the same record for tables, for `--json` and in the files of `waterclock/traces`.
 """
@@ -46,7 +46,7 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A wheel and its timers: times in ms, deadlines absolute, slots one size per level (the last one repeats)."""
+    """A wheel and its timers: times in ms, deadlines absolute; slots per level, the last one repeats."""
 
     name: str
     note: str
@@ -271,8 +271,8 @@ def show_step(number: int, step: Step, scenario: Scenario) -> str:
 
 def _show_insert(step: Step, at: Callable[[int], str]) -> str:
     to = step["to"]
-    where = f"level {to['level']}, bucket {to['bucket']}" if to else "nowhere: it is due at once"
-    return f"add {step['insert']} for {at(step['deadline'])}: it goes to {where}"
+    where = f"level {to['level']}, bucket {to['bucket']}" if to else "no bucket: it is due at once"
+    return f"add {step['insert']} for {at(step['deadline'])}: into {where}"
 
 
 def _show_advance(step: Step, at: Callable[[int], str]) -> str:
@@ -314,13 +314,14 @@ def _show_buckets(state: Step, at: Callable[[int], str]) -> list[str]:
 
 def show_head(scenario: Scenario, rounding: str) -> str:
     """What is about to be watched, in three lines."""
+    slots = ",".join(map(str, scenario.slots))
     words = {"early": "a bucket fires at its start, up to a tick early", "late": "never early"}
     return "\n".join(
         (
-            f"{scenario.name}: tick {show_duration(scenario.tick_ms)}, slots {','.join(map(str, scenario.slots))}, "
+            f"{scenario.name}: tick {show_duration(scenario.tick_ms)}, slots {slots}, "
             f"rounding {rounding} ({words[rounding]})",
             f"{scenario.note or 'timers of your own'}",
-            f"times are relative to the start, {scenario.start_ms} ms; [a, b) holds a and not b; buckets count from 0\n",
+            f"times are relative to the start ({scenario.start_ms} ms); [a, b) is without b\n",
         )
     )
 

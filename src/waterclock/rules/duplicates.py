@@ -67,11 +67,10 @@ class Duplicates:
             keys.add(key)
 
     def _forget_key(self, key: Key, before_us: int) -> None:
-        ids = {i: t for i, t in self._seen[key].items() if t >= before_us}
+        # a key stands in each generation in which it had an id; an earlier one may have taken this one's ids along
+        ids = {i: t for i, t in self._seen.pop(key, {}).items() if t >= before_us}
         if ids:
             self._seen[key] = ids
-        else:
-            del self._seen[key]
 
     def _set_alarm(self) -> None:
         first = min(self._keys_of, default=None)

@@ -68,7 +68,7 @@ class Engine:
             "order": self._order.dump(keep),
             "watching": self._watching.dump(),
             "deadlines": [(*d[:4], keep(d[4])) if d[1] == _DELIVER else d for d in self._deadlines.dump()],
-            "duplicates": self._duplicates and self._duplicates.dump(),
+            "duplicates": None if self._duplicates is None else self._duplicates.dump(),
             "parked": list(self._parked.items()),
         }
 

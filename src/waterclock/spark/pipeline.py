@@ -77,29 +77,23 @@ class Pipeline:
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
         """Read what there is and close, or go on until stopped with `live`. Raises what made a batch fail."""
-        self._check_start()
+        self.check()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
         started = self._last_moment
         self._query = self._start(session)
         try:
             self._query.awaitTermination() if live else self._finish()
         except StreamingQueryException as error:
-            raise self._failure or WaterclockError(f"the pipeline failed: {_cause(error)}") from error
+            raise _failure(self._failure or error, self._checkpoint) from error
         finally:
             self._query.stop()
         return self._summary(self._clock.monotonic_s() - started)
 
-    def stop(self) -> None:
-        """End a live run after the batch that is running; from another thread or a signal handler."""
-        if self._query is not None:
-            self._query.stop()
-
     def close(self) -> None:
         self._sink.close()
 
-    # start and end -------------------------------------------------------------------------------------------
-
-    def _check_start(self) -> None:
+    def check(self) -> None:
+        """Refuse, before Spark is started, what could not go right; `run` does it too."""
         if not self._config.source.path.is_dir():
             raise UsageError(f"the source folder {self._config.source.path} does not exist")
         self._sink.open(self._schema)  # 1
@@ -107,6 +101,8 @@ class Pipeline:
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
         checkpoint.refuse_if_closed(self._config.source.path)
         checkpoint.claim(_settings(self._config))  # 2
+
+    # start and end -------------------------------------------------------------------------------------------
 
     def _start(self, session: SparkSession) -> StreamingQuery:
         packed = source.packed_files(session, self._config, self._checkpoint)
@@ -196,6 +192,13 @@ def _watermark(offsets: str | None) -> int | None:
     return ms * 1000 or None
 
 
-def _cause(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
+    """What to tell of an error in a batch: our own as it is, Spark's by its last line, where the cause stands."""
+    if isinstance(error, WaterclockError):
+        return error
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    cause = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), repr(error))
+    return WaterclockError(
+        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {checkpoint.path}/spark.log "
+        "or the session's log. The same command goes on from there."
+    )

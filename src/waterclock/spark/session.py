@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.spark.java import use_java
@@ -38,18 +41,47 @@ def settings(cores: int) -> dict[str, str]:
     }
 
 
-def start(name: str, cores: int | None = None, extra: Mapping[str, str] | None = None) -> SparkSession:
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A running session, and a line that says which Java it runs on."""
+
+    spark: SparkSession
+    java: str
+
+
+def start(
+    name: str, cores: int | None = None, extra: Mapping[str, str] | None = None, log: Path | None = None
+) -> Session:
     """A session named `name` on `cores` cores of this machine; `extra` settings win over ours.
 
+    What the JVM and its Python workers say goes to the file `log` where one is given.
     Raises EnvironmentMissing where no Java is found.
     """
-    use_java()
+    java = use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     cores = cores or os.cpu_count() or 1
     chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **settings(cores), **(extra or {})}
-    session = SparkSession.builder.config(map=chosen).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    with _stderr_to(log):
+        spark = SparkSession.builder.config(map=chosen).getOrCreate()
+    return Session(spark, java)
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """The JVM inherits file descriptor 2 when it starts and keeps it: the only moment to choose another."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

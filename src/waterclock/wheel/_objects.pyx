@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: always_allow_keywords=False, binding=False, auto_pickle=False
-"""The compiled timing wheel: the same promises and the same interface as reference.py, another structure underneath.
+"""The compiled timing wheel: promises and interface of reference.py, with another structure underneath.
 
-The structure stands in buckets.h and turn.h, in C and without Python; memory in arena.h. Here are the objects.
+The structure stands in buckets.h and turn.h, in C without Python; memory in arena.h. Here are the objects.
 
-Rule 1: the wheel owns the handles that wait, and their callbacks. Handles are unknown to the garbage collector (that
-    alone is a factor of twenty at a million); the wheel shows it their callbacks instead.
-Rule 2: a handle borrows its wheel, and a wheel that goes ends its timers first: whoever has a callback has a wheel.
+Rule 1: the wheel owns the handles that wait, and their callbacks. Handles are unknown to the garbage
+    collector (that alone is a factor of twenty at a million); the wheel shows it their callbacks instead.
+Rule 2: a handle borrows its wheel, and a wheel that goes ends its timers first: a callback means a wheel.
 Rule 3: a reference is given up only when the structure is whole, for giving it up can run any code.
 """
 
@@ -72,7 +72,7 @@ cdef extern from "Python.h":
 
 cdef int64_t MAX_TIME = <int64_t>1 << 62
 cdef int64_t MAX_TICK = <int64_t>1 << 61
-cdef int64_t MAX_NOW = 0x7fffffffffffffff
+cdef int64_t MAX_NOW = MAX_TIME + MAX_TICK
 
 
 cdef int64_t whole(str name, value, int64_t low, int64_t high) except? -1:
@@ -146,13 +146,13 @@ cdef class Timer:
 
 @cython.final
 cdef class TimingWheel:
-    """Timers by tick; no clock, no thread, no lock: time comes in through `advance`. See reference.TimingWheel.
+    """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
-    slots is one power of two for all levels, 2 to 65536; the reference wheel takes any sizes.
+    As reference.TimingWheel, but slots is one power of two for all levels, 2 to 65536.
     """
 
     cdef Wheel wheel
-    cdef list errors               # what callbacks raised in this advance; an object, so that Cython makes GC slots
+    cdef list errors               # of callbacks in this advance; being an object it has Cython make GC slots
     cdef int64_t clock, tick, base                 # base: the time of tick 0
     cdef int64_t round_up, fired, cancelled
     cdef bint advancing
@@ -162,8 +162,7 @@ cdef class TimingWheel:
             raise ValueError(f"rounding must be 'late' or 'early', got {rounding!r}")
         self.tick = whole("tick", tick, 1, MAX_TICK)
         self.clock = whole("start", start, -MAX_TIME, MAX_TIME)
-        # C's remainder takes the sign of the time; the floor of a negative one has to be made
-        self.base = self.clock - (self.clock % self.tick + self.tick) % self.tick
+        self.rebase()
         self.round_up = self.tick - 1 if rounding == "late" else 0
         self.errors = []
         if wheel_init(&self.wheel, bits_of(slots)) < 0:
@@ -172,6 +171,12 @@ cdef class TimingWheel:
     def __dealloc__(self):
         let_go(self)
         wheel_free(&self.wheel)
+
+    cdef void rebase(self) noexcept:
+        """Nothing waits: count ticks from now on, so that a short timer needs one level after a long rest."""
+        # C's remainder takes the sign of the time; the floor of a negative one has to be made
+        self.base = self.clock - (self.clock % self.tick + self.tick) % self.tick
+        self.wheel.now = self.wheel.cursor = 0
 
     cdef inline uint64_t ticks(self, int64_t time) noexcept:
         """Whole ticks from base to time; unsigned, as two times of opposite sign may be 2**63 apart."""
@@ -196,6 +201,8 @@ cdef class TimingWheel:
         if unlikely(not PyCallable_Check(callback)):
             raise TypeError(f"callback must be callable, got {callback!r}")
         cdef Timer timer = Timer.__new__(Timer)
+        if unlikely(self.wheel.live == 0) and self.wheel.firing == NULL:
+            self.rebase()
         timer.entry.callback = NULL
         timer.entry.deadline = deadline
         timer.entry.tick = self.tick_of(deadline)
@@ -228,11 +235,13 @@ cdef class TimingWheel:
         return self.schedule(whole("deadline", deadline, -MAX_TIME, MAX_TIME), callback)
 
     def advance(self, now, limit=None):
-        """Run every timer due at `now`, in order, but at most `limit`; returns how many ran. See reference.py."""
+        """Run every timer due at `now`, in order, at most `limit`; returns how many. As reference.py."""
         cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
         cdef int64_t room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self.advancing:
-            raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
+            raise RuntimeError(
+                "advance() called while advance() runs: from a callback add timers, or cancel them"
+            )
         if time < self.clock:
             return 0
         self.clock = time
@@ -292,12 +301,13 @@ cdef class TimingWheel:
     def next_deadline(self):
         """The least `now` for which `advance(now)` runs a callback; None when nothing waits.
 
-        That is the tick of the earliest waiting timer: its deadline rounded to the tick, or the present `now` when it
-        is already due. Exact, not a bound. Kept from call to call; looked up in one bucket when the earliest has left.
+        That is the tick of the earliest waiting timer: its deadline rounded to the tick, or the present `now`
+        when it is already due. Exact, not a bound. Remembered; looked up in one bucket when that has left.
         """
         if self.wheel.live == 0:
             return None
-        return max(self.clock, <int64_t>(<uint64_t>self.base + wheel_soonest(&self.wheel) * <uint64_t>self.tick))
+        cdef uint64_t since = wheel_soonest(&self.wheel) * <uint64_t>self.tick
+        return max(self.clock, <int64_t>(<uint64_t>self.base + since))
 
     def statistics(self):
         """Counts since the start, as one frozen record."""
@@ -325,8 +335,8 @@ cdef class TimingWheel:
         for index in range(self.wheel.levels << self.wheel.bits):
             bucket = &self.wheel.buckets[index]
             marked = word_of(&self.wheel, index)[0] >> (index & self.wheel.mask & 63) & 1
-            assert marked == (bucket.live > 0), "a bucket is marked as in use and is empty, or the other way round"
-            assert bucket == self.wheel.firing or not bucket_is_loose(bucket), "a bucket keeps too many blanks"
+            assert marked == (bucket.live > 0), "marked as in use and empty, or the other way round"
+            assert bucket == self.wheel.firing or not bucket_is_loose(bucket), "too many blanks"
             live += bucket.live
         assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
         assert wheel_each(&self.wheel, is_misplaced, &self.wheel) == 0, "a timer in the wrong place"

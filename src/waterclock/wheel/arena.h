@@ -1,9 +1,9 @@
 /* Memory of the compiled wheel: blocks for buckets, and an arena for timer handles.
  *
- * A handle is 64 bytes, one cache line, and lives for one timer. The arena cuts blocks into such slots and keeps the
- * free ones on a stack: the last one freed is the next one given, still warm in the cache, and the one to be given a
- * dozen allocations later is fetched ahead. Blocks are never handed back: memory for handles stays at its peak.
- * The stack has no lock, so free-threaded builds use Python's own allocator.
+ * A handle is 64 bytes, one cache line, and lives for one timer. The arena cuts blocks into such slots and
+ * keeps the free ones on a stack: the last one freed is the next one given, still warm in the cache, and
+ * the one to be given a dozen allocations later is fetched ahead. Blocks are never handed back: memory for
+ * handles stays at its peak. The stack has no lock, so free-threaded builds use Python's own allocator.
  */
 #ifndef WATERCLOCK_ARENA_H
 #define WATERCLOCK_ARENA_H
@@ -97,8 +97,8 @@ static int use_arena(PyObject *type) {
 #endif
 }
 
-/* The collector's two slots of the wheel type. Cython writes them for members that are Python objects; timers are raw
- * pointers in buckets, so the wheel has functions of its own, which call Cython's too. */
+/* The collector's two slots of the wheel type. Cython writes them for members that are Python objects;
+ * timers are raw pointers in buckets, so the wheel has functions of its own, which call Cython's too. */
 static traverseproc traverse_members;
 static inquiry clear_members;
 
@@ -110,7 +110,8 @@ static void use_collector(PyObject *type, traverseproc traverse, inquiry clear) 
     t->tp_clear = clear;
 }
 
-/* Where a whole number does not fit 64 bits, it lies beyond any time we know: the ends of the range stand for it. */
+/* Where a whole number does not fit 64 bits, it lies beyond any time we know: the ends of the range stand
+ * for it. */
 static long long saturated(PyObject *value, int *failed) {
     int overflow;
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);

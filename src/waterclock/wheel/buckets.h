@@ -1,18 +1,20 @@
 /* The structure of the compiled wheel: entries in buckets, buckets in levels, a cursor. No Python in here.
  *
- * Time is counted in ticks since the wheel's start and read as digits: with 256 buckets a level, level k is digit k of
- * that number in base 256. The cursor is the tick the wheel has reached. An entry hangs in the level of the highest
- * digit in which its tick differs from the cursor, in the bucket of that digit: one count of leading zeros, no walk up.
- * A bitmap a level says which buckets are in use, so the next one is found by counting trailing zeros.
+ * Time is counted in ticks since the wheel was last empty and read as digits: with 256 buckets a level,
+ * level k is digit k of that number in base 256. The cursor is the tick the wheel has reached. An entry hangs in
+ * the level of the highest digit in which its tick differs from the cursor, in the bucket of that digit:
+ * one count of leading zeros, no walk up. A bitmap a level says which buckets are in use, so the next one
+ * is found by counting trailing zeros.
  *
- * A bucket is a list of chunks of 30 pointers; an entry knows its place in it. Leaving blanks that place, and when
- * blanks outnumber the living four to one (and 64) the bucket is packed. Its chunks go to a pool and are used again.
+ * A bucket is a list of chunks of 30 pointers; an entry knows its place in it. Leaving blanks that place,
+ * and when blanks outnumber the living four to one (and 64) the bucket is packed. Its chunks go to a pool
+ * and are used again.
  *
- * Rule 1: the cursor enters a block (a value of a digit) only by cascading that block's bucket, in one go. So what was
- *         added before reaches a finer bucket before what is added after: within a tick the order of adding holds
- *         without sequence numbers.
- * Rule 2: `firing` is the bucket being taken from. Meanwhile it is neither packed nor freed; entries of the same tick
- *         may be appended to it, and are taken too.
+ * Rule 1: the cursor enters a block (a value of a digit) only by cascading that block's bucket, in one go.
+ *         So what was added before reaches a finer bucket before what is added after: within a tick the
+ *         order of adding holds without sequence numbers.
+ * Rule 2: `firing` is the bucket being taken from. Meanwhile it is neither packed nor freed; entries of
+ *         the same tick may be appended to it, and are taken too.
  * Rule 3: what can fail for want of memory fails before anything has changed.
  */
 #ifndef WATERCLOCK_BUCKETS_H

@@ -21,8 +21,8 @@ MAX_TICK: Final = 2**61
 MAX_SLOTS: Final = 2**16
 """The most buckets a level has."""
 
-MAX_NOW: Final = 2**63 - 1
-"""The latest clock `advance` takes: past the last deadline rounded up to the coarsest tick."""
+MAX_NOW: Final = MAX_TIME + MAX_TICK
+"""The latest clock `advance` takes: the last deadline rounded up to the coarsest tick lies before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@
 #include "buckets.h"
 
 static inline int wheel_add(Wheel *w, Entry *e) {
-    if (w->live == 0 && w->firing == NULL)
-        w->cursor = w->now; /* empty: fast-forward, so that a short timer needs no high level */
     if (bucket_add(w, e) < 0)
         return -1;
     if (w->live++ == 0 || e->tick < w->soonest)
@@ -49,8 +47,8 @@ static uint64_t wheel_peek(const Wheel *w, uint32_t *index) {
     return above + ((uint64_t)slot << shift);
 }
 
-/* The block of a coarse bucket begins: its entries go down. At most one new chunk a finer bucket is needed, the rest
- * is paid with the chunks it gives back. */
+/* The block of a coarse bucket begins: its entries go down. At most one new chunk a finer bucket is
+ * needed, the rest is paid with the chunks it gives back. */
 static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
     Bucket *b = &w->buckets[index];
     Chunk *chunk = b->head, *next;

@@ -1,0 +1,70 @@
+# Everything a fresh machine needs is set up by the targets themselves, into .venv; nothing here needs root.
+# PYTHON=/path/to/python3.12 make run   chooses the Python; by default the newest of 3.11 ... 3.14 on the PATH.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.h)
+ARGS ?=
+
+.PHONY: help run test test-long check format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute)
+	@$(BIN)/waterclock demo fines $(ARGS)
+
+test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
+	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+
+test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+check: .venv/ready-check  ## format, lint, types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: .venv/ready-check  ## put the code into its format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: .venv/ready-test  ## the benchmarks, contenders side by side (minutes); results in bench/results
+	@$(BIN)/python -m bench.run $(ARGS)
+
+clean:  ## remove what the targets made
+	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
+	rm -f src/waterclock/wheel/*.so src/waterclock/wheel/_objects.c
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \
+	  "Install one (Debian: apt install python3 python3-venv), or say PYTHON=/path/to/python make ..." >&2; exit 1; }
+	@echo "setting up .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "This Python cannot make virtual environments." \
+	  "Install its venv module (Debian: apt install python3-venv) and run the same command again." >&2; exit 1; }
+
+.venv/ready-run: .venv/bin/python $(BUILT)
+	@echo "installing waterclock, Spark and the rest into .venv (the first time: some 600 MB, a minute or two)"
+	@$(PIP) install --constraint constraints.txt pip
+	@$(PIP) install --constraint constraints.txt --editable '.[spark,demo]' || { \
+	  echo "The packages could not be installed; the reason stands above. Without the Internet, point pip at a" \
+	  "mirror (PIP_INDEX_URL) and run the same command again." >&2; exit 1; }
+	@$(BIN)/python -W ignore -c "from waterclock.wheel import COMPILED; print('the timing wheel is compiled' if COMPILED \
+	  else 'no C compiler: the plain Python wheel is used, same results, slower')"
+	@touch $@
+
+.venv/ready-test: .venv/ready-run
+	@echo "installing the test tools into .venv"
+	@$(PIP) install --constraint constraints.txt --group test
+	@touch $@
+
+.venv/ready-check: .venv/ready-test
+	@echo "installing the checking tools into .venv"
+	@$(PIP) install --constraint constraints.txt --group check
+	@touch $@

@@ -1,0 +1,133 @@
+"""The command `waterclock`: one command a function, heavy imports inside.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. What went wrong and what to do stands in one sentence on stderr, never a
+traceback for a user's mistake. `--json` prints what a program would read on stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from waterclock import __version__, trace
+from waterclock.errors import UsageError, WaterclockError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the value is the process's exit code."""
+    parsed = _parser().parse_args(arguments)
+    command: Command = parsed.command
+    try:
+        return command(parsed)
+    except UsageError as error:
+        return _fail(2, str(error))
+    except WaterclockError as error:
+        return _fail(1, str(error))
+    except KeyboardInterrupt:
+        return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
+        return 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`waterclock run`: a pipeline from its TOML file."""
+    from waterclock.spark.config import load
+    from waterclock.spark.pipeline import Pipeline, start_over
+    from waterclock.spark.session import start
+
+    config = load(arguments.pipeline)
+    if arguments.fresh:
+        start_over(config)
+    pipeline = Pipeline(config)
+    try:
+        pipeline.check()
+        with _progress(arguments, config.name) as bar:
+            session = start(config.name, config.cores, config.spark_conf, config.checkpoint / "spark.log")
+            _end_on_sigterm()
+            summary = pipeline.run(session.spark, arguments.live, bar.tell)
+    finally:
+        pipeline.close()
+    _print_summary(arguments, summary)
+    return 0
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """`waterclock demo fines`: the main job."""
+    from waterclock.examples.fines import main as fines
+
+    return fines.demo(Path(arguments.folder), arguments.seed, arguments.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
+    parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(_command(commands, "run", run, "run a pipeline", "waterclock run examples/fines/pipeline.toml --once"))
+    _add_demo(_command(commands, "demo", demo, "show the main job", "waterclock demo fines --seed 7"))
+    trace.add_arguments(_command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks"))
+    return parser
+
+
+def _command(commands: Any, name: str, function: Command, what: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=what,
+        description=function.__doc__,
+        epilog=f"example: {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
+    how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
+    parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's file first")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", choices=["fines"], help="which demo")
+    parser.add_argument("--folder", default="out/fines", help="where everything is written (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the disorder (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print report.json")
+
+
+def _fail(code: int, message: str) -> int:
+    print(f"waterclock: {message}", file=sys.stderr)
+    return code
+
+
+def _progress(arguments: argparse.Namespace, name: str) -> Any:
+    from waterclock.spark.progress import Bar
+
+    return Bar(name, quiet=arguments.json)
+
+
+def _end_on_sigterm() -> None:
+    """SIGTERM ends a run as Ctrl-C does: the batch is finished or undone, the tables stay whole."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _print_summary(arguments: argparse.Namespace, summary: Any) -> None:
+    from waterclock.spark.progress import summary_record, summary_table
+
+    if arguments.json:
+        print(json.dumps(summary_record(summary), indent=1))
+    else:
+        summary_table(summary)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

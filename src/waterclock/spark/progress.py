@@ -1,0 +1,84 @@
+"""What a person sees of a pipeline: a bar while it works, a table at the end. On stderr, so that stdout stays data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from waterclock.rules.durations import from_us
+
+if TYPE_CHECKING:
+    from waterclock.spark.pipeline import Progress as Told
+    from waterclock.spark.pipeline import Summary
+
+_SHOWN = (
+    ("events", "events taken"),
+    ("released", "released in order"),
+    ("reordered", "came out of order"),
+    ("duplicates", "duplicates removed"),
+    ("late", "late, put aside"),
+    ("dead_letters", "dead letters"),
+    ("held", "still held"),
+    ("pending", "deadlines pending"),
+)
+_CLOSING_YEAR = 9999
+
+
+class Bar:
+    """A progress bar for one pipeline; `quiet` shows nothing."""
+
+    def __init__(self, name: str, quiet: bool = False) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("files"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), disable=quiet)
+        self._task = self._progress.add_task(name, total=None, note="starting Spark")
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def tell(self, told: Told) -> None:
+        """Show one batch's progress."""
+        totals = told.totals
+        note = f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(told.watermark_us)}"
+        self._progress.update(self._task, completed=totals.get("files", 0), total=told.files_found, note=note)
+
+
+def summary_table(summary: Summary) -> None:
+    """Print the end of a run for people, on stderr."""
+    table = Table(title=f"{summary.pipeline}: done", title_justify="left", show_header=False)
+    for name, words in _SHOWN:
+        table.add_row(words, f"{summary.totals.get(name, 0):,}")
+    table.add_row("this run", f"{summary.events:,} events in {summary.batches} batches, {summary.seconds:.1f} s")
+    table.add_row("speed", f"{summary.events_per_second:,.0f} events/s, start-up included")
+    table.add_row("results", summary.sink)
+    Console(stderr=True).print(table)
+
+
+def summary_record(summary: Summary) -> dict[str, Any]:
+    """The end of a run for programs."""
+    return {**asdict(summary), "events_per_second": round(summary.events_per_second)}
+
+
+def _until(watermark_us: int | None) -> str:
+    if watermark_us is None:
+        return "the start"
+    moment = from_us(watermark_us)
+    return "the end" if moment.year >= _CLOSING_YEAR - 1 else f"{moment:%Y-%m-%d %H:%M}"
