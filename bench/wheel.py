@@ -1,11 +1,12 @@
 """Four ways to keep timers, side by side in one run: `python bench/wheel.py [--pending 100000] [--json]`.
 
-CPU nanoseconds an operation of the calling thread, the Python loop and call included. Delays are log-uniform from
-1 ms to 1 h, tick 1 ms. Contenders take turns within each round; the table shows medians over the rounds.
+CPU nanoseconds an operation of the calling thread, the Python loop and call included. Delays are log-uniform
+from 1 ms to 1 h, tick 1 ms. Contenders take turns within each round; the table shows medians over the rounds.
 
-Doubts first: the callback does nothing, so `expire` is the keeper's own cost; handles and delays are made beforehand
-or kept, so allocation outside the keeper is not counted; asyncio runs under a clock turned by hand, its selector
-included; the garbage collector is on, as in life, and has been run before each timed phase.
+Doubts first: the callback does nothing, so `expire` is the keeper's own cost. Caches are as the phase before
+left them. asyncio runs under a clock turned by hand, its selector included. `cancel` of asyncio and of the
+heap only marks; the bill comes when the time does, and is in `pair` in part and in `cancel` not at all. The
+garbage collector is on, as in life, and has been run before each timed phase.
 
 add      N timers into an empty keeper            pair    with N pending: add one, cancel it
 cancel   all N in random order                    expire  one jump past the last deadline
@@ -168,7 +169,7 @@ def measure(make: Callable[[], Any], delays: list[int], seed: int) -> dict[str, 
 
 
 def check(make: Callable[[], Any], seed: int) -> None:
-    """Beside speed: every timer that was not cancelled runs once, by deadline and then in the order of adding."""
+    """Beside speed: what was not cancelled runs once, by deadline and then in the order of adding."""
     keeper: Any = make()
     ran: list[int] = []
     delays = delays_ms(5_000, seed)
@@ -209,7 +210,7 @@ def machine() -> str:
 def show(results: dict[str, dict[str, float]], pending: int, rounds: int, seed: int) -> str:
     base = next(iter(results.values()))
     lines = [
-        f"CPU ns an operation at {pending} pending, median of {rounds} rounds, seed {seed}; in brackets: times the first",
+        f"CPU ns an operation, {pending} pending, median of {rounds} rounds, seed {seed}; (over the first)",
         machine(),
         "same timers expired, in order: checked",
         "",

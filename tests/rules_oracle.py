@@ -140,10 +140,14 @@ class Oracle:
             number in key.held or number in key.out
         ):  # a duplicate. choice: also of a dead letter, of a late one
             return
-        if number >= key.next and row.time >= self.watermark:
-            behind = [self.patience(e) for n, e in key.held.items() if n > number]
-            if behind and min(behind) <= row.time:  # at or past the deadline of an event held behind it
-                self.give_up_until(row.key, min(behind))
+        while number >= key.next and row.time >= self.watermark:
+            # choice: `hold` gives up no number, so it tells of all the gaps that the event comes too late for
+            behind = [
+                self.patience(e) for n, e in key.held.items() if n > number and self.gaps_in_front_of(key, n)
+            ]
+            if not behind or row.time < min(behind):
+                break
+            self.give_up_until(row.key, min(behind))  # at or past the deadline of an event held behind it
         if number < key.next:  # given up
             self.late(row)
         elif row.time < self.watermark:  # its number counts as passed
@@ -291,5 +295,5 @@ class Oracle:
         return True
 
     def holds_before(self, key: Key, due: int) -> bool:
-        """choice: this goes on at the close; a key that `hold` blocks then stays as it is, deadlines and all."""
+        """choice: also at the close; a key that `hold` blocks then stays blocked, deadlines and all."""
         return any(row.time < due for row in key.held.values())

@@ -5,20 +5,19 @@ Rule 2: `streams()` is never late unless it says so; late events are where a cut
 """
 
 import json
-import time
 from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules_oracle import Expectation, Oracle, Out, Row, Spec
 
+from rules_oracle import Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
 
-few = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
 
 # ---------------------------------------------------------------- random rules and streams
@@ -59,7 +58,7 @@ class Stream(NamedTuple):
 
 @st.composite
 def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
-    """Rows in the order of arrival; each at most `watermark_delay` behind the newest before it, unless `late`."""
+    """Rows as they arrive, each at most `watermark_delay` behind the newest before it, unless `late`."""
     watermark_delay = draw(st.sampled_from([0, 1, 6, 20, 45]))
     disorder = watermark_delay * 2 + 12 if late else watermark_delay
     epoch = draw(st.sampled_from(EPOCHS))
@@ -134,7 +133,7 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
 
 
 def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
-    """(watermark, rows) for each batch; a new one starts at each cut. The watermark is that of EARLIER batches."""
+    """(watermark, rows) for each batch: one starts at each cut, its watermark is that of EARLIER batches."""
     found, rows = [], stream.rows
     starts = sorted({0, *(cut for cut in cuts if cut < len(rows))})
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
@@ -145,7 +144,7 @@ def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
 
 def run_in_batches(
     spec: Spec, stream: Stream, cuts: set[int], reload: bool = False
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[Any], list[str]]:
     """(what was found, the dump after each batch), without and with dump and load between the batches."""
     rules = build(spec)
     engine = Engine(rules)
@@ -153,20 +152,11 @@ def run_in_batches(
     steps = [([keyed(spec, r, r.id) for r in rows], watermark) for watermark, rows in batches(stream, cuts)]
     for events, watermark in [*steps, ((), CLOSED)]:
         found += engine.step(events, watermark)
-        dumps.append(engine.dump())
+        dumps.append(json.dumps(engine.dump()))  # raises unless it is plain; the refs here are texts
         if reload:
-            plain = json.loads(json.dumps(engine.dump()))  # the refs here are texts, so all of it is plain
             engine = Engine(rules)
-            engine.load(plain)
+            engine.load(json.loads(dumps[-1]))
     return found, dumps
-
-
-def plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(type(k) in (str, int) and plain(v) for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return type(value) in (list, tuple) and all(plain(v) for v in value)
-    return value is None or type(value) in (str, int, float, bool)
 
 
 cuts = st.sets(st.integers(1, 25), max_size=6)
@@ -200,3 +190,165 @@ def test_a_stream_with_late_events_gives_what_the_oracle_says(spec: Spec, stream
 @given(specs(sequence=True, within=None), streams(late=True))
 def test_a_stream_with_gaps_gives_what_the_oracle_says(spec: Spec, stream: Stream) -> None:
     agrees_with_the_oracle(spec, stream)
+
+
+@pytest.mark.long
+@many
+@given(specs(), streams(late=True, max_size=40))
+def test_long_streams_give_what_the_oracle_says(spec: Spec, stream: Stream) -> None:
+    agrees_with_the_oracle(spec, stream)
+
+
+# ---------------------------------------------------------------- (2) cuts, and state carried over
+
+
+def settled(found: list[Any]) -> Counter[Any]:
+    """What no cut may change."""
+    return Counter((f.kind, f.key, f.rule, f.due) for f in found)
+
+
+def does_not_depend_on_cuts(spec: Spec, stream: Stream, some: set[int]) -> None:
+    whole, _ = run_in_batches(spec, stream, set())
+    pieces, _ = run_in_batches(spec, stream, some)
+    singles, _ = run_in_batches(spec, stream, set(range(1, len(stream.rows))))
+    assert settled(whole) == settled(pieces)
+    assert settled(whole) == settled(singles)
+
+
+@few
+@given(specs(), streams(), cuts)
+def test_the_cut_into_batches_changes_nothing_that_is_settled(
+    spec: Spec, stream: Stream, some: set[int]
+) -> None:
+    does_not_depend_on_cuts(spec, stream, some)
+
+
+@few
+@given(specs(sequence=True, within=None, deliver=False), streams(), cuts)
+def test_the_cut_into_batches_changes_nothing_about_gaps(spec: Spec, stream: Stream, some: set[int]) -> None:
+    does_not_depend_on_cuts(spec, stream, some)
+
+
+@pytest.mark.long
+@many
+@given(specs(), streams(max_size=40), cuts)
+def test_no_cut_of_a_long_stream_changes_what_is_settled(spec: Spec, stream: Stream, some: set[int]) -> None:
+    does_not_depend_on_cuts(spec, stream, some)
+
+
+def is_carried_by_the_dump(spec: Spec, stream: Stream, some: set[int]) -> None:
+    straight, dumps = run_in_batches(spec, stream, some)
+    carried, dumps_carried = run_in_batches(spec, stream, some, reload=True)
+    assert straight == carried  # the same results in the same order
+    assert dumps == dumps_carried
+
+
+@few
+@given(specs(), streams(late=True), cuts)
+def test_the_dump_between_batches_carries_the_state_exactly(
+    spec: Spec, stream: Stream, some: set[int]
+) -> None:
+    is_carried_by_the_dump(spec, stream, some)
+
+
+@pytest.mark.long
+@many
+@given(specs(), streams(late=True, max_size=40), cuts)
+def test_the_dump_of_a_long_stream_carries_the_state_exactly(
+    spec: Spec, stream: Stream, some: set[int]
+) -> None:
+    is_carried_by_the_dump(spec, stream, some)
+
+
+@few
+@given(specs(), streams(late=True), cuts)
+def test_a_dump_stays_as_it_is_when_the_engine_goes_on(spec: Spec, stream: Stream, some: set[int]) -> None:
+    engine, kept = Engine(build(spec)), []
+    for watermark, rows in batches(stream, some):
+        engine.step([keyed(spec, row, row.id) for row in rows], watermark)
+        kept.append((dump := engine.dump(), json.dumps(dump)))
+    engine.step((), CLOSED)
+    assert [text for _, text in kept] == [json.dumps(dump) for dump, _ in kept]
+
+
+# ---------------------------------------------------------------- (3) determinism
+
+
+@few
+@given(specs(), streams(late=True), cuts)
+def test_the_same_batches_give_the_same_results_and_the_same_dump(
+    spec: Spec, stream: Stream, some: set[int]
+) -> None:
+    assert run_in_batches(spec, stream, some) == run_in_batches(spec, stream, some)
+    assert run(spec, stream) == run(spec, stream)
+
+
+@few
+@given(specs(), streams(late=True), st.integers(-50, 50))
+def test_moving_all_times_moves_the_results_and_nothing_else(spec: Spec, stream: Stream, by: int) -> None:
+    def moved(time: int | None) -> int | None:
+        return None if time is None else time + by
+
+    rows = [row._replace(time=row.time + by, deliver=moved(row.deliver)) for row in stream.rows]
+    expected = [(told(r)._replace(due=r.due + by), moved(r.emitted_at)) for r in run(spec, stream)]
+    assert expected == [(told(r), r.emitted_at) for r in run(spec, stream._replace(rows=rows))]
+
+
+# ---------------------------------------------------------------- (4) in sequence, each once
+
+
+@few
+@given(specs(sequence=True, deliver=False, wait=10), streams(late=True))
+def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream: Stream) -> None:
+    results = run(spec, stream)
+    for key in "ab":
+        numbers = [r.event["number"] for r in results if r.kind == "event" and r.key == key]
+        assert numbers == sorted(set(numbers))
+
+
+@few
+@given(specs(sequence=False, deliver=False, within=None, wait=0), streams(late=True))
+def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) -> None:
+    results = run(spec, stream)
+    for key in "ab":
+        places = [(r.event["time"], r.event["id"]) for r in results if r.kind == "event" and r.key == key]
+        assert places == sorted(places)
+    out = Counter((r.key, r.source_id, r.due) for r in results if r.kind in ("event", "late"))
+    assert Counter((row.key, row.id, row.time) for row in stream.rows if row.key is not None) == out
+
+
+# ---------------------------------------------------------------- (5) each deadline once, none early
+
+DEADLINES = {
+    "delays": (("ask", 7, "seven later"), ("pay", 0, "at once")),
+    "expects": (Expectation("pay", "ask", 8, "unpaid"), Expectation("ask", "ask", 5, "asked once")),
+}
+
+
+@few
+@given(specs(**DEADLINES, deliver=False), streams(late=True))
+def test_no_deadline_fires_before_it_is_passed(spec: Spec, stream: Stream) -> None:
+    for result in run(spec, stream):
+        if result.kind in ("emit", "expired", "quiet") and result.emitted_at is not None:
+            assert result.emitted_at >= result.due
+
+
+@few
+@given(specs(**DEADLINES, deliver=False), streams(late=True))
+def test_every_deadline_fires_exactly_once_by_the_close(spec: Spec, stream: Stream) -> None:
+    results = run(spec, stream)
+    if any(r.rule == "hold" for r in results):
+        return  # a key may stay blocked
+
+    def sources(*kinds_and_rules: tuple[str, str]) -> Counter[Any]:
+        return Counter((r.key, r.source_id) for r in results if (r.kind, r.rule) in kinds_and_rules)
+
+    def of_type(wanted: str) -> Counter[Any]:
+        return Counter(
+            (r.key, r.source_id) for r in results if r.kind == "event" and r.event["type"] == wanted
+        )
+
+    assert of_type("ask") == sources(("emit", "seven later"))
+    assert of_type("pay") == sources(("emit", "at once"))
+    assert of_type("ask") == sources(("expired", "unpaid"), ("met", "unpaid"))
+    assert of_type("ask") == sources(("expired", "asked once"), ("met", "asked once"))

@@ -12,6 +12,7 @@ from model import ModelWheel
 from waterclock.wheel import COMPILED, reference
 
 DELAYS = st.one_of(
+    st.integers(0, 6),  # many of one tick
     st.integers(-5, 70),
     st.integers(0, 10**7),
     st.builds(

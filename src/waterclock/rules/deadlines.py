@@ -1,94 +1,119 @@
-"""The wheel of deadlines of one bucket of keys: coarse slots that rest, and one fine wheel for the slot that is open.
+"""The wheel of deadlines of one bucket of keys, made to be stored: slots that rest until the watermark reaches them.
 
-A deadline far away lies in a coarse slot: a plain list that nothing looks at, and that a store need not load. When the
-watermark enters a slot, its deadlines go down into the timing wheel (the cascade of a wheel, done on stored state).
+    level 2   slots of 2**32 us (72 minutes)   everything beyond the open slot; may stay packed bytes in a store
+    level 1   slots of 2**24 us (17 seconds)   the deadlines of the open level-2 slot
+    due       a heap                           what the watermark has passed, in order, for the length of one `advance`
+
+When the watermark enters a level-2 slot, its deadlines go down to level 1 (the cascade of a timing wheel, done on stored
+state). A slot that rests is never looked at, so a step costs what is due and what is new, whatever is pending.
 
 Rule 1: never early: a deadline fires only when due <= watermark.
-Rule 2: by due time; equal ones, and ones overdue when made, in the order in which they were made, also after a save.
+Rule 2: by due time, equal ones in the order in which they were made, also across slots and a save.
 Rule 3: nothing is cancelled here; whoever made a deadline knows whether it still means something when it fires.
+
+Why not handles in a `TimingWheel`: a stored bucket is loaded for every batch, and re-arming 60,000 handles a batch took
+more time than the rules themselves; slots of plain tuples are carried over unread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from heapq import heappop, heappush
 from typing import Any
-
-from waterclock.wheel import TimingWheel
 
 # (due in microseconds, what it is, key, and two values that only its maker reads)
 Deadline = tuple[int, str, Any, Any, Any]
+Pack = Callable[[list[Deadline]], Any]
+Unpack = Callable[[Any], list[Deadline]]
+Chunks = dict[int, list[Any]]  # slot -> packed chunks, the oldest first
 
-SLOT_BITS = 32  # a slot is 2**32 microseconds, about 72 minutes
+LEVEL_2_BITS, LEVEL_1_BITS = 32, 24
+
+
+class Slots:
+    """One level: deadlines by slot; those of an earlier save lie there packed."""
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+        self.packed: Chunks = {}
+        self.fresh: dict[int, list[Deadline]] = {}
+
+    def add(self, deadline: Deadline) -> None:
+        slot = deadline[0] >> self.bits
+        waiting = self.fresh.get(slot)
+        if waiting is None:
+            self.fresh[slot] = [deadline]
+        else:
+            waiting.append(deadline)
+
+    def up_to(self, slot: int) -> list[int]:
+        """The used slots up to and with `slot`, in order."""
+        return sorted({s for s in (*self.packed, *self.fresh) if s <= slot})
+
+    def take(self, slot: int, unpack: Unpack) -> list[Deadline]:
+        """Empty a slot; its deadlines in the order in which they were made."""
+        taken = [deadline for chunk in self.packed.pop(slot, ()) for deadline in unpack(chunk)]
+        taken.extend(self.fresh.pop(slot, ()))
+        return taken
+
+    def first(self) -> int | None:
+        return min((*self.packed, *self.fresh), default=None)
+
+    def dump(self, pack: Pack) -> list[tuple[int, list[Any]]]:
+        for slot, deadlines in self.fresh.items():
+            self.packed.setdefault(slot, []).append(pack(deadlines))
+        self.fresh = {}
+        return list(self.packed.items())
 
 
 class Deadlines:
     """Deadlines in, due ones out through `fire(deadline)`, which may add more."""
 
-    def __init__(self, fire: Callable[[Deadline], None]) -> None:
+    def __init__(self, fire: Callable[[Deadline], None], watermark: int, unpack: Unpack = list) -> None:
         self._fire = fire
-        self._far: dict[int, list[Deadline]] = {}
-        self._near: dict[int, Deadline] = {}
-        self._wheel: TimingWheel | None = None
-        self._base_us = 0  # the wheel's zero: event times before 1970 are negative, a wheel's are not
-        self._open_slot = 0
+        self._unpack = unpack
+        self._watermark = watermark
+        self._far, self._near = Slots(LEVEL_2_BITS), Slots(LEVEL_1_BITS)
+        self._due: list[tuple[int, int, Deadline]] = []
         self._made = 0
-
-    def __len__(self) -> int:
-        return len(self._near) + sum(map(len, self._far.values()))
 
     def add(self, deadline: Deadline) -> None:
         """Take a deadline; one that is due already fires at the next `advance`, or in the one that is running."""
-        slot = deadline[0] >> SLOT_BITS
-        if self._wheel is None or slot > self._open_slot:
-            self._far.setdefault(slot, []).append(deadline)
+        due = deadline[0]
+        if due <= self._watermark:
+            self._made += 1
+            heappush(self._due, (due, self._made, deadline))
+        elif due >> LEVEL_2_BITS > self._watermark >> LEVEL_2_BITS:
+            self._far.add(deadline)
         else:
-            self._arm(deadline)
+            self._near.add(deadline)
 
     def advance(self, watermark: int) -> None:
         """Fire everything due at `watermark`, in order."""
-        wheel = self._wheel or self._start(watermark)
-        while self._far and (slot := min(self._far)) <= watermark >> SLOT_BITS:
-            wheel.advance((slot << SLOT_BITS) - 1 - self._base_us)
-            self._cascade(slot)
-        self._open_slot = max(self._open_slot, watermark >> SLOT_BITS)
-        wheel.advance(watermark - self._base_us)
+        if watermark > self._watermark:
+            self._watermark = watermark
+            for level in (self._far, self._near):
+                for slot in level.up_to(watermark >> level.bits):
+                    for deadline in level.take(slot, self._unpack):
+                        self.add(deadline)
+        while self._due:
+            self._fire(heappop(self._due)[2])
 
     def next_due(self) -> int | None:
-        """The earliest due time; None when nothing is pending."""
-        nearest = [d[0] for d in self._near.values()]
-        return min(nearest) if nearest else min(self._first_due(), default=None)
+        """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot."""
+        for level in (self._near, self._far):
+            slot = level.first()
+            if slot is not None:
+                known = level.fresh[slot] if slot not in level.packed else ()
+                return min((d[0] for d in known), default=slot << level.bits)
+        return None
 
-    def dump(self) -> list[Deadline]:
-        """All pending deadlines, so that `load` gives the same firing order."""
-        far = [d for slot in sorted(self._far) for d in self._far[slot]]
-        return [*self._near.values(), *far]
+    def dump(self, pack: Pack = list) -> Any:
+        """Slots with their deadlines through `pack`; what was loaded packed and not touched goes back as it came."""
+        assert not self._due
+        return [self._far.dump(pack), self._near.dump(pack)]
 
-    def load(self, deadlines: list[Deadline]) -> None:
+    def load(self, plain: Any) -> None:
         """Take what `dump` gave; only on a fresh object."""
-        for deadline in deadlines:
-            self._far.setdefault(deadline[0] >> SLOT_BITS, []).append(deadline)
-
-    def _first_due(self) -> list[int]:
-        return [min(d[0] for d in self._far[min(self._far)])] if self._far else []
-
-    def _start(self, watermark: int) -> TimingWheel:
-        self._base_us = min(watermark, *self._first_due(), watermark)
-        self._open_slot = self._base_us >> SLOT_BITS
-        self._wheel = TimingWheel()
-        self._cascade(self._open_slot)
-        return self._wheel
-
-    def _cascade(self, slot: int) -> None:
-        self._open_slot = max(self._open_slot, slot)
-        for deadline in self._far.pop(slot, ()):
-            self._arm(deadline)
-
-    def _arm(self, deadline: Deadline) -> None:
-        assert self._wheel is not None
-        self._made += 1
-        self._near[self._made] = deadline
-        self._wheel.add_at(max(0, deadline[0] - self._base_us), partial(self._due, self._made))
-
-    def _due(self, made: int) -> None:
-        self._fire(self._near.pop(made))
+        for level, slots in zip((self._far, self._near), plain, strict=True):
+            level.packed = {slot: list(chunks) for slot, chunks in slots}

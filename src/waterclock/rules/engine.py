@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from waterclock.rules.deadlines import Deadline, Deadlines
+from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Unpack
 from waterclock.rules.duplicates import Duplicates
 from waterclock.rules.events import Counters, Event, Found
 from waterclock.rules.model import Rules
@@ -28,20 +28,21 @@ from waterclock.rules.watching import Watching
 NO_WATERMARK = -(2**61)
 CLOSED = 2**61
 
-_COMPLETE, _OVERDUE, _DELIVER = "complete", "overdue", "deliver"
+_COMPLETE, _OVERDUE, DELIVER = "complete", "overdue", "deliver"
 
 
 class Engine:
     """One bucket of keys. `step` does everything; `dump` and `load` carry the state from step to step elsewhere."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, unpack: Unpack = list) -> None:
         self.rules = rules
         self.watermark = NO_WATERMARK
         self.counters = Counters()
         self._results: list[Found] = []
         self._order = self._make_order()
         self._watching = Watching(rules, self)
-        self._deadlines = Deadlines(self._fire)
+        self._unpack = unpack
+        self._deadlines = Deadlines(self._fire, self.watermark, unpack)
         self._duplicates = None if rules.within_us is None else Duplicates(rules.within_us)
         self._parked: dict[Key, list[Deadline]] = {}
         self._watches = bool(rules.delays or rules.expects or rules.quiets)
@@ -60,14 +61,18 @@ class Engine:
         """The earliest watermark at which a step without events would do something."""
         return self._deadlines.next_due()
 
-    def dump(self, keep: Callable[[Any], Any] = lambda ref: ref) -> Any:
-        """The whole state in lists, numbers and texts; `keep` gives what to store for the `ref` of a held event."""
+    def dump(self, keep: Callable[[Any], Any] = lambda ref: ref, pack: Pack = list) -> Any:
+        """The whole state in lists, numbers and texts, after a step.
+
+        `keep` gives what to store for the `ref` of an event held for its order. `pack` stores a chunk of deadlines that
+        rests until its time; those of the kind DELIVER carry a `ref`. The engine's `unpack` undoes it.
+        """
         return {
             "watermark": self.watermark,
             "counters": self.counters.to_dict(),
             "order": self._order.dump(keep),
             "watching": self._watching.dump(),
-            "deadlines": [(*d[:4], keep(d[4])) if d[1] == _DELIVER else d for d in self._deadlines.dump()],
+            "deadlines": self._deadlines.dump(pack),
             "duplicates": None if self._duplicates is None else self._duplicates.dump(),
             "parked": list(self._parked.items()),
         }
@@ -78,7 +83,8 @@ class Engine:
         self.counters = Counters(**plain["counters"])
         self._order.load(plain["order"])
         self._watching.load(plain["watching"])
-        self._deadlines.load([_deadline(d) for d in plain["deadlines"]])
+        self._deadlines = Deadlines(self._fire, self.watermark, self._unpack)
+        self._deadlines.load(plain["deadlines"])
         if self._duplicates is not None:
             self._duplicates.load(plain["duplicates"])
         self._parked = {key: [_deadline(d) for d in items] for key, items in plain["parked"]}
@@ -93,7 +99,7 @@ class Engine:
             self._results.append(Found(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
         else:
             self.counters.held += 1
-            self._deadlines.add((event.deliver, _DELIVER, key, event.id, event.ref))
+            self._deadlines.add((event.deliver, DELIVER, key, event.id, event.ref))
 
     def late(self, key: Key, event: Event) -> None:
         self.counters.late += 1
@@ -130,10 +136,9 @@ class Engine:
 
     def _move(self, watermark: int) -> None:
         self.watermark = max(self.watermark, watermark)
-        if self.watermark > NO_WATERMARK:
-            self._deadlines.advance(self.watermark)
-            if self._duplicates is not None:
-                self._duplicates.forget(self.watermark)
+        self._deadlines.advance(self.watermark)
+        if self._duplicates is not None:
+            self._duplicates.forget(self.watermark)
 
     def _take(self, key: Key | None, event: Event) -> None:
         if key is None:
@@ -162,7 +167,7 @@ class Engine:
             self._order.release_complete(key, due)
         elif kind == _OVERDUE:
             self._order.overdue(key, due)
-        elif kind == _DELIVER:
+        elif kind == DELIVER:
             self.counters.held -= 1
             self._results.append(Found(EVENT, key, "deliver_at", due, a, b))
         elif self._order.holds_before(key, due):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgpack
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import StateMismatch
-from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
+from waterclock.rules.deadlines import Deadline
+from waterclock.rules.engine import CLOSED, DELIVER, NO_WATERMARK, Engine
 from waterclock.rules.events import Event, Found
 from waterclock.rules.model import Rules
 from waterclock.rules.results import result_id
@@ -40,40 +42,57 @@ class Bucket:
 
     def __init__(self, rules: Rules, stored: Stored | None) -> None:
         self._rules = rules
-        self._engine = Engine(rules)
-        self._held: pa.Table | None = None
+        self._engine = Engine(rules, self._unpack)
+        self._tables: list[pa.Table] = []  # every row that a number can mean: held ones, the batch's, due ones
+        self._row_count = 0
         if stored is not None:
-            self._engine.load(_unpack(stored.engine))
-            self._held = frames.from_bytes(stored.rows) if stored.rows else None
+            self._engine.load(_read_state(stored.engine))
+            self._append(stored.rows)
         self._before = self._engine.counters.to_dict()
 
     def step(self, event_frames: Sequence[bytes], watermark_us: int) -> pa.Table:
         """The results of one batch, with the change of the counters beside them."""
-        tables = [frames.from_bytes(frame) for frame in event_frames]
-        new = pa.concat_tables(tables).combine_chunks() if tables else None
-        first = 0 if self._held is None else self._held.num_rows
-        found = self._engine.step(() if new is None else _events(self._rules, new, first), watermark_us)
-        self._rows = (
-            pa.concat_tables([t for t in (self._held, new) if t is not None]) if first or tables else None
-        )
+        firsts = [(self._append(frame), self._tables[-1]) for frame in event_frames]
+        events = chain.from_iterable(_events(self._rules, table, first) for first, table in firsts)
+        found = self._engine.step(events, watermark_us)
         return frames.with_counters(self._results(found), self._counted())
 
     def store(self) -> Stored:
         """The state after `step`."""
-        live: list[int] = []
-
-        def keep(row: int) -> int:
-            live.append(row)
-            return len(live) - 1
-
-        engine = bytes([VERSION]) + msgpack.packb(self._engine.dump(keep))
-        rows = (
-            b"" if self._rows is None or not live else frames.to_bytes(self._rows.take(live).combine_chunks())
-        )
-        return Stored(engine, rows)
+        live = _Kept()
+        engine = msgpack.packb(self._engine.dump(live.keep, self._pack))
+        return Stored(bytes([VERSION]) + engine, self._rows_as_bytes(live.rows))
 
     def next_due_us(self) -> int | None:
         return self._engine.next_due()
+
+    def _append(self, frame: bytes) -> int:
+        """Add a frame's rows; the number of the first of them."""
+        first = self._row_count
+        if frame:
+            self._tables.append(frames.from_bytes(frame))
+            self._row_count += self._tables[-1].num_rows
+        return first
+
+    def _rows(self) -> pa.Table | None:
+        if len(self._tables) > 1:
+            self._tables = [pa.concat_tables(self._tables).combine_chunks()]
+        return self._tables[0] if self._tables else None
+
+    def _rows_as_bytes(self, numbers: list[int]) -> bytes:
+        rows = self._rows()
+        return frames.to_bytes(rows.take(pa.array(numbers)).combine_chunks()) if rows is not None and numbers else b""
+
+    def _pack(self, deadlines: list[Deadline]) -> bytes:
+        """A chunk that rests: its deadlines, and the rows of those that deliver one."""
+        live = _Kept()
+        stored = [(*d[:4], live.keep(d[4])) if d[1] == DELIVER else d for d in deadlines]
+        return msgpack.packb((stored, self._rows_as_bytes(live.rows)))  # type: ignore[no-any-return]
+
+    def _unpack(self, chunk: bytes) -> list[Deadline]:
+        stored, rows = msgpack.unpackb(chunk, use_list=False, strict_map_key=False)
+        first = self._append(rows)
+        return [(*d[:4], d[4] + first) if d[1] == DELIVER else d for d in stored]
 
     def _counted(self) -> dict[str, int]:
         before, self._before = self._before, self._engine.counters.to_dict()
@@ -96,9 +115,21 @@ class Bucket:
             "source_id": pa.array(sources, pa.string()),
             "result_id": pa.array(map(result_id, kinds, keys, rules, sources), pa.string()),
         }
-        if self._rows is not None:
-            columns["event"] = _structs(self._rows, pa.array(refs, pa.int64()))
+        rows = self._rows()
+        if rows is not None:
+            columns["event"] = _structs(rows, pa.array(refs, pa.int64()))
         return pa.table(columns)
+
+
+class _Kept:
+    """Row numbers that are still needed, renumbered from 0 in the order of asking."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def keep(self, row: int) -> int:
+        self.rows.append(row)
+        return len(self.rows) - 1
 
 
 def _structs(rows: pa.Table, numbers: pa.Array) -> pa.Array:
@@ -134,7 +165,7 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
     return rows.column(name).cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
 
 
-def _unpack(blob: bytes) -> Any:
+def _read_state(blob: bytes) -> Any:
     if blob[0] != VERSION:
         raise StateMismatch(
             f"the stored state has version {blob[0]}, this waterclock reads {VERSION}: "

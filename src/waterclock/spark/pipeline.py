@@ -89,6 +89,10 @@ class Pipeline:
             self._query.stop()
         return self._summary(self._clock.monotonic_s() - started)
 
+    def progress(self) -> list[Any]:
+        """Spark's own record of the run's recent batches."""
+        return list(self._query.recentProgress) if self._query is not None else []
+
     def close(self) -> None:
         self._sink.close()
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,6 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from waterclock.rules.durations import datetime_us
-from waterclock.rules.inprocess import row_id
 from waterclock.rules.model import Rules
 from waterclock.spark.bucket import ROW_ID
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
@@ -39,6 +39,7 @@ TYPES = {
 }
 BLOCK_BYTES = 4 << 20
 _LONGEST_TEXT = 2_000
+_NULL = "\x00null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,10 @@ def _checked(rows: pa.Table, rules: Rules, path: str, first: int) -> Block:
 def _with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
     if rules.id is not None:
         return rows
-    return rows.append_column(ROW_ID, pa.array([row_id(row) for row in rows.to_pylist()], pa.string()))
+    texts = [column.cast(pa.string()).fill_null(_NULL) for column in rows.columns]
+    joined = pc.binary_join_element_wise(*texts, "\x1f").to_pylist()
+    ids = (blake2b(text.encode(), digest_size=16).hexdigest() for text in joined)
+    return rows.append_column(ROW_ID, pa.array(ids, pa.string()))
 
 
 def _dead(letters: list[tuple[str, int | None, str, str | None]]) -> pa.Table:

@@ -1,0 +1,142 @@
+"""The pipeline against what a user writes by hand, on the same orders, in one run, taking turns.
+
+Speed is rows taken by a batch over the wall time of its trigger, the first batch (Spark's warm-up) and the batches
+without input left out; the median over batches and rounds. Answers are checked beside it: every order's four events
+delivered, each once, whoever did it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import contenders, orders
+from waterclock import Rules
+from waterclock.spark.config import Config, Source
+from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.session import start
+
+RULES = (
+    Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
+    .order(wait="2 minutes")
+    .deliver_at("deliver_at")
+    .expect("paid", after="created", within="60 s", otherwise="unpaid")
+)
+KINDS = {"id": "string", "key": "string", "seq": "long", "kind": "string", "ts": "timestamp", "deliver_at": "timestamp"}
+OURS = "waterclock: order, deliver, expect"
+OTHERS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "rows a key: order": contenders.rows_per_key,
+    "timer a message: deliver": contenders.timer_per_message,
+    "DataFrame: deliver": contenders.data_frame,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender's run: milliseconds of each batch that took a whole file, and whether the answer was right."""
+
+    batch_ms: list[int]
+    right: bool
+
+
+def measure(keys: int, rows_a_batch: int, rounds: int, folder: Path) -> dict[str, list[Run]]:
+    """Every contender `rounds` times, taking turns, on the same files."""
+    made = orders.make(keys)
+    files = orders.write(made, folder / "in", rows_a_batch)
+    spark = start("bench", extra={"spark.sql.streaming.numRecentProgressUpdates": "1000"}, log=folder / "spark.log").spark
+    runs: dict[str, list[Run]] = {name: [] for name in (OURS, *OTHERS)}
+    for turn in range(rounds):
+        runs[OURS].append(_ours(spark, folder, f"ours-{turn}", made, files))
+        for place, (name, recipe) in enumerate(OTHERS.items()):
+            runs[name].append(_other(spark, folder, f"other-{place}-{turn}", recipe, made, files))
+    spark.stop()
+    return runs
+
+
+def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]:
+    """A record a contender: rows a second, how much faster ours is, and whether every answer was right."""
+    ms = {name: median(ms for run in made for ms in run.batch_ms) for name, made in runs.items()}
+    return [
+        {
+            "contender": name,
+            "rows_a_batch": rows_a_batch,
+            "batch_ms": round(ms[name]),
+            "rows_per_second": round(rows_a_batch / ms[name] * 1000),
+            "ours_is_faster_by": round(ms[name] / ms[OURS], 2),
+            "right": all(run.right for run in made),
+        }
+        for name, made in runs.items()
+    ]
+
+
+def _ours(spark: SparkSession, folder: Path, name: str, made: orders.Orders, files: int) -> Run:
+    source = Source("parquet", folder / "in", 1, KINDS)
+    config = Config(name, folder / name, source, 120_000_000, True, RULES, folder / f"{name}.db", "results", None, {})
+    pipeline = Pipeline(config)
+    pipeline.run(spark)
+    ms = _batch_ms(pipeline.progress(), files)
+    pipeline.close()
+    with closing(sqlite3.connect(folder / f"{name}.db")) as db:
+        rows = db.execute("SELECT event_key, event_seq FROM results WHERE kind = 'event' AND key != 'end'").fetchall()
+    shutil.rmtree(folder / name)
+    return Run(ms, _all_once(rows, made))
+
+
+def _other(
+    spark: SparkSession, folder: Path, name: str, recipe: Callable[[DataFrame], DataFrame], made: orders.Orders, files: int
+) -> Run:
+    rows: list[tuple[str, int]] = []
+    with closing(sqlite3.connect(folder / f"{name}.db", check_same_thread=False)) as db:
+        db.execute("CREATE TABLE results (key TEXT, seq INTEGER)")
+
+        def keep(batch: DataFrame, batch_id: int) -> None:
+            taken = batch.toArrow()
+            with db:
+                db.executemany("INSERT INTO results VALUES (?, ?)", zip(*(c.to_pylist() for c in taken.columns)))
+
+        stream = spark.readStream.schema(_ddl()).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+        query = recipe(stream).writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / name)).start()
+        query.processAllAvailable()
+        ms = _batch_ms(query.recentProgress, files)
+        query.stop()
+        rows = db.execute("SELECT key, seq FROM results WHERE key != 'end'").fetchall()
+    shutil.rmtree(folder / name)
+    return Run(ms, _all_once(rows, made))
+
+
+def _batch_ms(progress: Iterable[Any], files: int) -> list[int]:
+    """Milliseconds of the batches that took a whole file, without the first."""
+    taken = [p.durationMs["triggerExecution"] for p in progress if p.numInputRows]
+    return taken[1 : files - 1]
+
+
+def _all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
+    return len(rows) == made.distinct == len(set(rows))
+
+
+def _ddl() -> str:
+    return "id string, key string, seq bigint, kind string, ts timestamp, deliver_at timestamp"
+
+
+def main() -> None:
+    """Print one size's table: `python -m bench.pipeline [ROWS_A_BATCH] [ROUNDS]`."""
+    rows_a_batch, rounds = (int(a) for a in (*sys.argv[1:], *("40000", "2")[len(sys.argv) - 1 :]))
+    with tempfile.TemporaryDirectory() as folder:
+        runs = measure(rows_a_batch * 5 // 4, rows_a_batch, rounds, Path(folder))
+    for record in table(runs, rows_a_batch):
+        print(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()
