@@ -66,11 +66,7 @@ class Deadline:
     out: Out  # what fires
     expects: Expectation | None = None  # what may still be met
     last: int = 0  # quiet: the time of the last event
-    delivers_from: int | None = None  # deliver_at: the watermark when it was made
-
-    def fires(self) -> int:
-        """Its place in the order; a delivery that is overdue when it is made stands at the watermark then."""
-        return self.due if self.delivers_from is None else max(self.due, self.delivers_from)
+    delivers: bool = False  # deliver_at: waits for no other event
 
 
 @dataclass
@@ -233,7 +229,7 @@ class Oracle:
             self.out.append(Out("event", row.key, rule, row.time, row.id))
             return
         out = Out("event", row.key, "deliver_at", row.deliver, row.id)
-        self.make(key, row.deliver, out).delivers_from = self.watermark
+        self.make(key, row.deliver, out).delivers = True
 
     def expect(self, key: Key, row: Row) -> None:
         for deadline in list(key.deadlines):
@@ -273,10 +269,10 @@ class Oracle:
     def fire_first(self, name: str, key: Key) -> bool:
         """Do what is due first for this key; False when there is nothing to do."""
         due = [
-            (deadline.fires(), 0, deadline.made, deadline)
+            (deadline.due, 0, deadline.made, deadline)
             for deadline in key.deadlines
             if deadline.due <= self.watermark
-            and (deadline.delivers_from is not None or not self.holds_before(key, deadline.due))
+            and (deadline.delivers or not self.holds_before(key, deadline.due))
         ]
         if gap := self.overdue(key, self.watermark):
             due.append((gap[0], 1, gap[1], None))

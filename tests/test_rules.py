@@ -766,10 +766,10 @@ def test_equal_deadlines_fire_in_the_order_of_making() -> None:
     ]
 
 
-def test_deadlines_overdue_when_they_are_made_fire_in_the_order_of_making() -> None:
+def test_deliveries_overdue_when_they_are_made_go_out_by_their_due_time() -> None:
     rules = NUMBERED.order(wait=100).deliver_at("at")
     events = numbered(2, 0, at=40), numbered(3, 0, at=30), heartbeat(50), numbered(1, 50, at=None)
-    assert released(rules, *events) == ["e1", "e2", "e3"]
+    assert released(rules, *events) == ["e1", "e3", "e2"]
 
 
 def test_the_first_microsecond_of_1970_is_a_deadline_like_any_other() -> None:

@@ -362,28 +362,34 @@ def test_a_dropped_wheel_with_waiting_timers_is_collected(make: Make) -> None:
     assert alive() is None
 
 
+# A weak reference is cleared when a cycle is found, before it is freed; a reference count proves the freeing.
+
+
 def test_a_cycle_of_wheel_callback_and_handle_is_collected(make: Make) -> None:
     class Owner:
-        def __init__(self) -> None:
+        def __init__(self, kept: Thing) -> None:
             self.wheel = make()
-            self.timer = self.wheel.add(5, self.ring)
+            self.timers = [self.wheel.add(5, self.ring), self.wheel.add(6, kept)]
 
         def ring(self) -> None:
             pass
 
-    alive = weakref.ref(Owner())
+    kept = Thing()
+    before = sys.getrefcount(kept)
+    Owner(kept)
     gc.collect()
-    assert alive() is None
+    assert sys.getrefcount(kept) == before
 
 
 def test_a_cycle_that_only_the_wheel_itself_can_break_is_collected(make: Make) -> None:
-    wheel, thing = make(), Thing()
-    alive = weakref.ref(thing)
-    wheel.add(5, wheel.__len__)  # a method of C code: the collector can see through it and cannot empty it
-    wheel.add(5, thing)
-    del wheel, thing
+    kept, wheel = Thing(), make()
+    before = sys.getrefcount(kept)
+    wheel.add(5, wheel.__len__)  # of the compiled wheel a method in C: the collector cannot empty that
+    wheel.add(6, kept)
+    assert sys.getrefcount(kept) == before + 1
+    del wheel
     gc.collect()
-    assert alive() is None
+    assert sys.getrefcount(kept) == before
 
 
 def test_a_reachable_wheel_keeps_its_callbacks_through_a_collection(make: Make) -> None:

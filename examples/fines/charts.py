@@ -153,7 +153,7 @@ def _draw_penalties(figure: Figure, run: Run) -> None:
 def _say_penalties(run: Run) -> str:
     months, real, made = _months(run)
     apart = sum(r != m for r, m in zip(real, made, strict=True))
-    verdict = f"{apart} of {len(months)} months differ" if apart else f"all {len(months)} months agree"
+    verdict = f"{apart} of {len(months)} months differ" if apart else "no month differs"
     return (
         f"Bars are the {number(len(run.real))} penalties of the real log, by month; dots are the "
         f"{number(len(run.made))} that the pipeline made: {verdict}."
@@ -193,7 +193,7 @@ def _draw_duplicates(figure: Figure, run: Run) -> None:
         [batch.injected for batch in run.batches],
         width=0.7,
         color=TRUTH,
-        label="injected by the replay",
+        label="injected",
     )
     axes.plot(numbers, [batch.removed for batch in run.batches], "o", color=MADE, label="removed")
     axes.set_ylabel("duplicates a batch")

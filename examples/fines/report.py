@@ -34,7 +34,7 @@ FIGURES: tuple[tuple[str, str, str, int | str | None], ...] = (
     ("out_of_order_cases", "Fines out of order", "events not delivered in order, each once; must be 0", 0),
     ("duplicates_injected", "Duplicates injected", "copies of events that the replay put in", None),
     ("duplicates_removed", "Duplicates removed", "dropped; must be the number above", "duplicates_injected"),
-    ("reordered", "Events re-ordered", "came before an earlier one of their fine; held for it", None),
+    ("reordered", "Events re-ordered", "taken before an earlier one of their fine; held for it", None),
     ("late", "Events late", "more than 14 days behind, too late for the watermark; must be 0", 0),
     ("dead_letters", "Dead letters", "lines that could not be read", None),
     ("events", "Events", "lines of the replay, copies included", None),
@@ -177,7 +177,7 @@ def _is_wrong(answers: Mapping[str, Any], name: str, must: int | str | None) -> 
 
 
 def _ran_on(answers: Mapping[str, Any]) -> str:
-    return f"Seed {answers['seed']}; {answers['machine']}; Java {answers['java']}"
+    return f"Seed {answers['seed']}; {answers['machine']}; {answers['java']}"
 
 
 def _days(days: list[date]) -> str:
@@ -191,7 +191,7 @@ def _top(answers: Mapping[str, Any], wrong: list[str]) -> str:
     """The verdict, red with the first ten wrong fines where anything is wrong; then what the job is."""
     color, say, listed = "right", headline(answers), ""
     if wrong and is_right(answers):
-        say = f"WRONG: {len(wrong)} fines differ from the clean log, whatever the figures say"
+        say = f"WRONG: fines that differ from the clean log, whatever the figures say: {len(wrong)}"
     if wrong or not is_right(answers):
         items = _items(wrong[:10]) or "<li>No single fine differs from the clean log; see the numbers.</li>"
         color, listed = "wrong", f"<h2>The first wrong fines</h2><ol>{items}</ol>"

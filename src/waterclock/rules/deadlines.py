@@ -63,7 +63,7 @@ class Slots:
         for slot, deadlines in self.fresh.items():
             self.packed.setdefault(slot, []).append(pack(deadlines))
         self.fresh = {}
-        return list(self.packed.items())
+        return [(slot, list(chunks)) for slot, chunks in self.packed.items()]
 
 
 class Deadlines:

@@ -47,7 +47,7 @@ class _Reader:
         if not isinstance(row, Mapping):
             raise ValueError(f"event {self._number} must be a mapping of columns, got {row!r}")
         rules, time_us = self._rules, self._time(row, self._rules.time)
-        key = row.get(rules.key)
+        key = self._column(row, rules.key)
         if key is None:
             return None, Event(time_us, "", None, None, None, None)
         return self._key(key), Event(

@@ -120,17 +120,17 @@ class Rules:
         self._need_new_name(otherwise, "expect(otherwise=)")
         us = duration_us(within, "expect(within=)")
         names = (_need_text(type, "expect(type)"), _need_text(after, "expect(after=)"))
-        rule = Expect(names[0], names[1], us, otherwise, tuple(cancel_by))
+        cancels = tuple(_need_text(name, "expect(cancel_by=)") for name in cancel_by)
+        rule = Expect(names[0], names[1], us, otherwise, cancels)
         return replace(self, expects=(*self.expects, rule))
 
     def quiet(self, after: Duration, emit: str) -> Rules:
         """A key without an event for `after` gives a result named `emit`."""
-        self._need_new_name(emit, "quiet(emit=)")
-        return replace(self, quiets=(*self.quiets, Quiet(duration_us(after, "quiet(after=)"), emit)))
+        return self._silence(after, emit, "quiet(after=)", "quiet(emit=)")
 
     def session(self, gap: Duration, emit: str) -> Rules:
         """`quiet` under the name that stream processors give it: a session ends after `gap` of silence."""
-        return self.quiet(gap, emit)
+        return self._silence(gap, emit, "session(gap=)", "session(emit=)")
 
     def run(self, events: Iterable[Mapping[str, Any]], watermark_delay: Duration = 0) -> Iterator[Result]:
         """Apply the rules in process to mappings in the order of arrival; closes at the end."""
@@ -149,6 +149,10 @@ class Rules:
         """The names of the columns that the rules read, each once."""
         named = (self.key, self.time, self.type, self.id, self.sequence, self.deliver_column)
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def _silence(self, after: Duration, emit: str, after_name: str, emit_name: str) -> Rules:
+        self._need_new_name(emit, emit_name)
+        return replace(self, quiets=(*self.quiets, Quiet(duration_us(after, after_name), emit)))
 
     def _once(self, free: bool, what: str) -> None:
         if not free:

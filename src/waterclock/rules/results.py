@@ -36,4 +36,4 @@ def result_id(kind: str, key: Key, rule: str, source_id: str) -> str:
     >>> result_id("emit", "A1", "Add penalty", "e7") == result_id("emit", "A1", "Add penalty", "e7")
     True
     """
-    return blake2b(f"{kind}\0{key}\0{rule}\0{source_id}".encode(), digest_size=16).hexdigest()
+    return blake2b(f"{kind}\0{key!r}\0{rule}\0{source_id}".encode(), digest_size=16).hexdigest()

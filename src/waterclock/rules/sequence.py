@@ -78,7 +78,7 @@ class BySequence:
         if number < self._next.get(key, 1):
             return not self._was_given_up(key, number)
         gap = self._gaps.get(key)
-        return gap is not None and gap.held.get(number) is not None
+        return gap is not None and number in gap.held
 
     def passed(self, key: Key, event: Event) -> None:
         number = event.sequence
@@ -103,10 +103,10 @@ class BySequence:
 
     def dump(self, keep: Keep) -> Any:
         gaps = [
-            (key, gap.alarm, gap.told, [(n, e and stored(e, keep)) for n, e in gap.held.items()])
+            (key, gap.alarm, list(gap.told), [(n, e and stored(e, keep)) for n, e in gap.held.items()])
             for key, gap in self._gaps.items()
         ]
-        return [list(self._next.items()), gaps, list(self._given_up.items())]
+        return [list(self._next.items()), gaps, [(key, list(runs)) for key, runs in self._given_up.items()]]
 
     def load(self, plain: Any) -> None:
         following, gaps, given_up = plain
@@ -126,14 +126,10 @@ class BySequence:
 
     def _at_gap(self, key: Key, event: Event, number: int) -> None:
         gap = self._gaps.setdefault(key, Gap())
-        if (
-            gap.alarm is not None
-            and event.time >= gap.alarm
-            and self._impatient(key, gap, number, event.time)
-        ):
-            self.accept(key, event)
-        elif gap.held.get(number) is not None:
+        if number in gap.held:
             self._engine.duplicate()
+        elif gap.alarm is not None and event.time >= gap.alarm and self._impatient(key, gap, number, event.time):
+            self._below(key, event)
         else:
             gap.held[number] = event
             self._engine.count_held(1)
@@ -148,9 +144,9 @@ class BySequence:
 
     def _impatient(self, key: Key, gap: Gap, number: int, time_us: int) -> bool:
         """True when an event at `number` comes too late, in event time, for one held behind it: that gap is given up."""
-        behind = [n for n, event in gap.events() if n > number and event.time + self._wait_us <= time_us]
-        if behind:
-            self._run_out(key, gap, time_us, max(behind))
+        behind = (n for n, event in gap.events() if n > number and event.time + self._wait_us <= time_us)
+        if next(behind, None) is not None:
+            self._run_out(key, gap, time_us, number)
         return self._next.get(key, 1) > number
 
     def _drain(self, key: Key, gap: Gap) -> None:
@@ -168,11 +164,16 @@ class BySequence:
 
     # giving up -----------------------------------------------------------------------------------------------
 
-    def _run_out(self, key: Key, gap: Gap, time_us: int, up_to: int | None) -> None:
-        """Give up what is in front of every event whose patience ended by `time_us`, in the order of those ends."""
+    def _run_out(self, key: Key, gap: Gap, time_us: int, until: int | None) -> None:
+        """Give up what is in front of every event whose patience ended by `time_us`, in the order of those ends.
+
+        With `until`, only as much as it takes to pass that number: of what comes after it, the watermark decides.
+        """
         ends = sorted((event.time + self._wait_us, number) for number, event in gap.events())
         for due, number in ends:
-            if due <= time_us and (up_to is None or number <= up_to) and number in gap.held:
+            if due > time_us or (until is not None and self._next.get(key, 1) > until):
+                return
+            if number in gap.held:
                 self._give_up(key, gap, number, due)
 
     def _skip(self, key: Key, gap: Gap, number: int, due: int) -> None:
@@ -180,8 +181,9 @@ class BySequence:
             self._engine.gap(key, "skip", due, _name(first, last), None)
             self._given_up.setdefault(key, []).append((first, last))
         for held in sorted(n for n in gap.held if n <= number):
-            self._next[key] = held
-            self._drain(key, gap)
+            if held in gap.held:  # else it went out with the run of the one before
+                self._next[key] = held
+                self._drain(key, gap)
 
     def _dead_letter(self, key: Key, gap: Gap, number: int, due: int) -> None:
         self._given_up.setdefault(key, []).extend(self._missing(key, gap, number))

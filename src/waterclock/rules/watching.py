@@ -68,7 +68,7 @@ class Watching:
             self._fall_silent(key, (due, a, b))
 
     def dump(self) -> Any:
-        return [list(self._open.items()), list(self._last.items()), list(self._owed.items())]
+        return [[(key, list(items)) for key, items in part.items()] for part in (self._open, self._last, self._owed)]
 
     def load(self, plain: Any) -> None:
         opened, last, owed = plain
