@@ -6,11 +6,14 @@ Everything else about the package stands in pyproject.toml.
 
 from setuptools import Extension, setup
 
+WHEEL = "src/waterclock/wheel"
+
 setup(
     ext_modules=[
         Extension(
             "waterclock.wheel._objects",
-            ["src/waterclock/wheel/_objects.pyx"],
+            [f"{WHEEL}/_objects.pyx"],
+            depends=[f"{WHEEL}/{header}" for header in ("arena.h", "buckets.h", "turn.h")],
             extra_compile_args=["-O3"],
             optional=True,
         )

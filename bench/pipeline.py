@@ -33,7 +33,14 @@ RULES = (
     .deliver_at("deliver_at")
     .expect("paid", after="created", within="60 s", otherwise="unpaid")
 )
-KINDS = {"id": "string", "key": "string", "seq": "long", "kind": "string", "ts": "timestamp", "deliver_at": "timestamp"}
+KINDS = {
+    "id": "string",
+    "key": "string",
+    "seq": "long",
+    "kind": "string",
+    "ts": "timestamp",
+    "deliver_at": "timestamp",
+}
 OURS = "waterclock: order, deliver, expect"
 OTHERS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "rows a key: order": contenders.rows_per_key,
@@ -54,7 +61,9 @@ def measure(keys: int, rows_a_batch: int, rounds: int, folder: Path) -> dict[str
     """Every contender `rounds` times, taking turns, on the same files."""
     made = orders.make(keys)
     files = orders.write(made, folder / "in", rows_a_batch)
-    spark = start("bench", extra={"spark.sql.streaming.numRecentProgressUpdates": "1000"}, log=folder / "spark.log").spark
+    spark = start(
+        "bench", extra={"spark.sql.streaming.numRecentProgressUpdates": "1000"}, log=folder / "spark.log"
+    ).spark
     runs: dict[str, list[Run]] = {name: [] for name in (OURS, *OTHERS)}
     for turn in range(rounds):
         runs[OURS].append(_ours(spark, folder, f"ours-{turn}", made, files))
@@ -94,7 +103,12 @@ def _ours(spark: SparkSession, folder: Path, name: str, made: orders.Orders, fil
 
 
 def _other(
-    spark: SparkSession, folder: Path, name: str, recipe: Callable[[DataFrame], DataFrame], made: orders.Orders, files: int
+    spark: SparkSession,
+    folder: Path,
+    name: str,
+    recipe: Callable[[DataFrame], DataFrame],
+    made: orders.Orders,
+    files: int,
 ) -> Run:
     rows: list[tuple[str, int]] = []
     with closing(sqlite3.connect(folder / f"{name}.db", check_same_thread=False)) as db:

@@ -193,16 +193,13 @@ def run(pending: int, rounds: int, seed: int) -> dict[str, dict[str, float]]:
         for name, make in CONTENDERS.items():
             results[name].append(measure(make, delays, seed))
     return {
-        name: {verb: statistics.median(one[verb] for one in found) for verb in VERBS}
-        for name, found in results.items()
+        name: {verb: statistics.median(one[verb] for one in found) for verb in VERBS} for name, found in results.items()
     }
 
 
 def machine() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown CPU"
-    )
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown CPU")
     cores = sum(line.startswith("processor") for line in lines)
     return f"{model}, {cores} cores, {platform.python_implementation()} {platform.python_version()}"
 

@@ -74,12 +74,8 @@ class Key:
     seen: dict[str, int] = field(default_factory=dict)  # id -> the time first seen
     next: int = 1
     held: dict[int, Row] = field(default_factory=dict)  # number -> the event held behind a gap
-    out: set[int] = field(
-        default_factory=set
-    )  # numbers that went out: released, dead letters, late on arrival
-    listed: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # `hold`: the missing runs that have their result
+    out: set[int] = field(default_factory=set)  # numbers that went out: released, dead letters, late on arrival
+    listed: list[tuple[int, int]] = field(default_factory=list)  # `hold`: the missing runs that have their result
     waiting: list[Row] = field(default_factory=list)  # without a sequence: until their moment is complete
     deadlines: list[Deadline] = field(default_factory=list)
     quiet: dict[str, Deadline] = field(default_factory=dict)  # emit -> the one that can still move on
@@ -132,15 +128,11 @@ class Oracle:
 
     def arrive_numbered(self, key: Key, row: Row) -> None:
         number = row.number
-        if (
-            number in key.held or number in key.out
-        ):  # a duplicate. choice: also of a dead letter, of a late one
+        if number in key.held or number in key.out:  # a duplicate. choice: also of a dead letter, of a late one
             return
         while number >= key.next and row.time >= self.watermark:
             # choice: `hold` gives up no number, so it tells of all the gaps that the event comes too late for
-            behind = [
-                self.patience(e) for n, e in key.held.items() if n > number and self.gaps_in_front_of(key, n)
-            ]
+            behind = [self.patience(e) for n, e in key.held.items() if n > number and self.gaps_in_front_of(key, n)]
             if not behind or row.time < min(behind):
                 break
             self.give_up_until(row.key, min(behind))  # at or past the deadline of an event held behind it
@@ -193,9 +185,7 @@ class Oracle:
         if rule != "dead_letter":
             missing = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
             self.out += [Out("gap", name, rule, due, numbers) for numbers in missing]
-        if (
-            rule == "hold"
-        ):  # choice: like `skip` a result a run, each missing number in one; the key stays blocked
+        if rule == "hold":  # choice: like `skip` a result a run, each missing number in one; the key stays blocked
             key.listed += runs
             return
         for number in sorted(n for n in key.held if n <= overdue):
@@ -271,8 +261,7 @@ class Oracle:
         due = [
             (deadline.due, 0, deadline.made, deadline)
             for deadline in key.deadlines
-            if deadline.due <= self.watermark
-            and (deadline.delivers or not self.holds_before(key, deadline.due))
+            if deadline.due <= self.watermark and (deadline.delivers or not self.holds_before(key, deadline.due))
         ]
         if gap := self.overdue(key, self.watermark):
             due.append((gap[0], 1, gap[1], None))

@@ -152,18 +152,14 @@ def test_what_is_not_toml_is_refused_by_the_name_of_the_file(folder: Path, conte
         load(file)
 
 
-@pytest.mark.parametrize(
-    "text", ["x = " + "[" * 5000 + "]" * 5000, "x = " + "9" * 5000], ids=["deep", "long number"]
-)
+@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "x = " + "9" * 5000], ids=["deep", "long number"])
 def test_toml_that_python_cannot_hold_is_refused_too(folder: Path, text: str) -> None:
     assert "pipeline.toml" in told(folder, text)
 
 
 @pytest.mark.parametrize("name", ["gone.toml", "in", "gone/pipeline.toml"])
 def test_a_file_that_cannot_be_read_is_refused_with_its_name_and_the_reason(folder: Path, name: str) -> None:
-    with pytest.raises(
-        UsageError, match=f"^cannot read the pipeline .*{name}: (No such file|Is a directory)"
-    ):
+    with pytest.raises(UsageError, match=f"^cannot read the pipeline .*{name}: (No such file|Is a directory)"):
         load(folder / name)
 
 
@@ -192,9 +188,7 @@ def test_a_spark_setting_true_is_written_as_spark_writes_it(folder: Path) -> Non
     assert load(write(folder, LEAST + '[spark.conf]\n"spark.x" = true')).spark_conf == {"spark.x": "true"}
 
 
-@pytest.mark.parametrize(
-    "delay", ["9" * 400 + " days", "99999999999999 weeks"], ids=["endless", "beyond 64 bits"]
-)
+@pytest.mark.parametrize("delay", ["9" * 400 + " days", "99999999999999 weeks"], ids=["endless", "beyond 64 bits"])
 def test_a_watermark_delay_that_spark_cannot_hold_is_refused(folder: Path, delay: str) -> None:
     assert "watermark_delay" in told(folder, LEAST + f'[time]\nwatermark_delay = "{delay}"')
 
@@ -207,9 +201,7 @@ def test_one_column_cannot_be_both_key_and_time(folder: Path) -> None:
 def test_a_column_of_any_name_is_refused_or_has_its_place_in_the_table(folder: Path, column: str) -> None:
     # SQL does not tell case apart, a quote ends a name, NUL ends a statement.
     try:
-        config = load(
-            write(folder, LEAST.replace("[source.columns]", f"[source.columns]\n{column} = 'string'"))
-        )
+        config = load(write(folder, LEAST.replace("[source.columns]", f"[source.columns]\n{column} = 'string'")))
     except UsageError:
         return
     source = config.source
@@ -220,9 +212,7 @@ def test_a_column_of_any_name_is_refused_or_has_its_place_in_the_table(folder: P
 
 
 def test_a_column_with_the_name_of_one_that_waterclock_adds_is_refused(folder: Path) -> None:
-    assert "_row_id" in told(
-        folder, LEAST.replace("[source.columns]", "[source.columns]\n_row_id = 'string'")
-    )
+    assert "_row_id" in told(folder, LEAST.replace("[source.columns]", "[source.columns]\n_row_id = 'string'"))
 
 
 # `--fresh` removes the checkpoint's folder and the sink's file, whatever they are: they must be nothing else.

@@ -114,11 +114,7 @@ def write_results(path: Path) -> None:
         db.execute("CREATE TABLE results_batches (query_id, batch_id, offsets, counters, watermark, seconds)")
         for batch, kind, key, rule, day, number in split(RESULTS, 6):
             due = f"{day} 00:00:00.000000"
-            event = (
-                (key, due, activity[key, number], f"{key}-{number}", int(number))
-                if number != "-"
-                else [None] * 5
-            )
+            event = (key, due, activity[key, number], f"{key}-{number}", int(number)) if number != "-" else [None] * 5
             row = (
                 int(batch),
                 kind,
@@ -197,10 +193,7 @@ def test_every_figure_stands_in_the_table_beside_its_meaning(plain_folder: Path)
 def test_the_captions_tell_what_the_pictures_show(folder: Path) -> None:
     text = Page(report.write_report(folder, ANSWERS)).text
 
-    assert (
-        "2 penalties of the real log, by month; dots are the 2 that the pipeline made: no month differs."
-        in text
-    )
+    assert "2 penalties of the real log, by month; dots are the 2 that the pipeline made: no month differs." in text
     assert "2 of 6 events arrived after one of a later day" in text
     assert "1 in all; dots are those it removed, 1: equal in every batch" in text
     assert "The fastest batch took 6 events a second, the whole run 3." in text
@@ -233,9 +226,7 @@ def test_a_wrong_run_is_red_at_the_top_and_names_its_fines(plain_folder: Path) -
     top = page.text[: page.text.index("What this job does")]
 
     assert "verdict wrong" in page.values("class")
-    assert (
-        "WRONG: 1 of 2 penalties re-created on their exact day. Penalties missing: 1. Unpaid, found: 0" in top
-    )
+    assert "WRONG: 1 of 2 penalties re-created on their exact day. Penalties missing: 1. Unpaid, found: 0" in top
     assert "A1: penalty made on no day instead of 2007-03-11; listed as unpaid on no day" in top
     assert "B2:" not in top
 
@@ -258,9 +249,7 @@ def test_a_table_that_contradicts_right_answers_makes_the_page_red(plain_folder:
     assert "C3: events delivered in the order [] instead of [1]" in text
 
 
-@pytest.mark.parametrize(
-    "fault", [{"late": 3}, {"duplicates_removed": 0}, {"extra": 1}, {"verdict": "wrong"}]
-)
+@pytest.mark.parametrize("fault", [{"late": 3}, {"duplicates_removed": 0}, {"extra": 1}, {"verdict": "wrong"}])
 def test_no_single_fault_leaves_the_headline_right(fault: dict[str, Any]) -> None:
     assert report.headline({**ANSWERS, **fault}).startswith("WRONG: 2 of 2 penalties")
 
@@ -296,9 +285,7 @@ def test_the_terminal_shows_the_figures_and_then_the_verdict(answers: dict[str, 
 
 def test_the_page_is_well_formed_accessible_and_fetches_nothing(folder: Path) -> None:
     page = Page(report.write_report(folder, ANSWERS))
-    described = [
-        attributes["aria-label"] or "" for _, attributes in page.tags if attributes.get("role") == "img"
-    ]
+    described = [attributes["aria-label"] or "" for _, attributes in page.tags if attributes.get("role") == "img"]
 
     assert page.open == []
     assert len(page.values("id")) == len(set(page.values("id")))

@@ -63,7 +63,9 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{path.relative_to(ROOT)}:{node.name}", node.end_lineno - node.lineno + 1
 
 
-@pytest.mark.parametrize("path", [m for m in MODULES if room_of(m) != "__init__"], ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", [m for m in MODULES if room_of(m) != "__init__"], ids=lambda p: str(p.relative_to(PACKAGE))
+)
 def test_no_arrow_points_upward(path: Path) -> None:
     name, room = str(path.relative_to(PACKAGE)), room_of(path)
     forbidden = our_rooms(path) - MAY_IMPORT[room] - {room}
@@ -79,7 +81,12 @@ def test_a_module_is_imported_only_in_its_room(module: str) -> None:
 
 
 def test_no_file_outgrows_400_lines() -> None:
-    files = [*MODULES, *PACKAGE.rglob("*.pyx"), *(ROOT / "examples").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
+    files = [
+        *MODULES,
+        *PACKAGE.rglob("*.pyx"),
+        *(ROOT / "examples").rglob("*.py"),
+        *(ROOT / "bench").rglob("*.py"),
+    ]
     assert [f"{f.relative_to(ROOT)}" for f in files if len(f.read_text().splitlines()) > 400] == []
 
 
@@ -91,7 +98,11 @@ def test_functions_stay_small() -> None:
 
 
 def test_every_module_opens_with_its_caption() -> None:
-    silent = [str(p.relative_to(ROOT)) for p in MODULES if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))]
+    silent = [
+        str(p.relative_to(ROOT))
+        for p in MODULES
+        if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))
+    ]
     assert silent == []
 
 

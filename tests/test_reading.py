@@ -38,14 +38,16 @@ COLUMNS = {
 RULES = Rules(key="k", time="t", id="i", sequence="n")
 LAYOUT = reading.Layout("jsonl", COLUMNS, RULES)
 NO_ID = reading.Layout("jsonl", COLUMNS, Rules(key="k", time="t"))
-PARQUET = reading.Layout("parquet", {"k": "string", "t": "timestamp", "n": "long"}, Rules("k", "t", sequence="n"))
+PARQUET = reading.Layout(
+    "parquet", {"k": "string", "t": "timestamp", "n": "long"}, Rules(key="k", time="t", id="k", sequence="n")
+)
 T = '"2020-01-01T00:00:00Z"'
 ROW = f'"k":"a","t":{T},"i":"x","n":1'
 GOOD = f"{{{ROW}}}\n".encode()
 BEAT = f'{{"t":{T}}}\n'.encode()
 Y2020 = 1_577_836_800_000_000
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Read(NamedTuple):
@@ -166,7 +168,10 @@ def test_a_dead_letter_of_a_giant_line_is_small(folder: Path) -> None:
         (f'"k":"a","t":{T},"i":"x","n":-5', "column 'n' (the sequence) needs a number from 1, got -5"),
         (f'"k":"a","t":{T},"i":"x","n":1.0', "column 'n': needs an integer of 64 bits, got 1.0"),
         (f'"k":"a","t":{T},"i":"x","n":true', "column 'n': needs an integer of 64 bits, got True"),
-        (f'"k":"a","t":{T},"i":"x","n":9223372036854775808', "column 'n': needs an integer of 64 bits, got 92"),
+        (
+            f'"k":"a","t":{T},"i":"x","n":9223372036854775808',
+            "column 'n': needs an integer of 64 bits, got 92",
+        ),
         (f'"k":5,"t":{T},"i":"x","n":1', "column 'k': needs a text, got 5"),
         (f'"k":["a"],"t":{T},"i":"x","n":1', "column 'k': needs a text, got ['a']"),
         (f'{ROW},"d":"1"', "column 'd': needs a number, got '1'"),
@@ -177,9 +182,7 @@ def test_a_dead_letter_of_a_giant_line_is_small(folder: Path) -> None:
         (f'{ROW},"at":"2020-02-30"', "column 'at': needs an ISO 8601 time such as"),
     ],
 )
-def test_nothing_is_guessed_and_the_reason_names_the_column_and_the_value(
-    folder: Path, row: str, reason: str
-) -> None:
+def test_nothing_is_guessed_and_the_reason_names_the_column_and_the_value(folder: Path, row: str, reason: str) -> None:
     file = folder / "bad.jsonl"
     file.write_bytes(f"{{{row}}}\n".encode())
     (block,) = reading.read_file(file.as_uri(), LAYOUT)
@@ -226,7 +229,7 @@ def test_nothing_is_guessed_and_the_reason_names_the_column_and_the_value(
         GOOD.replace(b'"k"', b'"\\u006b"'),
         GOOD.replace(b"}", b",}"),
         GOOD.replace(b"{", b"{'z':1,"),
-        GOOD + b"\x00\n" + GOOD,
+        *(line + b"\n" + GOOD for line in (b"1", b"true", b'"x"', b"[]", b"[null]", b"-", b"nul", b"\x00", b"}")),
         GOOD[:-1] + b"\x00\n" + GOOD,
         b"\x00" + GOOD,
         GOOD + b"\xef\xbb\xbf" + GOOD,
@@ -252,7 +255,7 @@ def test_a_deeply_nested_line_is_read_or_dead_and_ends_nothing(folder: Path, dep
     assert len(got.rows) + len(got.dead) == 2
 
 
-@pytest.mark.parametrize("line", ["null", " null ", "null null", "1", "true", '"x"', "[]", "[null]", "-", "nul"])
+@pytest.mark.parametrize("line", ["null", " null null"])
 def test_a_line_that_is_no_object_is_a_dead_letter_even_as_the_first_of_its_block(tmp_path: Path, line: str) -> None:
     # In a process of its own: a first line `null` once ended the whole process with SIGSEGV.
     file = tmp_path / "file.jsonl"
@@ -266,12 +269,36 @@ def test_a_line_that_is_no_object_is_a_dead_letter_even_as_the_first_of_its_bloc
     assert (done.returncode, done.stdout) == (0, "[(1, [1])]\n")
 
 
-DATES = ["2020-01-01", "0000-01-01", "0001-01-01", "9999-12-31", "2020-02-30", "20200101", "2020-W01-1", "1969-12-31"]
+DATES = [
+    "2020-01-01",
+    "0000-01-01",
+    "0001-01-01",
+    "9999-12-31",
+    "2020-02-30",
+    "20200101",
+    "2020-W01-1",
+    "1969-12-31",
+]
 CLOCKS = [
     "", "12", "12:30", "12:30:15", "12:30:15.", "12:30:15.1", "12:30:15.123456", "12:30:15.1234567", "1230",
     "12:30:15.123456789", "12:30:15,123", "24:00:00", "23:59:60", "25:00", "1:30", "23:59:59.999999",
 ]  # fmt: skip
-ZONES = ["", "Z", "z", "+00:00", "-00:00", "+05:30", "+0530", "-05", "+23:59", "-23:59", "+24:00", "+05:60", " Z", "UTC"]
+ZONES = [
+    "",
+    "Z",
+    "z",
+    "+00:00",
+    "-00:00",
+    "+05:30",
+    "+0530",
+    "-05",
+    "+23:59",
+    "-23:59",
+    "+24:00",
+    "+05:60",
+    " Z",
+    "UTC",
+]
 moments = st.builds(
     "".join, st.tuples(*map(st.sampled_from, (DATES, ["T", " ", "t", ""], CLOCKS, ZONES)))
 )  # fmt: skip
@@ -307,7 +334,9 @@ SCALARS = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=6),
 )
 NESTED = st.recursive(
-    SCALARS, lambda some: st.lists(some, max_size=2) | st.dictionaries(st.text(max_size=2), some, max_size=2), max_leaves=4
+    SCALARS,
+    lambda some: st.lists(some, max_size=2) | st.dictionaries(st.text(max_size=2), some, max_size=2),
+    max_leaves=4,
 )
 OF_TYPE = {
     "string": st.sampled_from(["", "a", "é", "\x00", "line\nbreak", "\u2028", "😀", "\\", '"']),
@@ -316,7 +345,24 @@ OF_TYPE = {
     "double": st.floats() | st.integers(-(2**70), 2**70),
     "boolean": st.booleans(),
 }
-GARBAGE = [b"", b" ", b"\t", b"{", b"}", b"{}", b"[]", b"x", b'"', b"\xff", b"\x00", b"\r", b"{}{}", b"// no", b"1 2", b"NaN"]
+GARBAGE = [
+    b"",
+    b" ",
+    b"\t",
+    b"{",
+    b"}",
+    b"{}",
+    b"[]",
+    b"x",
+    b'"',
+    b"\xff",
+    b"\x00",
+    b"\r",
+    b"{}{}",
+    b"// no",
+    b"1 2",
+    b"NaN",
+]
 
 
 @st.composite
@@ -340,11 +386,13 @@ def lines(draw: st.DrawFn) -> bytes:
     line = f"{{{text}}}".encode()
     if kind == "broken":
         place = draw(st.integers(0, len(line) - 1))
-        line = line[:place] + draw(st.sampled_from([b"", b"\x00", b"\xff", b'"', b",", b"}", b"\r"])) + line[place + 1 :]
+        line = (
+            line[:place] + draw(st.sampled_from([b"", b"\x00", b"\xff", b'"', b",", b"}", b"\r"])) + line[place + 1 :]
+        )
     return line
 
 
-@settings(quick, max_examples=250)
+@settings(quick, max_examples=150)
 @given(
     st.lists(st.tuples(lines(), st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"])), max_size=6),
     st.booleans(),
@@ -367,7 +415,12 @@ def test_any_file_is_read_alike_on_both_ways_and_in_blocks_of_any_size(
 def test_without_an_id_equal_rows_have_equal_ids_whatever_the_order_of_their_columns(folder: Path) -> None:
     file = folder / "rows.jsonl"
     file.write_bytes(
-        b'{"k":"a","t":' + T.encode() + b',"n":1}\n{"n":1,"t":' + T.encode() + b',"k":"a"}\n' + BEAT.replace(b"{", b'{"k":"a",')
+        b'{"k":"a","t":'
+        + T.encode()
+        + b',"n":1}\n{"n":1,"t":'
+        + T.encode()
+        + b',"k":"a"}\n'
+        + BEAT.replace(b"{", b'{"k":"a",')
     )
     (block,) = reading.read_file(file.as_uri(), NO_ID)
     first, same, other = block.rows.column(ROW_ID).to_pylist()
@@ -380,7 +433,7 @@ def test_events_whose_id_is_null_are_told_apart_by_their_whole_row_as_in_process
     rules = rules.deduplicate(within="1 day") if rule == "deduplicate" else rules.order()
     file = folder / "nulls.jsonl"
     texts = [f'{{"k":"a","t":{T},"i":{i},"d":{d}}}' for i, d in (("null", 1), ("null", 2), ('"x"', 3), ("null", 1))]
-    file.write_text("\n".join(texts))
+    file.write_text("\n".join(texts) + "\n")
     (block,) = reading.read_file(file.as_uri(), reading.Layout("jsonl", COLUMNS, rules))
     rows = [{**json.loads(text), "t": datetime(2020, 1, 1, tzinfo=UTC)} for text in texts]
     in_process = [result.kind for result in rules.run(rows)]
@@ -462,7 +515,15 @@ def test_parquet_columns_of_the_declared_kind_are_read_to_the_same_row(folder: P
 
 @pytest.mark.parametrize(
     ("column", "values"),
-    [("n", ["12"]), ("n", [True]), ("n", [1.0]), ("k", [5]), ("k", [True]), ("t", [5]), ("t", ["2020-01-01T00:00:00Z"])],
+    [
+        ("n", ["12"]),
+        ("n", [True]),
+        ("n", [1.0]),
+        ("k", [5]),
+        ("k", [True]),
+        ("t", [5]),
+        ("t", ["2020-01-01T00:00:00Z"]),
+    ],
 )
 def test_a_parquet_column_of_another_kind_is_not_guessed_at(folder: Path, column: str, values: Any) -> None:
     # "Rule 2: nothing is guessed: a text where a number is declared is a dead letter, with file, line and reason."
@@ -549,7 +610,9 @@ def test_a_parquet_text_that_is_not_utf_8_is_a_dead_letter(folder: Path) -> None
     st.lists(st.tuples(st.none() | st.text(max_size=3), st.none() | st.datetimes(), st.none() | st.integers(-1, 3))),
     st.booleans(),
 )
-def test_json_and_parquet_of_the_same_rows_are_read_to_the_same_rows(folder: Path, rows: list[Any], row_id: bool) -> None:
+def test_json_and_parquet_of_the_same_rows_are_read_to_the_same_rows(
+    folder: Path, rows: list[Any], row_id: bool
+) -> None:
     rules = Rules(key="k", time="t") if row_id else Rules(key="k", time="t", sequence="n", id="k")
     columns = dict(PARQUET.columns)
     table = pa.Table.from_pylist(

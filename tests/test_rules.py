@@ -41,9 +41,7 @@ def run(rules: Rules, *events: Mapping[str, Any], delay: Any = 0) -> list[tuple[
     return [told(result) for result in rules.run(events, watermark_delay=delay)]
 
 
-def run_but_events(
-    rules: Rules, *events: Mapping[str, Any], delay: Any = 0
-) -> list[tuple[str, str, Any, str]]:
+def run_but_events(rules: Rules, *events: Mapping[str, Any], delay: Any = 0) -> list[tuple[str, str, Any, str]]:
     """Without the released events, where only what the rules make of them is of interest."""
     return [found for found in run(rules, *events, delay=delay) if found[0] != "event"]
 
@@ -418,9 +416,7 @@ def test_without_a_sequence_wait_has_no_meaning() -> None:
 
 
 def test_times_before_1970_are_times() -> None:
-    assert run(
-        TIMED.order().delay(after="x", by=5, emit="later"), timed("b", -5), timed("a", -9), delay=10
-    ) == [
+    assert run(TIMED.order().delay(after="x", by=5, emit="later"), timed("b", -5), timed("a", -9), delay=10) == [
         ("event", "order", -9, "a"),
         ("event", "order", -5, "b"),
         ("emit", "later", -4, "a"),
@@ -451,9 +447,7 @@ def test_several_delays_may_look_at_one_type() -> None:
 
 
 def test_a_delay_of_nothing_is_due_at_the_time_of_the_event() -> None:
-    assert run_but_events(TIMED.delay(after="x", by=0, emit="now"), timed("a", 4)) == [
-        ("emit", "now", 4, "a")
-    ]
+    assert run_but_events(TIMED.delay(after="x", by=0, emit="now"), timed("a", 4)) == [("emit", "now", 4, "a")]
 
 
 def test_a_delay_that_is_long_past_when_the_event_is_released_still_fires() -> None:
@@ -473,9 +467,7 @@ def test_a_delay_that_is_long_past_when_the_event_is_released_still_fires() -> N
 def test_an_event_is_delivered_once_the_watermark_reaches_the_time_in_the_column() -> None:
     events = timed("a", 0, at=10), heartbeat(9), heartbeat(10), heartbeat(11)
     results = list(TIMED.deliver_at("at").run(events))
-    assert [(*told(r), r.emitted_at, r.event) for r in results] == [
-        ("event", "deliver_at", 10, "a", 10, events[0])
-    ]
+    assert [(*told(r), r.emitted_at, r.event) for r in results] == [("event", "deliver_at", 10, "a", 10, events[0])]
 
 
 def test_an_event_without_a_time_to_deliver_goes_out_at_once() -> None:
@@ -499,15 +491,11 @@ UNPAID = TIMED.expect("pay", after="fine", within=60, otherwise="unpaid")
 
 
 def test_an_expectation_is_met_by_an_event_before_its_deadline() -> None:
-    assert run_but_events(UNPAID, timed("a", 0, "fine"), timed("b", 59, "pay")) == [
-        ("met", "unpaid", 60, "a")
-    ]
+    assert run_but_events(UNPAID, timed("a", 0, "fine"), timed("b", 59, "pay")) == [("met", "unpaid", 60, "a")]
 
 
 def test_an_event_at_the_deadline_does_not_meet_it() -> None:
-    assert run_but_events(UNPAID, timed("a", 0, "fine"), timed("b", 60, "pay")) == [
-        ("expired", "unpaid", 60, "a")
-    ]
+    assert run_but_events(UNPAID, timed("a", 0, "fine"), timed("b", 60, "pay")) == [("expired", "unpaid", 60, "a")]
 
 
 def test_an_expectation_expires_when_its_deadline_is_passed() -> None:
@@ -516,9 +504,7 @@ def test_an_expectation_expires_when_its_deadline_is_passed() -> None:
 
 
 def test_an_event_before_the_after_meets_nothing() -> None:
-    assert run_but_events(UNPAID, timed("b", 0, "pay"), timed("a", 1, "fine")) == [
-        ("expired", "unpaid", 61, "a")
-    ]
+    assert run_but_events(UNPAID, timed("b", 0, "pay"), timed("a", 1, "fine")) == [("expired", "unpaid", 61, "a")]
 
 
 def test_an_event_of_another_key_meets_nothing() -> None:
@@ -543,9 +529,7 @@ def test_a_type_in_cancel_by_withdraws_an_expectation_without_a_result() -> None
 
 def test_a_cancel_at_the_deadline_withdraws_nothing() -> None:
     rules = TIMED.expect("pay", after="fine", within=60, otherwise="unpaid", cancel_by=["appeal"])
-    assert run_but_events(rules, timed("a", 0, "fine"), timed("b", 60, "appeal")) == [
-        ("expired", "unpaid", 60, "a")
-    ]
+    assert run_but_events(rules, timed("a", 0, "fine"), timed("b", 60, "appeal")) == [("expired", "unpaid", 60, "a")]
 
 
 def test_one_event_meets_every_open_expectation_of_its_key() -> None:
@@ -573,9 +557,7 @@ def test_an_event_that_is_both_meets_the_open_ones_first_and_then_opens_its_own(
 
 def test_an_expectation_within_nothing_is_met_only_by_an_earlier_time_later_in_the_sequence() -> None:
     rules = NUMBERED.order(wait=9).expect("pay", after="fine", within=0, otherwise="unpaid")
-    assert run_but_events(rules, numbered(1, 5, "fine"), numbered(2, 4, "pay"), delay=9) == [
-        ("met", "unpaid", 5, "e1")
-    ]
+    assert run_but_events(rules, numbered(1, 5, "fine"), numbered(2, 4, "pay"), delay=9) == [("met", "unpaid", 5, "e1")]
     assert run_but_events(rules, numbered(1, 5, "fine"), numbered(2, 5, "pay"), delay=9) == [
         ("expired", "unpaid", 5, "e1")
     ]
@@ -600,9 +582,7 @@ def test_a_key_silent_for_after_gives_a_quiet_result() -> None:
 
 def test_an_event_before_the_due_of_a_quiet_moves_it_on() -> None:
     rules = TIMED.quiet(after=10, emit="silent")
-    assert run_but_events(rules, timed("a", 0), timed("b", 9), timed("c", 18)) == [
-        ("quiet", "silent", 28, "c")
-    ]
+    assert run_but_events(rules, timed("a", 0), timed("b", 9), timed("c", 18)) == [("quiet", "silent", 28, "c")]
 
 
 def test_an_event_at_the_due_of_a_quiet_does_not_stop_it() -> None:
@@ -615,9 +595,7 @@ def test_an_event_at_the_due_of_a_quiet_does_not_stop_it() -> None:
 
 def test_an_earlier_time_later_in_the_sequence_does_not_move_a_quiet_back() -> None:
     rules = NUMBERED.order(wait=99).quiet(after=10, emit="silent")
-    assert run_but_events(rules, numbered(1, 30), numbered(2, 25), delay=50) == [
-        ("quiet", "silent", 40, "e1")
-    ]
+    assert run_but_events(rules, numbered(1, 30), numbered(2, 25), delay=50) == [("quiet", "silent", 40, "e1")]
 
 
 def test_each_key_has_its_own_silence() -> None:
@@ -628,9 +606,7 @@ def test_each_key_has_its_own_silence() -> None:
 
 def test_session_is_quiet_under_another_name() -> None:
     events = timed("a", 0), timed("b", 5), timed("c", 15)
-    assert run(TIMED.session(gap=10, emit="over"), *events) == run(
-        TIMED.quiet(after=10, emit="over"), *events
-    )
+    assert run(TIMED.session(gap=10, emit="over"), *events) == run(TIMED.quiet(after=10, emit="over"), *events)
 
 
 # ---------------------------------------------------------------- what every rule relies on

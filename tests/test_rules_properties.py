@@ -97,18 +97,14 @@ def build(spec: Spec) -> Rules:
     for after, by, emit in spec.delays:
         rules = rules.delay(after=after, by=by, emit=emit)
     for e in spec.expects:
-        rules = rules.expect(
-            e.type, after=e.after, within=e.within, otherwise=e.otherwise, cancel_by=e.cancel_by
-        )
+        rules = rules.expect(e.type, after=e.after, within=e.within, otherwise=e.otherwise, cancel_by=e.cancel_by)
     for after, emit in spec.quiets:
         rules = rules.quiet(after=after, emit=emit)
     return rules
 
 
 def run(spec: Spec, stream: Stream) -> list[Result]:
-    return list(
-        build(spec).run([row._asdict() for row in stream.rows], watermark_delay=stream.watermark_delay)
-    )
+    return list(build(spec).run([row._asdict() for row in stream.rows], watermark_delay=stream.watermark_delay))
 
 
 def told(result: Any) -> Out:
@@ -142,9 +138,7 @@ def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
     return found
 
 
-def run_in_batches(
-    spec: Spec, stream: Stream, cuts: set[int], reload: bool = False
-) -> tuple[list[Any], list[str]]:
+def run_in_batches(spec: Spec, stream: Stream, cuts: set[int], reload: bool = False) -> tuple[list[Any], list[str]]:
     """(what was found, the dump after each batch), without and with dump and load between the batches."""
     rules = build(spec)
     engine = Engine(rules)
@@ -217,9 +211,7 @@ def does_not_depend_on_cuts(spec: Spec, stream: Stream, some: set[int]) -> None:
 
 @few
 @given(specs(), streams(), cuts)
-def test_the_cut_into_batches_changes_nothing_that_is_settled(
-    spec: Spec, stream: Stream, some: set[int]
-) -> None:
+def test_the_cut_into_batches_changes_nothing_that_is_settled(spec: Spec, stream: Stream, some: set[int]) -> None:
     does_not_depend_on_cuts(spec, stream, some)
 
 
@@ -245,18 +237,14 @@ def is_carried_by_the_dump(spec: Spec, stream: Stream, some: set[int]) -> None:
 
 @few
 @given(specs(), streams(late=True), cuts)
-def test_the_dump_between_batches_carries_the_state_exactly(
-    spec: Spec, stream: Stream, some: set[int]
-) -> None:
+def test_the_dump_between_batches_carries_the_state_exactly(spec: Spec, stream: Stream, some: set[int]) -> None:
     is_carried_by_the_dump(spec, stream, some)
 
 
 @pytest.mark.long
 @many
 @given(specs(), streams(late=True, max_size=40), cuts)
-def test_the_dump_of_a_long_stream_carries_the_state_exactly(
-    spec: Spec, stream: Stream, some: set[int]
-) -> None:
+def test_the_dump_of_a_long_stream_carries_the_state_exactly(spec: Spec, stream: Stream, some: set[int]) -> None:
     is_carried_by_the_dump(spec, stream, some)
 
 
@@ -276,9 +264,7 @@ def test_a_dump_stays_as_it_is_when_the_engine_goes_on(spec: Spec, stream: Strea
 
 @few
 @given(specs(), streams(late=True), cuts)
-def test_the_same_batches_give_the_same_results_and_the_same_dump(
-    spec: Spec, stream: Stream, some: set[int]
-) -> None:
+def test_the_same_batches_give_the_same_results_and_the_same_dump(spec: Spec, stream: Stream, some: set[int]) -> None:
     assert run_in_batches(spec, stream, some) == run_in_batches(spec, stream, some)
     assert run(spec, stream) == run(spec, stream)
 
@@ -344,9 +330,7 @@ def test_every_deadline_fires_exactly_once_by_the_close(spec: Spec, stream: Stre
         return Counter((r.key, r.source_id) for r in results if (r.kind, r.rule) in kinds_and_rules)
 
     def of_type(wanted: str) -> Counter[Any]:
-        return Counter(
-            (r.key, r.source_id) for r in results if r.kind == "event" and r.event["type"] == wanted
-        )
+        return Counter((r.key, r.source_id) for r in results if r.kind == "event" and r.event["type"] == wanted)
 
     assert of_type("ask") == sources(("emit", "seven later"))
     assert of_type("pay") == sources(("emit", "at once"))

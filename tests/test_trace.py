@@ -18,9 +18,7 @@ def run(*words: str) -> int:
 
 
 @pytest.mark.parametrize("name", trace.SCENARIOS)
-def test_json_of_a_scenario_is_the_worked_example_step_by_step(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_of_a_scenario_is_the_worked_example_step_by_step(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(name, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     file = resources.files("waterclock.traces").joinpath(trace.SCENARIOS[name])

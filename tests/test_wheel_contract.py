@@ -179,9 +179,7 @@ def test_cancel_after_it_ran_is_false_and_it_does_not_run_again(make: Make) -> N
 def test_inside_its_own_callback_a_timer_is_over(make: Make) -> None:
     wheel = make()
     seen: list[Any] = []
-    timer = wheel.add(
-        1, lambda: seen.extend((timer.pending, timer.cancel(), timer.reschedule(5), len(wheel)))
-    )
+    timer = wheel.add(1, lambda: seen.extend((timer.pending, timer.cancel(), timer.reschedule(5), len(wheel))))
     wheel.advance(1)
     assert seen == [False, False, False, 0]
 

@@ -108,9 +108,7 @@ if COMPILED:
         make = staticmethod(_objects.TimingWheel)
 
     TestCompiledLife = CompiledLife.TestCase
-    TestCompiledLife.settings = settings(
-        max_examples=120, stateful_step_count=40, deadline=None, print_blob=True
-    )
+    TestCompiledLife.settings = settings(max_examples=120, stateful_step_count=40, deadline=None, print_blob=True)
 
 
 def test_the_model_itself_runs_by_tick_and_then_by_adding() -> None:

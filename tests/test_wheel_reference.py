@@ -101,9 +101,7 @@ def test_the_overflow_clock_moves_only_when_its_whole_tick_has_passed() -> None:
     assert clocks(wheel) == [1050, 1050]
 
 
-@pytest.mark.parametrize(
-    ("deadline", "level"), [(1, 1), (19, 1), (20, 2), (399, 2), (400, 3), (7999, 3), (8000, 4)]
-)
+@pytest.mark.parametrize(("deadline", "level"), [(1, 1), (19, 1), (20, 2), (399, 2), (400, 3), (7999, 3), (8000, 4)])
 def test_a_level_ends_just_before_its_interval(deadline: int, level: int) -> None:
     wheel = TimingWheel(slots=20)
     wheel.add(deadline, nothing)
@@ -245,9 +243,7 @@ def test_flush_empties_the_list_and_takes_it_off_the_queue() -> None:
 
 def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, *options, "-c", code], capture_output=True, text=True, env=environment
-    )
+    return subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, env=environment)
 
 
 WITHOUT = "import sys; sys.modules['waterclock.wheel._objects'] = None\n"

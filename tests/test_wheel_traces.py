@@ -52,8 +52,7 @@ class Replay:
                 for view in shot.buckets
             ],
             "queue": [
-                {"expiration": view.expiration, "level": view.level, "bucket": view.bucket}
-                for view in shot.queue
+                {"expiration": view.expiration, "level": view.level, "bucket": view.bucket} for view in shot.queue
             ],
         }
 
@@ -80,9 +79,7 @@ def test_every_step_of_the_worked_example_holds_to_the_letter(name: str) -> None
                 (m["timer"], (m["from_level"], m["from_bucket"]), (m["to_level"], m["to_bucket"]))
                 for m in step["moved_down"]
             ]
-            assert [
-                (t, before[t], after[t]) for t in before if t in after and before[t] != after[t]
-            ] == moved, where
+            assert [(t, before[t], after[t]) for t in before if t in after and before[t] != after[t]] == moved, where
         replay.wheel._check()
         assert replay.after() == step["after"], where
     assert len(replay.wheel) == 0

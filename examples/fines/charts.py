@@ -64,9 +64,7 @@ def read_batches(db: sqlite3.Connection, copies: Iterable[bool]) -> Iterator[Bat
     rows = db.execute("SELECT batch_id, counters, watermark, seconds FROM results_batches ORDER BY batch_id")
     for number, text, watermark, seconds in rows:
         counted = json.loads(text)
-        events, removed, held, pending = (
-            counted.get(n, 0) for n in ("events", "duplicates", "held", "pending")
-        )
+        events, removed, held, pending = (counted.get(n, 0) for n in ("events", "duplicates", "held", "pending"))
         known = watermark and watermark < "9000"  # the closing heartbeat is near the end of time
         until = date.fromisoformat(watermark[:10]) if known else None
         yield Batch(number, events, sum(islice(lines, events)), removed, held, pending, seconds, until)
@@ -114,9 +112,7 @@ def pictures(run: Run) -> list[Picture]:
     )
     with mpl.rc_context(STYLE):
         return [
-            Picture(
-                name, title, say(run), _svg(run, draw, name, WIDE), _svg(run, draw, f"{name}-narrow", NARROW)
-            )
+            Picture(name, title, say(run), _svg(run, draw, name, WIDE), _svg(run, draw, f"{name}-narrow", NARROW))
             for name, title, draw, say in parts
         ]
 
@@ -264,9 +260,7 @@ def _say_levels(run: Run) -> str:
 
 def _legend_above(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    axes.legend(
-        handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2
-    )
+    axes.legend(handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
 
 
 def _whole_numbers(axes: Axes, most: int) -> None:

@@ -30,7 +30,16 @@ from .log import read_log, without_penalties
 from .replay import Replay, write_replay
 from .report import terminal_summary, write_report
 
-OWN = ("replay", "checkpoint", "fines.db", "fines.db-wal", "fines.db-shm", "report.html", "report.json", "spark.log")
+OWN = (
+    "replay",
+    "checkpoint",
+    "fines.db",
+    "fines.db-wal",
+    "fines.db-shm",
+    "report.html",
+    "report.json",
+    "spark.log",
+)
 
 
 def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:

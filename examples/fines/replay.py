@@ -44,7 +44,7 @@ def write_replay(cases: dict[str, list[LogEvent]], folder: Path, seed: int, file
 
 def _arrivals(cases: dict[str, list[LogEvent]], chance: random.Random) -> list[tuple[float, int, dict[str, Any]]]:
     """(arrival in seconds, order of making, row), duplicates after the event they repeat."""
-    arrivals = []
+    arrivals: list[tuple[float, int, dict[str, Any]]] = []
     for events in cases.values():
         for sequence, event in enumerate(events, 1):
             happened, lag = datetime.combine(event.day, time(), UTC), chance.uniform(0, LATEST_S)

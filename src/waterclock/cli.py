@@ -63,7 +63,7 @@ def demo(arguments: argparse.Namespace) -> int:
     """`waterclock demo fines`: the main job."""
     from waterclock.examples.fines import main as fines
 
-    return fines.demo(Path(arguments.folder), arguments.seed, arguments.json)
+    return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(_command(commands, "run", run, "run a pipeline", "waterclock run examples/fines/pipeline.toml --once"))
     _add_demo(_command(commands, "demo", demo, "show the main job", "waterclock demo fines --seed 7"))
-    trace.add_arguments(_command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks"))
+    trace.add_arguments(
+        _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
+    )
     return parser
 
 

@@ -32,9 +32,7 @@ SCENARIOS: Final = {
     "precise-advance": "precise_advance.json",
 }
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-ABOUT: Final = (
-    "Show how a hierarchical timing wheel places timers, passes them down and runs them, step by step."
-)
+ABOUT: Final = "Show how a hierarchical timing wheel places timers, passes them down and runs them, step by step."
 EPILOG: Final = """examples:
   waterclock trace seven-tasks
   waterclock trace --tick 1s --slots 3 --tasks 1s,2s,7s
@@ -69,9 +67,7 @@ def parse_duration(text: str) -> int:
         return int(text)
     parts = re.findall(r"(\d+)(ms|[smhd])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(
-            f"{text!r} is no duration: write whole numbers with ms, s, m, h or d, such as 250ms or 1h30m"
-        )
+        raise UsageError(f"{text!r} is no duration: write whole numbers with ms, s, m, h or d, such as 250ms or 1h30m")
     return sum(int(number) * UNITS_MS[unit] for number, unit in parts)
 
 
@@ -97,9 +93,7 @@ def parse_slots(text: str) -> tuple[int, ...]:
     (60, 60, 12)
     """
     if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UsageError(
-            f"--slots {text!r} is no list of sizes: write one number, or one per level, such as 60,60,12"
-        )
+        raise UsageError(f"--slots {text!r} is no list of sizes: write one number, or one per level, such as 60,60,12")
     return tuple(int(size) for size in text.split(","))
 
 
@@ -110,9 +104,7 @@ def load_scenario(name: str) -> Scenario:
     (('a', 200), ('b', 840))
     """
     if name not in SCENARIOS:
-        raise UsageError(
-            f"there is no scenario {name!r}: take one of {', '.join(SCENARIOS)}, or give --tasks"
-        )
+        raise UsageError(f"there is no scenario {name!r}: take one of {', '.join(SCENARIOS)}, or give --tasks")
     data = json.loads(resources.files("waterclock.traces").joinpath(SCENARIOS[name]).read_text("utf-8"))
     size = data["wheel_size"]
     return Scenario(
@@ -133,9 +125,7 @@ def build_scenario(tick: str, slots: str, tasks: str) -> Scenario:
     """
     names = [name.strip() for name in tasks.split(",")]
     if "" in names:
-        raise UsageError(
-            f"--tasks {tasks!r} has an empty place: write delays with commas between, such as 1s,2s,7s"
-        )
+        raise UsageError(f"--tasks {tasks!r} has an empty place: write delays with commas between, such as 1s,2s,7s")
     delays = [parse_duration(name) for name in names]
     seen: dict[str, int] = {}
     timers = []
@@ -213,9 +203,7 @@ class Walk:
 
     def places(self, snapshot: WheelSnapshot) -> dict[str, tuple[int, int]]:
         """Level and bucket of every waiting timer, in the order of the queue."""
-        return {
-            self.names[timer]: (view.level, view.bucket) for view in snapshot.queue for timer in view.tasks
-        }
+        return {self.names[timer]: (view.level, view.bucket) for view in snapshot.queue for timer in view.tasks}
 
     def state(self, snapshot: WheelSnapshot) -> Step:
         """The record of a snapshot, as in the files of `waterclock/traces`."""
@@ -224,8 +212,7 @@ class Walk:
             "level_tick": [level.tick for level in snapshot.levels],
             "buckets": [self.bucket(view) for view in snapshot.buckets],
             "queue": [
-                {"expiration": view.expiration, "level": view.level, "bucket": view.bucket}
-                for view in snapshot.queue
+                {"expiration": view.expiration, "level": view.level, "bucket": view.bucket} for view in snapshot.queue
             ],
         }
 
@@ -250,10 +237,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ['    level  tick', '    1      20ms']
     """
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in (titles, *rows)
-    ]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (titles, *rows)]
     return ["    " + line.rstrip() for line in lines]
 
 
@@ -306,9 +290,7 @@ def _show_buckets(state: Step, at: Callable[[int], str]) -> list[str]:
     for one in state["buckets"]:
         start, place = one["expiration"], (one["level"], one["bucket"])
         span = f"[{at(start)}, {at(start + state['level_tick'][one['level'] - 1])})"
-        rows.append(
-            (str(place[0]), str(place[1]), span, f"#{turn[place]} at {at(start)}", ", ".join(one["timers"]))
-        )
+        rows.append((str(place[0]), str(place[1]), span, f"#{turn[place]} at {at(start)}", ", ".join(one["timers"])))
     return table(("level", "bucket", "covers", "in the queue", "timers"), rows)
 
 
@@ -337,9 +319,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help=f"one of {', '.join(SCENARIOS)}")
     parser.add_argument("--tasks", metavar="DELAYS", help="your own timers instead: delays such as 1s,2s,7s")
     parser.add_argument("--tick", metavar="TIME", help="with --tasks: the grain of level 1 (default 1ms)")
-    parser.add_argument(
-        "--slots", metavar="N[,N...]", help="with --tasks: buckets of each level (default 20)"
-    )
+    parser.add_argument("--slots", metavar="N[,N...]", help="with --tasks: buckets of each level (default 20)")
     parser.add_argument(
         "--rounding",
         choices=("early", "late"),

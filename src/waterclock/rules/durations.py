@@ -36,9 +36,7 @@ def duration_us(value: Duration, name: str = "duration") -> int:
     True
     """
     if isinstance(value, bool) or not isinstance(value, str | int | timedelta):
-        raise TypeError(
-            f'{name} must be a duration such as "14 days", a timedelta or microseconds, got {value!r}'
-        )
+        raise TypeError(f'{name} must be a duration such as "14 days", a timedelta or microseconds, got {value!r}')
     us = _parse_us(value, name) if isinstance(value, str) else _plain_us(value)
     if us < 0:
         raise ValueError(f"{name} must not be negative, got {value!r}")

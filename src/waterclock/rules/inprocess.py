@@ -65,9 +65,7 @@ class _Reader:
 
         def make(found: Found) -> Result:
             kind, key, rule, due, source_id, ref = found
-            return Result(
-                kind, key, rule, show(due), at, source_id, result_id(kind, key, rule, source_id), ref
-            )
+            return Result(kind, key, rule, show(due), at, source_id, result_id(kind, key, rule, source_id), ref)
 
         return make
 
@@ -76,9 +74,7 @@ class _Reader:
 
     def _column(self, row: Mapping[str, Any], name: str) -> Any:
         if name not in row:
-            raise ValueError(
-                f"event {self._number} has no column {name!r}; it has {', '.join(map(str, row))}"
-            )
+            raise ValueError(f"event {self._number} has no column {name!r}; it has {', '.join(map(str, row))}")
         return row[name]
 
     def _key(self, key: Any) -> Key:

@@ -164,15 +164,9 @@ class Rules:
 
     def _need_new_name(self, name: str, what: str) -> None:
         _need_text(name, what)
-        taken = (
-            [d.emit for d in self.delays]
-            + [e.otherwise for e in self.expects]
-            + [q.emit for q in self.quiets]
-        )
+        taken = [d.emit for d in self.delays] + [e.otherwise for e in self.expects] + [q.emit for q in self.quiets]
         if name in taken:
-            raise ValueError(
-                f"{what} {name!r} names another rule already; results are told apart by that name"
-            )
+            raise ValueError(f"{what} {name!r} names another rule already; results are told apart by that name")
 
 
 def _need_text(value: object, what: str) -> str:

@@ -89,8 +89,7 @@ class ByTime(AsTheyCome):
 
     def dump(self, keep: Keep) -> Any:
         return [
-            (key, self._latest[key], [stored(h[3], keep) for h in sorted(held)])
-            for key, held in self._held.items()
+            (key, self._latest[key], [stored(h[3], keep) for h in sorted(held)]) for key, held in self._held.items()
         ]
 
     def load(self, plain: Any) -> None:

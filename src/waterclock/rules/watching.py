@@ -39,15 +39,9 @@ class Watching:
         self._rules = rules
         self._engine = engine
         self._plans = _plans(rules)
-        self._open: dict[
-            Key, list[tuple[int, int, str]]
-        ] = {}  # (deadline, rule, source id), in order of opening
-        self._last: dict[
-            Key, list[tuple[int, str] | None]
-        ] = {}  # per quiet rule: (time, source id) of the last event
-        self._owed: dict[
-            Key, list[tuple[int, int, str]]
-        ] = {}  # silences that did happen: (due, rule, source id)
+        self._open: dict[Key, list[tuple[int, int, str]]] = {}  # (deadline, rule, source id), in order of opening
+        self._last: dict[Key, list[tuple[int, str] | None]] = {}  # per quiet rule: (time, source id) of the last event
+        self._owed: dict[Key, list[tuple[int, int, str]]] = {}  # silences that did happen: (due, rule, source id)
 
     def see(self, key: Key, event: Event) -> None:
         plan = self._plans.get(event.type)

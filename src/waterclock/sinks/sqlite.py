@@ -45,9 +45,7 @@ class SQLiteSink:
         wanted = [("batch_id", "INTEGER"), *columns_of(results)]
         self.begin()
         self._create(self._table, ", ".join(f'"{name}" {kind}' for name, kind in wanted))
-        self._create(
-            f"{self._table}_dead_letters", "batch_id INTEGER, file TEXT, line INTEGER, reason TEXT, text TEXT"
-        )
+        self._create(f"{self._table}_dead_letters", "batch_id INTEGER, file TEXT, line INTEGER, reason TEXT, text TEXT")
         self._create(f"{self._table}_batches", _BATCH_COLUMNS)
         self.commit()
         found = [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{self._table}")')]
@@ -69,9 +67,7 @@ class SQLiteSink:
     def write(self, batch: Batch) -> None:
         self._insert(self._table, batch.batch_id, flat(batch.results))
         self._insert(f"{self._table}_dead_letters", batch.batch_id, batch.dead_letters)
-        watermark = (
-            None if batch.watermark_us is None else _text_time(pa.array([batch.watermark_us]))[0].as_py()
-        )
+        watermark = None if batch.watermark_us is None else _text_time(pa.array([batch.watermark_us]))[0].as_py()
         counters = json.dumps(dict(batch.counters), sort_keys=True)
         row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
         self._db.execute(f'INSERT INTO "{self._table}_batches" VALUES (?, ?, ?, ?, ?, ?)', row)

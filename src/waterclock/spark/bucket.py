@@ -47,13 +47,13 @@ class Bucket:
         self._row_count = 0
         if stored is not None:
             self._engine.load(_read_state(stored.engine))
-            self._append(stored.rows)
+            if stored.rows:
+                self._append(frames.from_bytes(stored.rows))
         self._before = self._engine.counters.to_dict()
 
-    def step(self, event_frames: Sequence[bytes], watermark_us: int) -> pa.Table:
+    def step(self, tables: Sequence[pa.Table], watermark_us: int) -> pa.Table:
         """The results of one batch, with the change of the counters beside them."""
-        firsts = [(self._append(frame), self._tables[-1]) for frame in event_frames]
-        events = chain.from_iterable(_events(self._rules, table, first) for first, table in firsts)
+        events = chain.from_iterable([_events(self._rules, table, self._append(table)) for table in tables])
         found = self._engine.step(events, watermark_us)
         return frames.with_counters(self._results(found), self._counted())
 
@@ -66,13 +66,11 @@ class Bucket:
     def next_due_us(self) -> int | None:
         return self._engine.next_due()
 
-    def _append(self, frame: bytes) -> int:
-        """Add a frame's rows; the number of the first of them."""
-        first = self._row_count
-        if frame:
-            self._tables.append(frames.from_bytes(frame))
-            self._row_count += self._tables[-1].num_rows
-        return first
+    def _append(self, rows: pa.Table) -> int:
+        """Add rows; the number of the first of them."""
+        self._tables.append(rows)
+        self._row_count += rows.num_rows
+        return self._row_count - rows.num_rows
 
     def _rows(self) -> pa.Table | None:
         if len(self._tables) > 1:
@@ -91,7 +89,7 @@ class Bucket:
 
     def _unpack(self, chunk: bytes) -> list[Deadline]:
         stored, rows = msgpack.unpackb(chunk, use_list=False, strict_map_key=False)
-        first = self._append(rows)
+        first = self._append(frames.from_bytes(rows)) if rows else 0
         return [(*d[:4], d[4] + first) if d[1] == DELIVER else d for d in stored]
 
     def _counted(self) -> dict[str, int]:
@@ -109,9 +107,7 @@ class Bucket:
             "key": pa.array(keys),
             "rule": pa.array(rules, pa.string()),
             "due": pa.array(dues, pa.int64()).cast(frames.TIMESTAMP),
-            "emitted_at": pa.repeat(pa.scalar(at if known else None, pa.int64()), len(found)).cast(
-                frames.TIMESTAMP
-            ),
+            "emitted_at": pa.repeat(pa.scalar(at if known else None, pa.int64()), len(found)).cast(frames.TIMESTAMP),
             "source_id": pa.array(sources, pa.string()),
             "result_id": pa.array(map(result_id, kinds, keys, rules, sources), pa.string()),
         }
@@ -137,9 +133,7 @@ def _structs(rows: pa.Table, numbers: pa.Array) -> pa.Array:
     names = [name for name in rows.column_names if name != ROW_ID]
     taken = rows.select(names).take(numbers).combine_chunks()
     columns = [taken.column(name).combine_chunks() for name in names]
-    return pa.StructArray.from_arrays(
-        columns, fields=[rows.schema.field(n) for n in names], mask=pc.is_null(numbers)
-    )
+    return pa.StructArray.from_arrays(columns, fields=[rows.schema.field(n) for n in names], mask=pc.is_null(numbers))
 
 
 def _events(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Any, Event]]:

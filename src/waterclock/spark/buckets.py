@@ -52,10 +52,9 @@ def places(keys: pa.Array, count: int) -> np.ndarray:
     encoded = pc.dictionary_encode(keys)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    of_key = np.fromiter(
-        (crc32(str(key).encode()) % count for key in encoded.dictionary.to_pylist()), dtype=np.int32
-    )
-    return of_key[encoded.indices.to_numpy()]
+    of_key = np.fromiter((crc32(str(key).encode()) % count for key in encoded.dictionary.to_pylist()), dtype=np.int32)
+    found: np.ndarray = of_key[encoded.indices.to_numpy()]
+    return found
 
 
 def split(batch: pa.RecordBatch, keys: pa.Array, count: int) -> list[tuple[int, pa.RecordBatch]]:

@@ -1,9 +1,9 @@
 """What waterclock reads from, and adds to, a Spark checkpoint folder.
 
-    metadata            Spark's: the query's id
-    offsets/N           Spark's: what batch N reads
-    waterclock.json     ours: the settings that must not change while the checkpoint lives
-    heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
+metadata            Spark's: the query's id
+offsets/N           Spark's: what batch N reads
+waterclock.json     ours: the settings that must not change while the checkpoint lives
+heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
 """
 
 from __future__ import annotations

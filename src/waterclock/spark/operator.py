@@ -4,7 +4,8 @@
 
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
-Rule 3: frames of a bucket are taken in the order of `origin`, not of arrival, so that a re-run gives the same bytes.
+Rule 3: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the place
+        in the file), not as the shuffle brings them, so that a re-run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -23,12 +25,12 @@ from waterclock.spark.bucket import Bucket, Stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PACKED = "bucket int, origin bigint, frame binary"
+PACKED = "bucket int, origin string, frame binary"
 BUCKETS = 16
 _Frame = Row("frame")
 
 
-class RulesProcessor(StatefulProcessor):
+class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is untyped here
     """Applies rules to one bucket a call. Frames in, frames out; state in one value."""
 
     def __init__(self, rules: Rules) -> None:
@@ -40,22 +42,19 @@ class RulesProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         taken = sorted((row.origin, row.frame) for row in rows if row.frame is not None)
-        aside = [frame for _, frame in taken if frames.is_dead(frames.from_bytes(frame))]
-        events = (
-            [frame for _, frame in taken if frame not in aside] if aside else [frame for _, frame in taken]
-        )
-        yield from map(_Frame, aside)
+        tables = [frames.from_bytes(frame) for _, frame in taken]
+        yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.is_dead(table))
+        events = [table for table in tables if not frames.is_dead(table)]
         if events:
             yield _Frame(self._step(events, timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        yield _Frame(
-            self._step([], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs())
-        )
+        yield _Frame(self._step([], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs()))
 
-    def _step(self, events: list[bytes], watermark_ms: int, rang_ms: int | None = None) -> bytes:
-        alarm, engine, held = self._state.get() or (None, None, None)
-        bucket = Bucket(self._rules, Stored(engine, held) if engine else None)
+    def _step(self, events: list[pa.Table], watermark_ms: int, rang_ms: int | None = None) -> bytes:
+        stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
+        alarm, engine, held = stored
+        bucket = Bucket(self._rules, None if engine is None else Stored(engine, held))
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK)
         alarm = self._set_alarm(bucket.next_due_us(), alarm, rang_ms)

@@ -39,6 +39,7 @@ TYPES = {
 }
 BLOCK_BYTES = 4 << 20
 _LONGEST_TEXT = 2_000
+Letter = tuple[str, int | None, str, str | None]  # file, line, reason, text
 _NULL = "\x00null"
 
 
@@ -71,7 +72,7 @@ def read_file(path: str, layout: Layout) -> Iterator[Block]:
         yield Block(layout.schema().empty_table(), _dead([(path, None, f"cannot be read: {error}", None)]))
 
 
-def _open(path: str) -> Any:
+def open_file(path: str) -> Any:
     filesystem, inner = pa.fs.FileSystem.from_uri(path)
     return filesystem.open_input_file(inner)
 
@@ -81,7 +82,7 @@ def _open(path: str) -> Any:
 
 def _json_blocks(path: str, layout: Layout) -> Iterator[Block]:
     first = 1
-    with _open(path) as file:
+    with open_file(path) as file:
         for block in _whole_lines(file):
             rows = _fast(block, layout)
             yield Block(rows, _dead([])) if rows is not None else _slow(block, layout, path, first)
@@ -108,9 +109,7 @@ def _fast(block: bytes, layout: Layout) -> pa.Table | None:
     read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
     try:
         raw = pa.json.read_json(io.BytesIO(block), read, parse).select(schema.names)
-        rows = pa.table(
-            {f.name: _moments(raw.column(f.name), f.type) for f in layout.schema()}, layout.schema()
-        )
+        rows = pa.table({f.name: _moments(raw.column(f.name), f.type) for f in layout.schema()}, layout.schema())
     except pa.ArrowException:
         return None
     return _with_row_id(rows, layout.rules) if all_good(rows, layout.rules) else None
@@ -134,7 +133,8 @@ def all_good(rows: pa.Table, rules: Rules) -> bool:
 
 
 def _slow(block: bytes, layout: Layout, path: str, first: int) -> Block:
-    good, dead = [], []
+    good: list[Any] = []
+    dead: list[Letter] = []
     readers = {name: _READERS[kind] for name, kind in layout.columns.items()}
     for number, line in enumerate(block.splitlines(), first):
         if line.strip():
@@ -170,9 +170,7 @@ def check_row(row: Mapping[str, Any], rules: Rules) -> None:
         if any(value is not None for name, value in row.items() if name != rules.time):
             raise ValueError(f"column {rules.key!r} (the key) is missing")
     elif rules.sequence and (row[rules.sequence] is None or row[rules.sequence] < 1):
-        raise ValueError(
-            f"column {rules.sequence!r} (the sequence) needs a number from 1, got {row[rules.sequence]}"
-        )
+        raise ValueError(f"column {rules.sequence!r} (the sequence) needs a number from 1, got {row[rules.sequence]}")
 
 
 def _text(value: Any) -> str:
@@ -221,7 +219,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 def _parquet_blocks(path: str, layout: Layout) -> Iterator[Block]:
     first = 1
-    with _open(path) as file:
+    with open_file(path) as file:
         for batch in pq.ParquetFile(file).iter_batches(batch_size=65_536):
             yield _checked(_declared(batch, layout), layout.rules, path, first)
             first += batch.num_rows
@@ -239,7 +237,8 @@ def _declared(batch: pa.RecordBatch, layout: Layout) -> pa.Table:
 def _checked(rows: pa.Table, rules: Rules, path: str, first: int) -> Block:
     if all_good(rows, rules):
         return Block(_with_row_id(rows, rules), _dead([]))
-    good, dead = [], []
+    good: list[Any] = []
+    dead: list[Letter] = []
     for number, row in enumerate(rows.to_pylist()):
         try:
             check_row(row, rules)
@@ -258,7 +257,7 @@ def _with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
     return rows.append_column(ROW_ID, pa.array(ids, pa.string()))
 
 
-def _dead(letters: list[tuple[str, int | None, str, str | None]]) -> pa.Table:
+def _dead(letters: list[Letter]) -> pa.Table:
     columns: tuple[Any, ...] = tuple(zip(*letters, strict=True)) or ((), (), (), ())
     arrays = [pa.array(column, field.type) for column, field in zip(columns, DEAD_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)

@@ -23,7 +23,7 @@ from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
-from waterclock.spark.reading import Block, Layout, _open, read_file
+from waterclock.spark.reading import Layout, open_file, read_file
 from waterclock.spark.transform import Packs
 
 if TYPE_CHECKING:
@@ -31,67 +31,69 @@ if TYPE_CHECKING:
 
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 TIMED = f"ts timestamp, {operator.PACKED}"
+_FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+_NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 
 
 def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) -> DataFrame:
     """The packed stream of the pipeline's folder and its heartbeats, with the watermark set."""
-    files = _names(session, config.source.path, config.source.files_per_batch)
-    beats = _names(session, checkpoint.heartbeats, 1)
+    files = _names(session, config.source.path, config.source.files_per_batch, beat=False)
+    beats = _names(session, checkpoint.heartbeats, 1, beat=True)
     layout = Layout(config.source.format, dict(config.source.columns), config.rules)
-    named = files.withColumn("beat", F.lit(False)).unionByName(beats.withColumn("beat", F.lit(True)))
-    timed = named.mapInArrow(reader(layout), TIMED)
+    timed = files.unionByName(beats).mapInArrow(reader(layout), TIMED)
     return timed.withWatermark("ts", f"{config.watermark_delay_us} microseconds").drop("ts")
 
 
-def _names(session: SparkSession, folder: Path, at_once: int) -> DataFrame:
+def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
     stream = session.readStream.format("binaryFile").schema(_FILES).option("maxFilesPerTrigger", at_once)
-    return stream.load(folder.as_uri()).select("path")
+    written = F.unix_micros("modificationTime").alias("written")
+    return stream.load(folder.as_uri()).select("path", written, F.lit(beat).alias("beat"))
 
 
 def reader(layout: Layout) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Names of files in, packed rows out."""
+    """Names of files in, packed rows out; a file's rows are ordered by when it was written, then by its name."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packs = Packs()
         for batch in batches:
-            for path, beat in zip(batch.column("path").to_pylist(), batch.column("beat").to_pylist(), strict=True):
-                if beat:
-                    yield _beat(packs, path)
-                else:
-                    yield from (_pack(packs, block, layout) for block in read_file(path, layout))
-                    yield _taken(packs, {"files": 1})
+            for file in batch.to_pylist():
+                packs = Packs(f"{file['written']:020d} {file['path']}")
+                yield from _beat(packs, file["path"]) if file["beat"] else _file(packs, file["path"], layout)
 
     return read
 
 
-def _pack(packs: Packs, block: Block, layout: Layout) -> pa.RecordBatch:
-    rules, rows = layout.rules, block.rows
-    keyed = rows.filter(pc.is_valid(rows.column(rules.key))).combine_chunks()
+def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
+    dead_letters = 0
+    for block in read_file(path, layout):
+        _add_rows(packs, block.rows, layout.rules.key)
+        if block.dead.num_rows:
+            packs.add(_FIRST, frames.to_bytes(block.dead))
+        dead_letters += block.dead.num_rows
+        yield _timed(packs, pc.max(block.rows.column(layout.rules.time)))
+    counted = frames.DEAD_SCHEMA.empty_table()
+    packs.add(
+        _FIRST,
+        frames.to_bytes(frames.with_counters(counted, {"files": 1, "dead_letters": dead_letters}, b"dead")),
+    )
+    yield _timed(packs, _NO_TIME)
+
+
+def _add_rows(packs: Packs, rows: pa.Table, key: str) -> None:
+    keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
     for batch in keyed.to_batches():
-        for label, part in buckets.split(batch, batch.column(rules.key), operator.BUCKETS):
+        for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
             packs.add(label, frames.to_bytes(part))
-    if block.dead.num_rows:
-        counted = frames.with_counters(block.dead, {"dead_letters": block.dead.num_rows}, b"dead")
-        packs.add(buckets.labels(operator.BUCKETS)[0], frames.to_bytes(counted))
-    return _timed(packs, pc.max(rows.column(rules.time)) if rows.num_rows else pa.scalar(None, frames.TIMESTAMP), rows)
 
 
-def _beat(packs: Packs, path: str) -> pa.RecordBatch:
-    with _open(path) as file:
-        moment = json.loads(file.read())["closing"]
-    packs.add(buckets.labels(operator.BUCKETS)[0], None)
-    return _timed(packs, pa.scalar(datetime_us(datetime.fromisoformat(moment)), pa.int64()).cast(frames.TIMESTAMP))
+def _beat(packs: Packs, path: str) -> Iterator[pa.RecordBatch]:
+    with open_file(path) as file:
+        moment = datetime.fromisoformat(json.loads(file.read())["closing"])
+    yield _timed(packs, pa.scalar(datetime_us(moment), pa.int64()).cast(frames.TIMESTAMP))
 
 
-def _taken(packs: Packs, counters: dict[str, int]) -> pa.RecordBatch:
-    nothing = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, b"dead")
-    packs.add(buckets.labels(operator.BUCKETS)[0], frames.to_bytes(nothing))
-    return _timed(packs, pa.scalar(None, frames.TIMESTAMP))
-
-
-def _timed(packs: Packs, latest: pa.Scalar, rows: pa.Table | None = None) -> pa.RecordBatch:
-    if rows is not None and rows.num_rows and not len(packs):
-        packs.add(buckets.labels(operator.BUCKETS)[0], None)  # heartbeats alone still move the watermark
+def _timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:
+    if not len(packs):
+        packs.add(_FIRST, None)  # nothing but heartbeats: a row without a frame still moves the watermark
     packed = packs.take()
     times = pa.repeat(latest, packed.num_rows).cast(frames.TIMESTAMP)
     return pa.RecordBatch.from_arrays([times, *packed.columns], ["ts", *packed.schema.names])

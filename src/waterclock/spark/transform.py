@@ -65,9 +65,7 @@ def check_columns(rules: Rules, schema: StructType) -> None:
         needs.append((rules.sequence, (IntegralType,), "an integer"))
     for name, allowed, what in needs:
         if not isinstance(types[name], allowed):
-            raise UsageError(
-                f"the column {name!r} must be {what}, it is {types[name].simpleString()}: cast it first"
-            )
+            raise UsageError(f"the column {name!r} must be {what}, it is {types[name].simpleString()}: cast it first")
 
 
 def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
@@ -107,24 +105,25 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 
 class Packs:
-    """Packed rows of one partition, numbered in the order in which they were made."""
+    """Packed rows, with `origin` to tell their order: where they come from, then the order in which they were made."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = "") -> None:
         context = TaskContext.get()
-        self._origin = (context.partitionId() if context else 0) << 32
-        self._rows: list[tuple[int, int, bytes | None]] = []
+        self.origin = origin or f"{context.partitionId() if context else 0:08d}"
+        self._made = 0
+        self._rows: list[tuple[int, str, bytes | None]] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, label: int, frame: bytes | None) -> None:
-        self._rows.append((label, self._origin, frame))
-        self._origin += 1
+        self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
+        self._made += 1
 
     def take(self) -> pa.RecordBatch:
         label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
         self._rows = []
-        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.int64()), pa.array(frame, pa.binary())]
+        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
         return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
 
 
@@ -143,15 +142,14 @@ def conform(results: pa.Table, schema: pa.Schema) -> pa.Table:
     """A result frame with exactly the columns of `schema`; one that no result of the frame has is null."""
     present = results.column_names
     columns = [
-        results.column(f.name).cast(f.type) if f.name in present else pa.nulls(results.num_rows, f.type)
-        for f in schema
+        results.column(f.name).cast(f.type) if f.name in present else pa.nulls(results.num_rows, f.type) for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _whole_bucket(rules: Rules) -> Callable[[pa.Table], pa.Table]:
     def close(packed: pa.Table) -> pa.Table:
-        rows = packed.sort_by("origin").column("frame").to_pylist()
+        rows = [frames.from_bytes(frame) for frame in packed.sort_by("origin").column("frame").to_pylist()]
         bucket = Bucket(rules, None)
         done = [bucket.step(rows, NO_WATERMARK), bucket.step([], CLOSED)]
         return pa.table({"frame": pa.array(map(frames.to_bytes, done), pa.binary())})

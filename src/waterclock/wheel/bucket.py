@@ -98,9 +98,7 @@ class TimerTaskList:
         self._counter = counter
         self._root = Timer(None, None)
         self.index = index
-        self.queued = (
-            False  # -1 alone cannot say it: expiration -1 is a moment for a wheel that starts below zero
-        )
+        self.queued = False  # -1 alone cannot say it: expiration -1 is a moment for a wheel that starts below zero
         self.expiration = -1
 
     def __iter__(self) -> Iterator[Timer]:

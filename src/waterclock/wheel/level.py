@@ -35,9 +35,7 @@ class Level:
         "wheel_size",
     )
 
-    def __init__(
-        self, number: int, tick: int, sizes: tuple[int, ...], start: int, counter: TaskCounter
-    ) -> None:
+    def __init__(self, number: int, tick: int, sizes: tuple[int, ...], start: int, counter: TaskCounter) -> None:
         self.number = number
         self.tick = tick
         self.sizes = sizes

@@ -92,9 +92,7 @@ class TimingWheel:
         self._late = rounding == "late"
         self._counter = TaskCounter()
         self._queue: Queue = []
-        self._due = TimerTaskList(
-            self._counter
-        )  # of the tick the clock stands at; run before any bucket is opened
+        self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
         self._bottom = Level(1, self._tick, _sizes(slots), self._now, self._counter)
         self._advancing = False
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
@@ -147,9 +145,7 @@ class TimingWheel:
         now = _whole("now", now, -MAX_NOW, MAX_NOW)
         room = -1 if limit is None else _whole("limit", limit, 0, MAX_NOW)
         if self._advancing:
-            raise RuntimeError(
-                "advance() called while advance() runs: from a callback add timers, or cancel them"
-            )
+            raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
         if now < self._now:
             return 0
         self._now = now
@@ -325,9 +321,7 @@ class TimingWheel:
             assert level.current_time <= self._now
             for view in level.bucket_views():
                 assert (view.expiration, view.level) in queued, "a bucket in use is not queued"
-                assert level.current_time < view.expiration < sum(level.view().range[1:]), (
-                    "a bucket out of range"
-                )
+                assert level.current_time < view.expiration < sum(level.view().range[1:]), "a bucket out of range"
                 found += len(view.tasks)
                 for timer in view.tasks:
                     assert view.range[0] <= timer.expiration < view.range[1], "a timer in a wrong bucket"

@@ -1,0 +1,162 @@
+"""A pipeline from files to SQLite: right, once, and refusing what would make it wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.pipelines import make_pipeline, orders, table, write_files
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline, Summary, start_over
+
+pytestmark = pytest.mark.spark
+
+
+def run(spark: SparkSession, file: Path) -> Summary:
+    pipeline = Pipeline(load(file))
+    try:
+        return pipeline.run(spark)
+    finally:
+        pipeline.close()
+
+
+def told(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    return Counter(rows)
+
+
+def expected(file: Path, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    results = load(file).rules.run(rows, "1 hour")
+    return Counter((r.kind, r.key, r.rule, f"{r.due:%Y-%m-%d %H:%M:%S.%f}", r.source_id) for r in results)
+
+
+COLUMNS = "kind, key, rule, due, source_id"
+
+
+def test_the_table_holds_what_the_rules_give_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(80)
+    file = make_pipeline(tmp_path, rows)
+    run(spark, file)
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_other_batches_and_partitions_give_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(80)
+    file = make_pipeline(tmp_path, rows, files=7, files_per_batch=3)
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    try:
+        run(spark, file)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_running_again_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(20))
+    run(spark, file)
+    before = table(tmp_path)
+    again = run(spark, file)
+    assert (again.batches, table(tmp_path)) == (0, before)
+
+
+def test_each_events_come_out_in_sequence_and_once(spark: SparkSession, tmp_path: Path) -> None:
+    run(spark, make_pipeline(tmp_path, orders(80)))
+    numbers: dict[str, list[int]] = {}
+    for key, number in table(tmp_path, "key, event_n", "kind = 'event'"):
+        numbers.setdefault(key, []).append(number)
+    assert all(taken == sorted(set(taken)) for taken in numbers.values())
+
+
+def test_the_summary_counts_what_was_put_in(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(40)
+    summary = run(spark, make_pipeline(tmp_path, rows))
+    ids = [row["id"] for row in rows]
+    assert summary.events == len(rows)
+    assert summary.totals["duplicates"] == len(ids) - len(set(ids))
+    assert (summary.totals["held"], summary.totals["pending"], summary.totals["files"]) == (0, 0, 6)
+
+
+def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(10)
+    file = make_pipeline(tmp_path, rows, files=1)
+    bad = tmp_path / "in" / "bad.jsonl"
+    bad.write_text('{"order": "x", "at": "yesterday"}\n\nrubbish\n{"at": "2026-01-01T00:00:00Z", "what": "created"}\n')
+    run(spark, file)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        letters = db.execute("SELECT file, line, reason FROM results_dead_letters ORDER BY line").fetchall()
+    assert [(Path(name).name, line) for name, line, _ in letters] == [
+        ("bad.jsonl", 1),
+        ("bad.jsonl", 3),
+        ("bad.jsonl", 4),
+    ]
+    assert "ISO 8601" in letters[0][2]
+    assert "'order' (the key) is missing" in letters[2][2]
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(10))
+    run(spark, file)
+    shutil.rmtree(tmp_path / "checkpoint")
+    with pytest.raises(StateMismatch, match=r"is new or was deleted.*--fresh"):
+        run(spark, file)
+
+
+def test_starting_over_removes_both_and_gives_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(10))
+    run(spark, file)
+    before = table(tmp_path)
+    start_over(load(file))
+    run(spark, file)
+    assert table(tmp_path) == before
+
+
+def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(10))
+    run(spark, file)
+    (tmp_path / "in" / "more.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"was closed, and 1 files came after that \(more.jsonl"):
+        run(spark, file)
+
+
+def test_a_pipeline_that_stays_open_takes_more_files_later(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(40)
+    file = make_pipeline(tmp_path, rows[:60], files=2)
+    file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
+    run(spark, file)
+    write_files(rows[60:], tmp_path / "more", 2)
+    for number, part in enumerate(sorted((tmp_path / "more").iterdir())):
+        os.utime(part, (1_700_000_100 + number, 1_700_000_100 + number))
+        part.rename(tmp_path / "in" / f"more-{part.name}")
+    file.write_text(file.read_text().replace("close = false", "close = true"))
+    run(spark, file)
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_changed_rules_on_an_old_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(10))
+    run(spark, file)
+    file.write_text(file.read_text().replace("30 minutes", "31 minutes"))
+    with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(rules\)"):
+        run(spark, file)
+
+
+def test_a_folder_of_parquet_files_works_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(30)
+    file = make_pipeline(tmp_path, rows, files=1)
+    shutil.rmtree(tmp_path / "in")
+    ddl = "order string, at timestamp, what string, id string, n long"
+    spark.createDataFrame(rows, ddl).coalesce(1).write.parquet(str(tmp_path / "in"))
+    for other in (tmp_path / "in").glob("[!p]*"):
+        other.unlink()
+    file.write_text(file.read_text().replace('path = "in"', 'path = "in"\nformat = "parquet"'))
+    run(spark, file)
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)

@@ -1,0 +1,84 @@
+"""The same rules give the same answers in process, on a Spark batch and on a Spark stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.pipelines import orders
+from waterclock import Rules
+from waterclock.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+ORDERS = (
+    Rules(key="order", time="at", type="what", id="id", sequence="n")
+    .deduplicate(within="1 day")
+    .order(wait="1 hour")
+    .delay(after="created", by="30 minutes", emit="remind")
+    .expect("paid", after="created", within="20 minutes", otherwise="unpaid")
+)
+BY_TIME = (
+    Rules(key="order", time="at", type="what", id="id").deduplicate(within="1 day").order().quiet("1 hour", "quiet")
+)
+DDL = "order string, at timestamp, what string, id string, n long"
+
+
+def told(rows: Any) -> Counter[tuple[Any, ...]]:
+    return Counter((r.kind, r.key, r.rule, r.due.replace(tzinfo=None), r.source_id, r.result_id) for r in rows)
+
+
+def on_a_stream(spark: SparkSession, rows: list[dict[str, Any]], rules: Rules, folder: Path) -> list[Any]:
+    """The results of a stream of four files and a last one far in the future."""
+    end = {"order": "end", "at": rows[0]["at"].replace(year=2099), "what": "end", "id": "end", "n": 1}
+    size = -(-len(rows) // 4)
+    for number, part in enumerate([*(rows[i : i + size] for i in range(0, len(rows), size)), [end]]):
+        spark.createDataFrame(part, DDL).coalesce(1).write.parquet(str(folder / f"in/{number}"))
+    stream = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).option("recursiveFileLookup", "true")
+    taken: list[Any] = []
+
+    def keep(batch: DataFrame, batch_id: int) -> None:
+        taken.extend(batch.collect())
+
+    results = stream.parquet(str(folder / "in")).transform(rules.on_spark("1 hour"))
+    query = results.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint")).start()
+    query.processAllAvailable()
+    query.stop()
+    return [row for row in taken if row.key != "end"]
+
+
+@pytest.mark.parametrize("rules", [ORDERS, BY_TIME], ids=["by sequence", "by time"])
+def test_a_batch_frame_gives_what_the_rules_give_in_process(spark: SparkSession, rules: Rules) -> None:
+    rows = orders(60)
+    found = spark.createDataFrame(rows, DDL).transform(rules.on_spark()).collect()
+    assert told(found) == told(rules.run(rows, "1 hour"))
+
+
+@pytest.mark.parametrize("rules", [ORDERS, BY_TIME], ids=["by sequence", "by time"])
+def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rules: Rules, tmp_path: Path) -> None:
+    rows = orders(60)
+    assert told(on_a_stream(spark, rows, rules, tmp_path)) == told(rules.run(rows, "1 hour"))
+
+
+def test_a_released_event_comes_back_with_all_its_columns(spark: SparkSession) -> None:
+    rows = orders(5)
+    found = spark.createDataFrame(rows, DDL).transform(ORDERS.on_spark()).where("kind = 'event'").collect()
+    clean = {row["id"]: row for row in rows}
+    assert found
+    assert [r.event.asDict() for r in found] == [{**clean[r.source_id], "at": r.event.at} for r in found]
+
+
+def test_a_column_that_is_missing_is_refused_before_anything_runs(spark: SparkSession) -> None:
+    events = spark.createDataFrame([], DDL.replace("what string", "kind string"))
+    with pytest.raises(UsageError, match=r"the rules name the column 'what'; the events have order, at, kind, id, n"):
+        events.transform(ORDERS.on_spark())
+
+
+def test_a_time_that_is_no_timestamp_is_refused_with_the_remedy(spark: SparkSession) -> None:
+    events = spark.createDataFrame([], DDL.replace("at timestamp", "at long"))
+    with pytest.raises(UsageError, match=r"the column 'at' must be a timestamp, it is bigint: cast it first"):
+        events.transform(ORDERS.on_spark())
