@@ -74,7 +74,7 @@ def test_an_order_table_without_a_word_in_it_is_the_plain_order() -> None:
         ),
         (
             COLUMNS + 'quiet = [{ after = 1, emit = "same" }]\nsession = [{ gap = 1, emit = "same" }]',
-            "[[rules.session]] number 1: quiet(emit=) 'same' names another rule already",
+            "[[rules.session]] number 1: session(emit=) 'same' names another rule already",
         ),
         (
             COLUMNS + 'expect = [{ type = "b", after = "a", within = 1, otherwise = "x", cancel_by = "c" }]',

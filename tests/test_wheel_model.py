@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from model import ModelWheel
+from tests.model import ModelWheel
 from waterclock.wheel import COMPILED, reference
 
 DELAYS = st.one_of(

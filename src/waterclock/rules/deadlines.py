@@ -2,7 +2,7 @@
 
     level 2   slots of 2**32 us (72 minutes)   everything beyond the open slot; may stay packed bytes in a store
     level 1   slots of 2**24 us (17 seconds)   the deadlines of the open level-2 slot
-    due       a heap                           what the watermark has passed, in order, for the length of one `advance`
+    due       sorted                           what the watermark has passed, for the length of one `advance`
 
 When the watermark enters a level-2 slot, its deadlines go down to level 1 (the cascade of a timing wheel, done on stored
 state). A slot that rests is never looked at, so a step costs what is due and what is new, whatever is pending.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
 # (due in microseconds, what it is, key, and two values that only its maker reads)
@@ -28,6 +29,9 @@ Unpack = Callable[[Any], list[Deadline]]
 Chunks = dict[int, list[Any]]  # slot -> packed chunks, the oldest first
 
 LEVEL_2_BITS, LEVEL_1_BITS = 32, 24
+
+
+_due = itemgetter(0)
 
 
 class Slots:
@@ -67,14 +71,20 @@ class Slots:
 
 
 class Deadlines:
-    """Deadlines in, due ones out through `fire(deadline)`, which may add more."""
+    """Deadlines in, due ones out through `fire(deadline)`, which may add more.
 
-    def __init__(self, fire: Callable[[Deadline], None], watermark: int, unpack: Unpack = list) -> None:
+    Of deadlines with the same due time, those of the kind `ahead` fire first; the others in the order of making.
+    """
+
+    def __init__(
+        self, fire: Callable[[Deadline], None], watermark: int, unpack: Unpack = list, ahead: str | None = None
+    ) -> None:
         self._fire = fire
         self._unpack = unpack
+        self._is_behind: Callable[[Deadline], bool] = lambda deadline: deadline[1] != ahead
         self._watermark = watermark
         self._far, self._near = Slots(LEVEL_2_BITS), Slots(LEVEL_1_BITS)
-        self._due: list[tuple[int, int, Deadline]] = []
+        self._overdue: list[tuple[int, int, Deadline]] = []  # a heap: what was due when it was added
         self._made = 0
 
     def add(self, deadline: Deadline) -> None:
@@ -82,7 +92,7 @@ class Deadlines:
         due = deadline[0]
         if due <= self._watermark:
             self._made += 1
-            heappush(self._due, (due, self._made, deadline))
+            heappush(self._overdue, (due, self._made, deadline))
         elif due >> LEVEL_2_BITS > self._watermark >> LEVEL_2_BITS:
             self._far.add(deadline)
         else:
@@ -90,14 +100,28 @@ class Deadlines:
 
     def advance(self, watermark: int) -> None:
         """Fire everything due at `watermark`, in order."""
-        if watermark > self._watermark:
-            self._watermark = watermark
-            for level in (self._far, self._near):
-                for slot in level.up_to(watermark >> level.bits):
-                    for deadline in level.take(slot, self._unpack):
-                        self.add(deadline)
-        while self._due:
-            self._fire(heappop(self._due)[2])
+        overdue, fire = self._overdue, self._fire
+        for deadline in self._passed(watermark) if watermark > self._watermark else ():
+            while overdue and overdue[0][0] < deadline[0]:
+                fire(heappop(overdue)[2])
+            fire(deadline)
+        while overdue:
+            fire(heappop(overdue)[2])
+
+    def _passed(self, watermark: int) -> list[Deadline]:
+        """Move the watermark; what rested and is due now, in order. The rest of an opened slot goes down a level."""
+        self._watermark = watermark
+        due: list[Deadline] = []
+        for level in (self._far, self._near):
+            for slot in level.up_to(watermark >> level.bits):
+                for deadline in level.take(slot, self._unpack):
+                    if deadline[0] <= watermark:
+                        due.append(deadline)
+                    else:
+                        self._near.add(deadline)
+        due.sort(key=self._is_behind)
+        due.sort(key=_due)
+        return due
 
     def next_due(self) -> int | None:
         """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot."""
@@ -110,7 +134,7 @@ class Deadlines:
 
     def dump(self, pack: Pack = list) -> Any:
         """Slots with their deadlines through `pack`; what was loaded packed and not touched goes back as it came."""
-        assert not self._due
+        assert not self._overdue
         return [self._far.dump(pack), self._near.dump(pack)]
 
     def load(self, plain: Any) -> None:

@@ -45,7 +45,7 @@ class Duplicates:
         last = (watermark - self._within_us) // self._width_us - 1
         for generation in [g for g in self._keys_of if g <= last]:
             for key in self._keys_of.pop(generation):
-                self._forget_key(key, watermark - self._within_us)
+                self._forget_key(key, last)
         self._set_alarm()
 
     def dump(self) -> Any:
@@ -66,9 +66,9 @@ class Duplicates:
         else:
             keys.add(key)
 
-    def _forget_key(self, key: Key, before_us: int) -> None:
+    def _forget_key(self, key: Key, last: int) -> None:
         # a key stands in each generation in which it had an id; an earlier one may have taken this one's ids along
-        ids = {i: t for i, t in self._seen.pop(key, {}).items() if t >= before_us}
+        ids = {i: t for i, t in self._seen.pop(key, {}).items() if t // self._width_us > last}
         if ids:
             self._seen[key] = ids
 

@@ -42,7 +42,7 @@ class Engine:
         self._order = self._make_order()
         self._watching = Watching(rules, self)
         self._unpack = unpack
-        self._deadlines = Deadlines(self._fire, self.watermark, unpack)
+        self._deadlines = Deadlines(self._fire, self.watermark, unpack, _COMPLETE)
         self._duplicates = None if rules.within_us is None else Duplicates(rules.within_us)
         self._parked: dict[Key, list[Deadline]] = {}
         self._watches = bool(rules.delays or rules.expects or rules.quiets)
@@ -83,7 +83,7 @@ class Engine:
         self.counters = Counters(**plain["counters"])
         self._order.load(plain["order"])
         self._watching.load(plain["watching"])
-        self._deadlines = Deadlines(self._fire, self.watermark, self._unpack)
+        self._deadlines = Deadlines(self._fire, self.watermark, self._unpack, _COMPLETE)
         self._deadlines.load(plain["deadlines"])
         if self._duplicates is not None:
             self._duplicates.load(plain["duplicates"])

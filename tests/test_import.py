@@ -1,0 +1,124 @@
+"""What an import costs, and what works where nothing but the bare package is installed."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from waterclock import __version__
+
+BLOCK = """
+import importlib.abc, sys
+
+class Nothing(importlib.abc.MetaPathFinder):
+    "Only waterclock and the standard library are installed."
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {*sys.stdlib_module_names, "waterclock"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+"""
+
+
+def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def bare(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `script` where no third-party package can be imported."""
+    return python(BLOCK + script, *arguments)
+
+
+@pytest.mark.parametrize("module", ["waterclock", "waterclock.rules", "waterclock.wheel", "waterclock.cli"])
+def test_an_import_takes_nothing_from_outside_of_the_standard_library(module: str) -> None:
+    script = (
+        f"import sys; before = set(sys.modules); import {module}; "
+        "new = [name for name in set(sys.modules) - before if getattr(sys.modules[name], '__spec__', None)]; "
+        "new = {name.partition('.')[0] for name in new}; "
+        "print(sorted(new - set(sys.stdlib_module_names) - {'waterclock'}))"
+    )
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_importing_the_package_imports_none_of_its_parts() -> None:
+    script = "import sys, waterclock; print(sorted(name for name in sys.modules if name.startswith('waterclock')))"
+    assert python(script).stdout == "['waterclock']\n"
+
+
+def test_every_public_name_is_there_and_another_one_is_an_attribute_error() -> None:
+    script = (
+        "import waterclock\n"
+        "print([name for name in waterclock.__all__ if getattr(waterclock, name) is None])\n"
+        "try: waterclock.Ruels\n"
+        "except AttributeError as error: print(error)"
+    )
+    assert bare(script).stdout == "[]\nmodule 'waterclock' has no attribute 'Ruels'\n"
+
+
+def test_the_version_is_told_by_the_module_too() -> None:
+    command = [sys.executable, "-W", "error", "-m", "waterclock.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"waterclock {__version__}\n", "")
+
+
+# The bare package
+
+
+def test_rules_run_in_process_in_the_bare_package() -> None:
+    script = (
+        "from waterclock import Rules\n"
+        "rules = Rules(key='k', time='t', type='y', sequence='n').deduplicate('1 day').order('1 h')"
+        ".delay('a', '1 s', 'e').expect('b', after='a', within='1 s', otherwise='no b').quiet('1 d', 'q')\n"
+        "rows = [{'k': 1, 't': 5, 'y': 'a', 'n': 2}, {'k': 1, 't': 0, 'y': 'a', 'n': 1}]\n"
+        "print([result.kind for result in rules.run(rows, '1 h')])"
+    )
+    done = bare(script)
+    kinds = ["event", "event", "emit", "expired", "emit", "expired", "quiet"]
+    assert (done.stderr, sorted(ast.literal_eval(done.stdout))) == ("", sorted(kinds))
+
+
+def test_the_timing_wheel_turns_in_the_bare_package() -> None:
+    script = (
+        "from waterclock import TimingWheel\n"
+        "wheel, ran = TimingWheel(1, 0), []\n"
+        "wheel.add_at(5, lambda: ran.append('five'))\n"
+        "wheel.advance(4); print(ran); wheel.advance(5); print(ran)"
+    )
+    done = bare(script)
+    assert (done.stdout, done.stderr) == ("[]\n['five']\n", "")
+
+
+def test_the_trace_command_works_in_the_bare_package() -> None:
+    done = bare("from waterclock.cli import main; sys.exit(main(['trace', 'seven-tasks']))")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", "pipeline.toml"), ("demo", "fines", "--folder", "/dev/null/out")], ids=["run", "demo"]
+)
+def test_a_command_that_needs_spark_says_in_one_sentence_how_to_get_it(arguments: tuple[str, ...]) -> None:
+    done = bare("from waterclock.cli import main; sys.exit(main(sys.argv[1:]))", *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "pip install 'waterclock[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "msgpack", "numpy"])
+def test_one_missing_package_is_named_with_the_way_to_get_it(missing: str) -> None:
+    block = BLOCK.replace('not in {*sys.stdlib_module_names, "waterclock"}', f"== {missing!r}")
+    done = python(block + "from waterclock.cli import main; sys.exit(main(['run', 'gone.toml']))")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert missing in done.stderr.lower()
+    assert "pip install" in done.stderr
+
+
+def test_on_spark_without_spark_is_an_environment_error_of_the_same_words() -> None:
+    script = (
+        "from waterclock import Rules\nfrom waterclock.errors import EnvironmentMissing\n"
+        "try: Rules(key='k', time='t').on_spark()\nexcept EnvironmentMissing as error: print(error)"
+    )
+    assert bare(script).stdout == "pyarrow is missing: pip install 'waterclock[spark]'\n"
