@@ -24,7 +24,7 @@ from typing import Any
 
 # (due in microseconds, what it is, key, and two values that only its maker reads)
 Deadline = tuple[int, str, Any, Any, Any]
-Pack = Callable[[list[Deadline]], Any]
+Pack = Callable[[list[list[Deadline]]], list[Any]]  # the deadlines of some slots -> a chunk for each
 Unpack = Callable[[Any], list[Deadline]]
 Chunks = dict[int, list[Any]]  # slot -> packed chunks, the oldest first
 
@@ -64,8 +64,8 @@ class Slots:
         return min((*self.packed, *self.fresh), default=None)
 
     def dump(self, pack: Pack) -> list[tuple[int, list[Any]]]:
-        for slot, deadlines in self.fresh.items():
-            self.packed.setdefault(slot, []).append(pack(deadlines))
+        for slot, chunk in zip(self.fresh, pack(list(self.fresh.values())), strict=True):
+            self.packed.setdefault(slot, []).append(chunk)
         self.fresh = {}
         return [(slot, list(chunks)) for slot, chunks in self.packed.items()]
 

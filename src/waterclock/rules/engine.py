@@ -89,6 +89,10 @@ class Engine:
             self._duplicates.load(plain["duplicates"])
         self._parked = {key: [_deadline(d) for d in items] for key, items in plain["parked"]}
 
+    def close(self) -> None:
+        """Take the engine and its parts, which hold each other, apart; it cannot be used afterwards."""
+        self.__dict__.clear()
+
     # what the parts ask of the engine ------------------------------------------------------------------------
 
     def release(self, key: Key, event: Event) -> None:

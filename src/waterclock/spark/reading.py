@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
-from waterclock.spark.bucket import ROW_ID
+from waterclock.spark.rows import ROW_ID
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
 
 TYPES = {

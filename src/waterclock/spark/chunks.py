@@ -1,0 +1,60 @@
+"""Deadlines that rest, as bytes: a chunk is what one step adds to one slot of the wheel of deadlines.
+
+Most of what rests is deliveries. Their due time, key and id stand in their rows, so a chunk keeps those as one Arrow batch
+and packs and unpacks it by columns; the other deadlines lie beside it with their places, so that the order is kept.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from waterclock.rules.deadlines import Deadline
+from waterclock.rules.engine import DELIVER
+from waterclock.rules.model import Rules
+from waterclock.spark.rows import Rows, ids, times
+
+
+def pack(slots: list[list[Deadline]], rows: Rows) -> list[bytes]:
+    """A chunk for each list of deadlines; their rows are taken in one go."""
+    others = [[(place, d) for place, d in enumerate(slot) if d[1] != DELIVER] for slot in slots]
+    numbers = [[d[4] for d in slot if d[1] == DELIVER] for slot in slots]
+    ends = np.cumsum([len(part) for part in numbers]).tolist()
+    taken = rows.take(pa.array([n for part in numbers for n in part], pa.int64())) if ends and ends[-1] else None
+    return [
+        msgpack.packb((other, b"" if taken is None else _bytes(taken.slice(end - len(part), len(part)))))
+        for other, part, end in zip(others, numbers, ends, strict=True)
+    ]
+
+
+def unpack(chunk: bytes, schema: pa.Schema | None, rules: Rules, rows: Rows) -> list[Deadline]:
+    """The deadlines of a chunk in the order in which they were made; the rows of its deliveries join `rows`."""
+    others, packed = msgpack.unpackb(chunk, use_list=False, strict_map_key=False)
+    deadlines: list[Deadline] = []
+    if packed:
+        assert schema is not None
+        batch = pa.ipc.read_record_batch(pa.py_buffer(packed), schema)
+        first = rows.add(pa.Table.from_batches([batch]))
+        deadlines = _deliveries(batch, rules, first)
+    for place, deadline in others:
+        deadlines.insert(place, deadline)
+    return deadlines
+
+
+def _deliveries(batch: pa.RecordBatch, rules: Rules, first: int) -> list[Deadline]:
+    assert rules.deliver_column is not None
+    columns = (
+        times(batch, rules.deliver_column),
+        repeat(DELIVER),
+        batch.column(rules.key).to_pylist(),
+        ids(batch, rules),
+        range(first, first + batch.num_rows),
+    )
+    return list(zip(*columns, strict=False))  # type: ignore[arg-type]
+
+
+def _bytes(batch: pa.RecordBatch) -> bytes:
+    return batch.serialize().to_pybytes() if batch.num_rows else b""  # type: ignore[no-any-return]

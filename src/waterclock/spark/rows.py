@@ -1,0 +1,84 @@
+"""The rows of one bucket, by number: what the engine moves is a row's number, never the row.
+
+Held rows come first, the batch's after them, rows of deliveries that fell due after those; a number lives for one step.
+Every table has the column ROW_ID behind the user's columns, so that tables of any batch fit together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.rules.events import Event
+from waterclock.rules.model import Rules
+from waterclock.rules.results import Key
+from waterclock.spark.frames import TIMESTAMP
+
+ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null where that one serves
+
+
+class Rows:
+    """Rows in, rows out by number."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._tables: list[pa.Table] = []
+        self._count = 0
+
+    def add(self, rows: pa.Table) -> int:
+        """Take rows; the number of the first of them."""
+        first = self._count
+        if ROW_ID not in rows.column_names:
+            rows = rows.append_column(ROW_ID, pa.nulls(rows.num_rows, pa.string()))
+        self._tables.append(rows)
+        self._count += rows.num_rows
+        return first
+
+    def schema(self) -> pa.Schema | None:
+        return self._tables[0].schema if self._tables else None
+
+    def take(self, numbers: pa.Array) -> pa.RecordBatch:
+        """The rows with these numbers, in that order; a null gives a row of nulls."""
+        if len(self._tables) > 1:
+            self._tables = [pa.concat_tables(self._tables)]
+        batches = self._tables[0].take(numbers).combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], self._tables[0].schema)
+
+    def structs(self, numbers: pa.Array) -> pa.Array | None:
+        """The user's columns of these rows as structs, null where the number is null; None where there are no rows."""
+        if not self._tables:
+            return None
+        taken = self.take(numbers)
+        fields = [field for field in taken.schema if field.name != ROW_ID]
+        columns = [taken.column(field.name) for field in fields]
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=pc.is_null(numbers))
+
+
+def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, Event]]:
+    """(key, event) of each row, numbered from `first`."""
+    nothing = [None] * rows.num_rows
+    columns = (
+        times(rows, rules.time),
+        ids(rows, rules),
+        rows.column(rules.sequence).to_pylist() if rules.sequence and rules.ordering else nothing,
+        rows.column(rules.type).cast(pa.string()).to_pylist() if rules.type else nothing,
+        times(rows, rules.deliver_column) if rules.deliver_column else nothing,
+        range(first, first + rows.num_rows),
+    )
+    return zip(rows.column(rules.key).to_pylist(), map(Event, *columns), strict=True)
+
+
+def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:
+    """A column of times in microseconds."""
+    return rows.column(name).cast(TIMESTAMP).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+
+
+def ids(rows: pa.Table | pa.RecordBatch, rules: Rules) -> list[str]:
+    """The id of each row: its own, else the one that was made for it."""
+    own = None if rules.id is None else rows.column(rules.id).cast(pa.string())
+    if own is not None and not own.null_count:
+        return own.to_pylist()  # type: ignore[no-any-return]
+    made = rows.column(ROW_ID)
+    return (made if own is None else pc.coalesce(own, made)).to_pylist()  # type: ignore[no-any-return]
