@@ -75,7 +75,7 @@ def test_decimals_of_a_second_down_to_the_microsecond_are_exact(seconds: int, us
     assert duration_us(f"{seconds}.{us:06} s") == seconds * 1_000_000 + us
 
 
-@given(st.timedeltas(timedelta(0)))
+@given(st.timedeltas(timedelta(0), timedelta(microseconds=2**60)))
 def test_a_timedelta_is_exact(delta: timedelta) -> None:
     assert timedelta(microseconds=duration_us(delta)) == delta
 

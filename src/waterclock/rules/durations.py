@@ -2,17 +2,21 @@
 
 Rule 1: conversion happens here and nowhere else.
 Rule 2: a duration of a year or a month is refused: they have no fixed length.
+Rule 3: no floats: digits without a decimal point are exact, others are rounded once, to the microsecond.
+Rule 4: 0 <= duration <= LONGEST_US, so that a time and a duration make a number of 64 bits.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 Duration = str | int | timedelta
 Time = datetime | int
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_US = 2**60  # 36,533 years
 _MICROSECOND = timedelta(microseconds=1)
 _UNITS_US = {
     ("us", "microsecond", "microseconds"): 1,
@@ -24,7 +28,8 @@ _UNITS_US = {
     ("w", "week", "weeks"): 604_800_000_000,
 }
 _US_OF = {word: us for words, us in _UNITS_US.items() for word in words}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)")
+_MOST_DIGITS = 60  # more than any duration has; Python refuses to read numbers of thousands of digits
 
 
 def duration_us(value: Duration, name: str = "duration") -> int:
@@ -39,7 +44,9 @@ def duration_us(value: Duration, name: str = "duration") -> int:
         raise TypeError(f'{name} must be a duration such as "14 days", a timedelta or microseconds, got {value!r}')
     us = _parse_us(value, name) if isinstance(value, str) else _plain_us(value)
     if us < 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}")
+        raise ValueError(f"{name} must not be negative, got {_short(value)}")
+    if us > LONGEST_US:
+        raise ValueError(_too_long(value, name))
     return us
 
 
@@ -53,9 +60,21 @@ def _parse_us(text: str, name: str) -> int:
     words_fit = _PART.sub("", lowered).strip(" ,") == "" and all(unit in _US_OF for _, unit in parts)
     if not parts or not words_fit:
         raise ValueError(
-            f'{name} must read like "14 days" or "1 hour 30 minutes" (us, ms, s, min, h, d, w), got {text!r}'
+            f'{name} must read like "14 days" or "1 hour 30 minutes" (us, ms, s, min, h, d, w), got {_short(text)}'
         )
-    return round(sum(float(number) * _US_OF[unit] for number, unit in parts))
+    if any(len(number) > _MOST_DIGITS for number, _ in parts):
+        raise ValueError(_too_long(text, name))
+    return round(sum(Fraction(number) * _US_OF[unit] for number, unit in parts))
+
+
+def _too_long(value: Duration, name: str) -> str:
+    return f"{name} must be at most {LONGEST_US} us (about 36,500 years), got {_short(value)}"
+
+
+def _short(value: Duration) -> str:
+    # An integer of thousands of digits has no repr at all.
+    shown = repr(value) if not isinstance(value, int) or value.bit_length() < 1000 else "a number beyond all times"
+    return shown if len(shown) <= 100 else f"{shown[:100]}..."
 
 
 def datetime_us(moment: datetime) -> int:
@@ -69,5 +88,11 @@ def datetime_us(moment: datetime) -> int:
 
 
 def from_us(us: int) -> datetime:
-    """The aware UTC datetime of `us` microseconds since 1970."""
-    return EPOCH + us * _MICROSECOND
+    """The aware UTC datetime of `us` microseconds since 1970; ValueError outside of the years 1 to 9999."""
+    try:
+        return EPOCH + us * _MICROSECOND
+    except OverflowError:
+        raise ValueError(
+            f"the time {us} (in microseconds since 1970) lies outside of the years 1 to 9999: "
+            "give integers as times where such times are meant, or shorten the duration that leads there"
+        ) from None

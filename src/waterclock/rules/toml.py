@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from waterclock.errors import UsageError
@@ -47,13 +48,14 @@ def check_names(where: str, table: Mapping[str, Any], known: Iterable[str], need
             raise UsageError(f"{where}: {name!r} is missing")
 
 
-def _call(where: str, builder: Any, arguments: Mapping[str, Any]) -> Rules:
+def _call(where: str, builder: Callable[..., Rules], arguments: Mapping[str, Any]) -> Rules:
+    parameters = inspect.signature(builder).parameters
+    needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
+    check_names(where, arguments, parameters, needed)
     try:
-        made = builder(**arguments)
+        return builder(**arguments)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
-    assert isinstance(made, Rules)
-    return made
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:

@@ -41,6 +41,8 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         # A batch makes hundreds of thousands of tuples and leaves no cycles behind: the collector would walk them all
         # several times over, a quarter of the operator's time.
         gc.disable()
+        if not gc.get_freeze_count():
+            gc.freeze()  # PySpark collects after every task: let it pass over what the modules made
         self._handle = handle
         self._state = handle.getValueState("bucket", "alarm bigint, engine binary, held binary")
 

@@ -1,0 +1,219 @@
+"""A block of JSON lines into rows, in two ways. No Spark in this file.
+
+A block of whole lines goes through Arrow's reader at once; where anything asks for a closer look, the same block is read
+line by line, and each line is judged alone.
+
+Rule 1: the slow way is the law; the fast way may only accept what the slow one accepts, with the same values.
+        What Arrow takes more lightly than the law is looked for before (in the bytes) and after (in the columns).
+Rule 2: nothing is guessed: a text where a number is declared is a dead letter, with file, line and reason.
+Rule 3: lines end at \\n and nowhere else (a \\r before it is dropped), so that numbers do not depend on blocks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from waterclock.rules.durations import datetime_us
+from waterclock.rules.model import Rules
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
+    EARLIEST_US,
+    LATEST_US,
+    Block,
+    Layout,
+    Letter,
+    all_good,
+    check_row,
+    dead_letters,
+    in_calendar,
+    with_row_id,
+)
+
+_LARGEST = 1 << 30  # bytes of a block; Arrow counts them in 32 bits
+_DEEPEST = 500  # brackets in a line; Python's reader goes about 900 deep, Arrow's does not mind
+_LONGEST_INTEGER = 4_300  # digits; Python reads no more
+_LETTER_BYTES = 8_000  # of a line in a dead letter: 2,000 characters of UTF-8 at least
+_MINUS_ZERO = -(1 << 63)  # the bits of -0.0 as an integer
+
+
+# The fast way --------------------------------------------------------------------------------------------------
+
+
+def fast(block: bytes, layout: Layout) -> pa.Table | None:
+    """All rows of a block, or None where any line needs a closer look."""
+    block = block.replace(b"\r\n", b"\n").strip(b"\n")
+    lines = block.count(b"\n") + 1
+    if not _looks_plain(block, lines):
+        return None
+    try:
+        rows = _parsed(block, layout.schema())
+    except pa.ArrowException:
+        return None
+    # Every line is at least one object; as many rows as lines means that none is two.
+    same = rows.num_rows == lines and all(map(_same_values, rows.columns)) and all_good(rows, layout.rules)
+    return with_row_id(rows, layout.rules) if same else None
+
+
+def _looks_plain(block: bytes, lines: int) -> bool:
+    """True when each line runs from { to }, in UTF-8, without what Arrow's reader would stumble or stop at.
+
+    A line such as `null` in front of others ends the process in Arrow, and NUL ends the text without a word.
+    """
+    if not (block.startswith(b"{") and block.endswith(b"}") and block.count(b"}\n{") == lines - 1):
+        return False
+    return not (len(block) > _LARGEST or b"\r" in block or b"\0" in block) and _utf_8(block) and _flat(block, lines)
+
+
+def _utf_8(block: bytes) -> bool:
+    try:
+        return block.isascii() or bool(block.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _flat(block: bytes, lines: int) -> bool:
+    """True when no line nests deeper than the slow way can read; brackets in texts count too, which does no harm."""
+    brackets = block.count(b"{") + block.count(b"[")
+    return brackets - lines < _DEEPEST or all(
+        line.count(b"{") + line.count(b"[") < _DEEPEST for line in block.split(b"\n")
+    )
+
+
+def _parsed(block: bytes, schema: pa.Schema) -> pa.Table:
+    told = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
+    parse = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="ignore")
+    read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
+    raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8
+    return pa.table({f.name: _moments(raw.column(f.name), f.type) for f in schema}, schema)
+
+
+def _moments(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if kind != TIMESTAMP or column.type == TIMESTAMP:
+        return column
+    try:
+        return column.cast(pa.timestamp("us")).cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        return column.cast(TIMESTAMP)
+
+
+def _same_values(column: pa.ChunkedArray) -> bool:
+    """False where a value may not be what the slow way reads: a year 0; -0, which it reads as 0; a number too large."""
+    if column.type == TIMESTAMP:
+        return in_calendar(column.cast(pa.int64()))
+    if column.type == pa.float64():
+        zeros = [pc.any(pc.equal(chunk.view(pa.int64()), _MINUS_ZERO)).as_py() for chunk in column.chunks]
+        return not any(zeros) and pc.all(pc.is_finite(column)).as_py() is not False
+    return True
+
+
+# The slow way --------------------------------------------------------------------------------------------------
+
+
+def slow(block: bytes, layout: Layout, path: str, first: int) -> Block:
+    """The rows of a block whose first line has number `first`, and a dead letter for each line that is none."""
+    good: list[Any] = []
+    dead: list[Letter] = []
+    readers = {name: _READERS[kind] for name, kind in layout.columns.items()}
+    for number, line in enumerate(block.split(b"\n"), first):
+        if line.strip():
+            try:
+                good.append(_row(line, readers, layout.rules))
+            except (ValueError, RecursionError) as error:
+                text = line.removesuffix(b"\r")[:_LETTER_BYTES].decode(errors="replace")
+                dead.append((path, number, _reason(error), text))
+    rows = pa.Table.from_pylist(good, schema=layout.schema())
+    return Block(with_row_id(rows, layout.rules), dead_letters(dead))
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _row(line: bytes, readers: Mapping[str, Callable[[Any], Any]], rules: Rules) -> dict[str, Any]:
+    parsed = json.loads(_decoded(line), parse_int=_digits)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"not a JSON object but {type(parsed).__name__}")
+    row = {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
+    check_row(row, rules)
+    return row
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: byte 0x{line[error.start]:02x} at place {error.start + 1} of the line") from None
+
+
+class _Endless(str):
+    """Digits that make no number in Python; harmless where nobody asks for the value."""
+
+
+def _digits(text: str) -> int | _Endless:
+    return int(text) if len(text) <= _LONGEST_INTEGER else _Endless(text)
+
+
+def _value(name: str, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return None if value is None else read(value)
+    except ValueError as error:
+        raise ValueError(f"column {name!r}: {error}") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or isinstance(value, _Endless):
+        raise ValueError(f"needs a text, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"needs a text, got half of a surrogate pair in {value!r}") from None
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ValueError(f"needs an integer of 64 bits, got {value!r}")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | _Endless):
+        raise ValueError(f"needs a number, got {value!r}")
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        raise ValueError(f"needs a number that a double can hold, got {value!r}") from None
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"needs true or false, got {value!r}")
+    return value
+
+
+def _moment(value: Any) -> int:
+    try:
+        us = datetime_us(datetime.fromisoformat(_text(value)))
+    except ValueError:
+        raise ValueError(f'needs an ISO 8601 time such as "2007-03-09T12:00:00Z", got {value!r}') from None
+    if not EARLIEST_US <= us <= LATEST_US:
+        raise ValueError(f"needs a time in the years 1 to 9999 (in UTC), got {value!r}")
+    return us
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "long": _integer,
+    "int": _integer,
+    "double": _number,
+    "boolean": _boolean,
+    "timestamp": _moment,
+}
