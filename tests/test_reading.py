@@ -22,9 +22,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from waterclock import Rules
-from waterclock.spark import frames, reading
-from waterclock.spark.bucket import ROW_ID, Bucket
+from waterclock.spark import reading
+from waterclock.spark.bucket import Bucket
 from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.rows import ROW_ID
 
 COLUMNS = {
     "k": "string",
@@ -48,7 +49,7 @@ BEAT = f'{{"t":{T}}}\n'.encode()
 Y2020 = 1_577_836_800_000_000
 
 quick = settings(
-    max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}
+    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=set(Phase) - {Phase.explain}
 )
 
 
@@ -75,7 +76,10 @@ def read(folder: Path, data: bytes, layout: reading.Layout, block: int = 4 << 20
 def together(blocks: Iterator[reading.Block]) -> Read:
     rows, dead = [], []
     for block in blocks:
-        rows += zip(*map(exactly, block.rows.columns), strict=True)
+        columns = dict(zip(block.rows.column_names, map(exactly, block.rows.columns), strict=True))
+        made = columns.pop(ROW_ID, [None] * block.rows.num_rows)  # a block has the column where any row needs it
+        named = zip(*columns.values(), strict=True)
+        rows += [row if made_id is None else (*row, made_id) for row, made_id in zip(named, made, strict=True)]
         dead += [(letter["line"], letter["text"]) for letter in block.dead.to_pylist()]
     return Read(rows, dead)
 
@@ -125,7 +129,7 @@ def test_a_line_of_every_type_is_read_to_its_value(folder: Path) -> None:
         (GOOD + b"nonsense\n" + GOOD, 2, [2]),
         (b"\n\n1\n" + GOOD + b"\r\n[1]", 1, [3, 6]),
         (b"\xef\xbb\xbf" + GOOD + b"x\n", 1, [2]),
-        (GOOD * 300 + b"x\n" + GOOD * 300 + b"y", 600, [301, 602]),
+        (GOOD * 90 + b"x\n" + GOOD * 90 + b"y", 180, [91, 182]),
         (b'{"z":"' + b"long" * 1000 + b'",' + ROW.encode() + b"}\nx\n" + GOOD, 2, [2]),
     ],
 )
@@ -247,6 +251,60 @@ def test_the_fast_way_reads_strange_lines_as_the_slow_one_does(
     folder: Path, data: bytes, layout: reading.Layout
 ) -> None:
     read_alike(folder, data, layout)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (b'"i":"\\ud800"', "column 'i': needs a text, got half of a surrogate pair in '\\ud800'"),
+        (b'"i":"\\udc00"', "column 'i': needs a text, got half of a surrogate pair in '\\udc00'"),
+        (b'"i":"\xed\xa0\x80"', "not UTF-8: byte 0xed at place "),
+        (b'"d":1' + b"0" * 400, "column 'd': needs a number that a double can hold, got 1000"),
+        (b'"d":1' + b"0" * 5000, "column 'd': needs a number, got 1000"),
+        (b'"at":"9999-12-31T23:59:59-23:59"', "column 'at': needs a time in the years 1 to 9999 (in UTC), got '9999"),
+        (b'"at":' + b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_no_column_can_hold_is_a_dead_letter_with_a_short_reason(folder: Path, column: bytes, reason: str) -> None:
+    file = folder / "bad.jsonl"
+    file.write_bytes(b'{"k":"a","t":' + T.encode() + b',"n":1,' + column + b"}\n" + GOOD)
+    (block,) = reading.read_file(file.as_uri(), LAYOUT)
+    (told,) = block.dead.column("reason").to_pylist()
+    assert (block.rows.num_rows, told.startswith(reason), len(told) <= 300) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GOOD[:-1] + b"\x00}\n",
+        GOOD + GOOD[:-1] + b"\x00}\n",
+        GOOD.replace(b'"a"', b'"\\udc00"'),
+        GOOD.replace(b"{", b'{"z":' + b"[" * 2000 + b"]" * 2000 + b",") + GOOD,
+        GOOD.replace(b"{", b'{"d":-0.0,'),
+        GOOD.replace(b"{", b'{"z":"[[[[{{{{",') * 70,
+        GOOD[:-2] + b',"z":{}\n{"z":1}}\n',
+        GOOD[:-1] + b"  \n" + GOOD,
+        b'{"k":"a","t":' + T.encode() + b"}\n",
+        b'{"k":"a","t":' + T.encode() + b',"i":null,"n":1}\n' + GOOD + BEAT,
+    ],
+)
+@pytest.mark.parametrize("layout", [LAYOUT, NO_ID], ids=["id", "row id"])
+def test_what_arrow_takes_more_lightly_is_read_by_the_law(folder: Path, data: bytes, layout: reading.Layout) -> None:
+    read_alike(folder, data, layout)
+
+
+def test_heartbeats_and_empty_lines_at_the_end_stay_on_the_fast_way(folder: Path) -> None:
+    with patch.object(reading, "_slow", None):
+        (folder / "file.jsonl").write_bytes(GOOD + BEAT + GOOD + b'{"k":null,"t":' + T.encode() + b"}\r\n\n")
+        (block,) = reading.read_file((folder / "file.jsonl").as_uri(), LAYOUT)
+    assert block.rows.column("k").to_pylist() == ["a", None, "a", None]
+
+
+def test_rows_that_read_the_same_when_joined_have_ids_of_their_own(folder: Path) -> None:
+    texts = [("a", "b\x1fc"), ("a\x1fb", "c"), ("", None), (None, "")]
+    data = "\n".join(json.dumps({"k": "k", "t": "2020-01-01", "i": i, "z": z}) for i, z in texts)
+    layout = reading.Layout("jsonl", {"i": "string", "z": "string", "k": "string", "t": "timestamp"}, NO_ID.rules)
+    assert len({row[-1] for row in read_alike(folder, data.encode(), layout).rows}) == 4
 
 
 @pytest.mark.parametrize("depth", [500, 100_000])
@@ -395,7 +453,7 @@ def lines(draw: st.DrawFn) -> bytes:
     return line
 
 
-@settings(quick, max_examples=150)
+@settings(quick, max_examples=100)
 @given(
     st.lists(st.tuples(lines(), st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"])), max_size=6),
     st.booleans(),
@@ -441,7 +499,7 @@ def test_events_whose_id_is_null_are_told_apart_by_their_whole_row_as_in_process
     rows = [{**json.loads(text), "t": datetime(2020, 1, 1, tzinfo=UTC)} for text in texts]
     in_process = [result.kind for result in rules.run(rows)]
     bucket = Bucket(rules, None)
-    on_spark = bucket.step([frames.to_bytes(block.rows)], Y2020 - 1).num_rows + bucket.step([], Y2020 + 1).num_rows
+    on_spark = bucket.step([block.rows], Y2020 - 1).num_rows + bucket.step([], Y2020 + 1).num_rows
     assert on_spark == len(in_process)
 
 
@@ -475,7 +533,8 @@ def test_a_compressed_file_is_dead_letters_and_no_rows(folder: Path) -> None:
     file.write_bytes(gzip.compress(GOOD * 1000, mtime=0))
     blocks = list(reading.read_file(file.as_uri(), LAYOUT))
     assert sum(block.rows.num_rows for block in blocks) == 0
-    assert sum(block.dead.num_rows for block in blocks) >= 1
+    (letter,) = (letter for block in blocks for letter in block.dead.to_pylist())
+    assert letter["reason"] == "compressed files are not read: decompress it first"
 
 
 @pytest.mark.parametrize("name", ["a b.jsonl", "é.jsonl", "a#b.jsonl", "a?b.jsonl", "100%.jsonl", "a%20b.jsonl"])
@@ -566,10 +625,35 @@ def test_parquet_rows_past_the_first_batch_keep_their_number(folder: Path) -> No
     assert (len(got.rows), [line for line, _ in got.dead]) == (count - 1, [count])
 
 
-@pytest.mark.parametrize("columns", [{"z": ["a"]}, {"k": ["a"], "n": [1]}, {"k": ["a"], "t": MOMENT}])
-def test_a_missing_parquet_column_is_null_and_the_row_is_judged(folder: Path, columns: Any) -> None:
-    got = together(reading.read_file(parquet(folder, **columns), PARQUET))
-    assert (got.rows, [line for line, _ in got.dead]) == ([], [1])
+@pytest.mark.parametrize(
+    ("columns", "missing"),
+    [({"z": ["a", "b"]}, "k"), ({"k": ["a", "b"], "n": [1, 1]}, "t"), ({"k": ["a"], "t": MOMENT}, "n")],
+)
+def test_a_parquet_file_without_a_column_that_the_rules_name_is_one_dead_letter(
+    folder: Path, columns: Any, missing: str
+) -> None:
+    reason = one_dead_letter(parquet(folder, **columns), PARQUET)
+    assert reason.startswith(f"the file has no column '{missing}', which the rules name")
+
+
+def test_a_parquet_column_that_only_the_layout_names_is_null_where_the_file_has_none(folder: Path) -> None:
+    layout = reading.Layout("parquet", {**PARQUET.columns, "a.b": "string", "new": "double"}, PARQUET.rules)
+    path = parquet(folder, **{"k": ["a"], "t": MOMENT, "n": [1], "a.b": ["x"]})
+    assert together(reading.read_file(path, layout)) == Read([(b"a", Y2020, 1, b"x", None)], [])
+
+
+def test_a_parquet_value_that_does_not_fit_costs_its_row_and_no_other(folder: Path) -> None:
+    times = pa.array([Y2020 * 1000 + (n in (3, 70_000)) for n in range(80_000)], pa.timestamp("ns"))
+    numbers = pa.array([2**63 if n == 5 else 1 for n in range(80_000)], pa.uint64())
+    got = together(reading.read_file(parquet(folder, k=["a"] * 80_000, t=times, n=numbers), PARQUET))
+    assert (len(got.rows), [line for line, _ in got.dead]) == (79_997, [4, 6, 70_001])
+
+
+@pytest.mark.parametrize("days", [18_262, 2**31 - 1, -(2**31)])
+def test_a_parquet_date_is_its_midnight_or_a_dead_letter(folder: Path, days: int) -> None:
+    path = parquet(folder, k=["a"], t=pa.array([days], pa.date32()), n=[1])
+    got = together(reading.read_file(path, PARQUET))
+    assert (got.rows, len(got.dead)) == (([(b"a", Y2020, 1)], 0) if days == 18_262 else ([], 1))
 
 
 @pytest.mark.parametrize("key", ["a", None])

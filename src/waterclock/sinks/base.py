@@ -87,19 +87,30 @@ def apply_once(sink: Sink, batch: Batch) -> bool:
 
 
 def check_belongs(sink: Sink, checkpoint: str, query_id: str | None, last_batch: int | None) -> None:
-    """Raise StateMismatch where the sink is ahead of the checkpoint, or belongs to another one.
+    """Raise StateMismatch where the sink is ahead of the checkpoint, behind it, or belongs to another one.
 
-    `query_id` and `last_batch` are what the checkpoint holds, None where it holds nothing. Going on would lose, in
-    silence, what the lost checkpoint held, or write results a second time.
+    `query_id` and `last_batch` (the last one whose offsets were written) are what the checkpoint holds, None where it
+    holds nothing. Going on would lose, in silence, what the lost checkpoint or the lost sink held, or write results a
+    second time. A batch's offsets are written after the batch before it was taken: the sink may lack the last one only.
     """
-    applied = sink.last_applied()
-    if applied is None or (
-        applied.query_id == query_id and applied.batch_id <= (-1 if last_batch is None else last_batch)
-    ):
-        return
-    found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
-    raise StateMismatch(
-        f"{sink.describe()} holds results up to batch {applied.batch_id} of query {applied.query_id}, but the checkpoint "
-        f"{checkpoint} {found}. Going on would lose or double results. Either restore that checkpoint, or start "
-        "over with both empty: remove the sink's tables and the checkpoint (waterclock run --fresh does both)."
-    )
+    applied, last = sink.last_applied(), -1 if last_batch is None else last_batch
+    if applied is not None and (applied.query_id != query_id or applied.batch_id > last):
+        found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
+        raise StateMismatch(
+            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} {found}. Going on would lose or double results. "
+            "Either restore that checkpoint, or start over with both empty: remove the sink's tables and the checkpoint "
+            "(waterclock run --fresh does both)."
+        )
+    held = -1 if applied is None else applied.batch_id
+    if held < last - 1:
+        raise StateMismatch(
+            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} has done all batches up to {last - 1}: it will not "
+            "read the missing ones again. Either restore the sink as it was, or start over with both empty: remove the "
+            "sink's tables and the checkpoint (waterclock run --fresh does both)."
+        )
+
+
+def _holds(sink: Sink, applied: Applied | None) -> str:
+    if applied is None:
+        return f"{sink.describe()} holds no results"
+    return f"{sink.describe()} holds results up to batch {applied.batch_id} of query {applied.query_id}"

@@ -6,13 +6,15 @@
 
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.
+Rule 3: what is wrong with the place is told before anything is written, by its path; SQLite's own words stand behind.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,39 +24,58 @@ from waterclock.errors import UsageError
 from waterclock.sinks.base import Applied, Batch
 
 _COMMON = ("kind", "key", "rule", "due", "emitted_at", "source_id", "result_id")
-_BATCH_COLUMNS = (
-    "query_id TEXT, batch_id INTEGER, offsets TEXT, counters TEXT, watermark TEXT, seconds REAL, "
-    "PRIMARY KEY (query_id, batch_id)"
-)
+_DEAD_COLUMNS = [("batch_id", "INTEGER"), ("file", "TEXT"), ("line", "INTEGER"), ("reason", "TEXT"), ("text", "TEXT")]
+_BATCH_COLUMNS = [
+    ("query_id", "TEXT"),
+    ("batch_id", "INTEGER"),
+    ("offsets", "TEXT"),
+    ("counters", "TEXT"),
+    ("watermark", "TEXT"),
+    ("seconds", "REAL"),
+]
+_ONE_ROW_A_BATCH = ", PRIMARY KEY (query_id, batch_id)"
+_PARTS = ("", "_dead_letters", "_batches")  # of a sink: the ends of its tables' names
+_FIRST_BYTES = b"SQLite format 3\0"
 
 
 class SQLiteSink:
     """A `Sink` on a file; see the table of tables above. The folder of `path` is made."""
 
     def __init__(self, path: str | Path, table: str = "results") -> None:
-        if not table.isidentifier():
-            raise UsageError(f"sink table {table!r} must be a plain name: letters, digits and _")
+        if not table.isidentifier() or table.lower().startswith("sqlite_"):
+            raise UsageError(
+                f"sink table {table!r} must be a plain name: letters, digits and _ (sqlite_... is SQLite's own)"
+            )
         self._path = Path(path)
         self._table = table
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
+        with _told_by(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
+        try:
+            with _told_by(self._path):
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+        except UsageError:
+            self._db.close()
+            raise
 
     def open(self, results: pa.Schema) -> None:
         wanted = [("batch_id", "INTEGER"), *columns_of(results)]
-        self.begin()
-        self._create(self._table, ", ".join(f'"{name}" {kind}' for name, kind in wanted))
-        self._create(f"{self._table}_dead_letters", "batch_id INTEGER, file TEXT, line INTEGER, reason TEXT, text TEXT")
-        self._create(f"{self._table}_batches", _BATCH_COLUMNS)
-        self.commit()
-        found = [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{self._table}")')]
-        if found != wanted:
-            raise UsageError(_schema_changed(self.describe(), found, wanted))
+        with _told_by(self._path):
+            self.begin()
+            try:
+                self._make_or_check(self._table, wanted)
+                self._make_or_check(f"{self._table}_dead_letters", _DEAD_COLUMNS)
+                self._make_or_check(f"{self._table}_batches", _BATCH_COLUMNS, _ONE_ROW_A_BATCH)
+                self.commit()
+            except BaseException:
+                self.rollback()
+                raise
 
     def last_applied(self) -> Applied | None:
         query = f'SELECT query_id, batch_id FROM "{self._table}_batches" ORDER BY batch_id DESC LIMIT 1'
-        row = self._db.execute(query).fetchone()
+        with _told_by(self._path):
+            row = self._db.execute(query).fetchone()
         return Applied(*row) if row else None
 
     def begin(self) -> None:
@@ -81,25 +102,67 @@ class SQLiteSink:
 
     def totals(self) -> dict[str, int]:
         total: dict[str, int] = {}
-        for (text,) in self._db.execute(f'SELECT counters FROM "{self._table}_batches"'):
+        with _told_by(self._path):
+            texts = self._db.execute(f'SELECT counters FROM "{self._table}_batches"').fetchall()
+        for (text,) in texts:
             for name, value in json.loads(text).items():
                 total[name] = total.get(name, 0) + value
         return total
 
     def close(self) -> None:
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was told of before
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
 
     def describe(self) -> str:
         return f"the table {self._table!r} in {self._path}"
 
-    def _create(self, table: str, columns: str) -> None:
-        self._db.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns})')
+    def _make_or_check(self, table: str, wanted: list[tuple[str, str]], more: str = "") -> None:
+        columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in wanted)
+        self._db.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns}{more})')
+        found = [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{table}")')]
+        if found != wanted:
+            raise UsageError(_schema_changed(f"the table {table!r} in {self._path}", found, wanted))
 
     def _insert(self, table: str, batch_id: int, rows: pa.Table) -> None:
         if rows.num_rows:
             places = ", ".join("?" * (rows.num_columns + 1))
             self._db.executemany(f'INSERT INTO "{table}" VALUES ({places})', _tuples(batch_id, rows))
+
+
+def refuse_to_remove(path: Path, table: str) -> None:
+    """Raise UsageError where the file at `path` holds anything but the tables of the sink `table`: it is not ours."""
+    with _told_by(path):
+        if not path.exists() or path.stat().st_size == 0:
+            return
+        with path.open("rb") as file:
+            if file.read(len(_FIRST_BYTES)) != _FIRST_BYTES:
+                raise UsageError(f"{path} is not a SQLite database, so it is not removed: name another file in [sink]")
+        with closing(sqlite3.connect(path, timeout=30)) as db:
+            found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    others = sorted(name for name in found - {table + part for part in _PARTS} if not name.startswith("sqlite_"))
+    if others:
+        raise UsageError(
+            f"{path} holds other tables beside {table!r} ({', '.join(others)}), so it is not removed: "
+            "drop the tables of this pipeline by hand, or name another file in [sink]"
+        )
+
+
+@contextmanager
+def _told_by(path: Path) -> Iterator[None]:
+    """What the system or SQLite says of a path, as an error of ours that names it."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(
+            f"the sink's file {str(path)!r} cannot be used: {why}. Name a file that is a SQLite database or not there yet "
+            "as path in [sink]; a damaged one must be restored, or removed together with the checkpoint."
+        ) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def columns_of(results: pa.Schema) -> list[tuple[str, str]]:
@@ -134,7 +197,10 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _text_time(us: pa.Array) -> pa.Array:
     """Microseconds since 1970 as "2007-10-01 00:00:00.000000", in UTC: sortable, and SQLite's functions read it."""
-    return pc.cast(pc.cast(us, pa.timestamp("us")), pa.string())
+    texts = pc.cast(pc.cast(us, pa.timestamp("us")), pa.string())
+    if pc.any(pc.starts_with(texts, "<")).as_py():  # Arrow's "<value out of range: ...>"
+        raise ValueError("a time lies too far from the years 1 to 9999 to be written: shorten the rules' durations")
+    return texts
 
 
 def _sqlite_type(kind: pa.DataType) -> str:

@@ -1,7 +1,7 @@
 """A block of JSON lines into rows, in two ways. No Spark in this file.
 
-A block of whole lines goes through Arrow's reader at once; where anything asks for a closer look, the same block is read
-line by line, and each line is judged alone.
+A block of whole lines goes through Arrow's reader at once; where anything asks for a closer look, the same block is
+read line by line, and each line is judged alone.
 
 Rule 1: the slow way is the law; the fast way may only accept what the slow one accepts, with the same values.
         What Arrow takes more lightly than the law is looked for before (in the bytes) and after (in the columns).
@@ -48,7 +48,7 @@ _MINUS_ZERO = -(1 << 63)  # the bits of -0.0 as an integer
 
 def fast(block: bytes, layout: Layout) -> pa.Table | None:
     """All rows of a block, or None where any line needs a closer look."""
-    block = block.replace(b"\r\n", b"\n").strip(b"\n")
+    block = (block.replace(b"\r\n", b"\n") if b"\r" in block else block).strip(b"\n")
     lines = block.count(b"\n") + 1
     if not _looks_plain(block, lines):
         return None
@@ -80,7 +80,7 @@ def _utf_8(block: bytes) -> bool:
 
 def _flat(block: bytes, lines: int) -> bool:
     """True when no line nests deeper than the slow way can read; brackets in texts count too, which does no harm."""
-    brackets = block.count(b"{") + block.count(b"[")
+    brackets = block.count(b"{") + (block.count(b"[") if b"[" in block else 0)
     return brackets - lines < _DEEPEST or all(
         line.count(b"{") + line.count(b"[") < _DEEPEST for line in block.split(b"\n")
     )
@@ -153,8 +153,14 @@ def _decoded(line: bytes) -> str:
         raise ValueError(f"not UTF-8: byte 0x{line[error.start]:02x} at place {error.start + 1} of the line") from None
 
 
-class _Endless(str):
+class _Endless:
     """Digits that make no number in Python; harmless where nobody asks for the value."""
+
+    def __init__(self, digits: str) -> None:
+        self._digits = digits
+
+    def __repr__(self) -> str:
+        return self._digits
 
 
 def _digits(text: str) -> int | _Endless:
@@ -169,7 +175,7 @@ def _value(name: str, read: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or isinstance(value, _Endless):
+    if not isinstance(value, str):
         raise ValueError(f"needs a text, got {value!r}")
     try:
         value.encode()
@@ -185,11 +191,11 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | _Endless):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"needs a number, got {value!r}")
     try:
         return float(value)
-    except (OverflowError, ValueError):
+    except OverflowError:
         raise ValueError(f"needs a number that a double can hold, got {value!r}") from None
 
 

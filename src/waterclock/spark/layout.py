@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
-from waterclock.spark.bucket import ROW_ID
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
+from waterclock.spark.rows import ROW_ID
 
 TYPES = {
     "string": pa.string(),
@@ -33,6 +33,7 @@ EARLIEST_US, LATEST_US = datetime_us(datetime.min), datetime_us(datetime.max)
 Letter = tuple[str, int | None, str, str | None]  # file, line, reason, text
 _LONGEST_REASON = 300
 _LONGEST_TEXT = 2_000
+_NO_LETTERS = DEAD_SCHEMA.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +95,19 @@ def in_calendar(us: pa.ChunkedArray) -> bool:
 
 
 def with_row_id(rows: pa.Table, rules: Rules) -> pa.Table:
-    """Rows with the id to use in the column ROW_ID; without that column where each event has one of its own."""
+    """Rows with a made id in the column ROW_ID where their own is null; without that column where none is."""
     if rules.id is None:
         return rows.append_column(ROW_ID, _hashes(rows))
     own = rows.column(rules.id)
     nameless = pc.and_(pc.is_null(own), pc.is_valid(rows.column(rules.key)))  # a heartbeat needs no id
     if not own.null_count or not pc.any(nameless).as_py():
         return rows
-    hashes = pc.replace_with_mask(own.cast(pa.string()), nameless, _hashes(rows.filter(nameless)))
-    return rows.append_column(ROW_ID, hashes)
+    none = pa.nulls(rows.num_rows, pa.string())
+    return rows.append_column(ROW_ID, pc.replace_with_mask(none, _one(nameless), _hashes(rows.filter(nameless))))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
 
 
 def _hashes(rows: pa.Table) -> pa.Array:
@@ -123,8 +128,10 @@ def _unmistakable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def dead_letters(letters: list[Letter]) -> pa.Table:
     """A table of `letters`; what is long is cut, what is no text is replaced: a dead letter must always get through."""
+    if not letters:
+        return _NO_LETTERS
     rows = [(_plain(f), line, _plain(why, _LONGEST_REASON), _plain(text)) for f, line, why, text in letters]
-    columns: tuple[Any, ...] = tuple(zip(*rows, strict=True)) or ((), (), (), ())
+    columns: tuple[Any, ...] = tuple(zip(*rows, strict=True))
     arrays = [pa.array(column, field.type) for column, field in zip(columns, DEAD_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=DEAD_SCHEMA)
 

@@ -19,8 +19,8 @@ import pyarrow.fs
 
 from waterclock.spark.jsonl import fast as _fast
 from waterclock.spark.jsonl import slow as _slow
-from waterclock.spark.parquet import parquet_blocks
 from waterclock.spark.layout import TYPES, Block, Layout, dead_file, dead_letters
+from waterclock.spark.parquet import parquet_blocks
 
 __all__ = ["BLOCK_BYTES", "TYPES", "Block", "Layout", "open_file", "read_file"]
 

@@ -1,0 +1,78 @@
+"""A pipeline that kills itself: `python crash_driver.py PIPELINE.toml POINT BATCH`, SIGKILL at that point of that batch.
+
+The points stand between the numbered steps of sinks/base.py; RANDOM kills after so many milliseconds instead of batches.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from waterclock.sinks import Batch, SQLiteSink
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.session import start
+
+POINTS = ("taken", "begun", "looked", "written", "committed", "told")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingSink(SQLiteSink):
+    """The real sink, until the chosen point of the chosen batch."""
+
+    def __init__(self, path: Path, table: str, point: str, batch_id: int) -> None:
+        super().__init__(path, table)
+        self._point, self._fatal, self._batch_id = point, batch_id, -1
+
+    def begin(self) -> None:
+        self._die_at("taken")
+        super().begin()
+        self._die_at("begun")
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        self._batch_id = batch_id
+        applied = super().is_applied(query_id, batch_id)
+        self._die_at("looked")
+        return applied
+
+    def write(self, batch: Batch) -> None:
+        super().write(batch)
+        self._die_at("written")
+
+    def commit(self) -> None:
+        super().commit()
+        self._die_at("committed")
+
+    def _die_at(self, point: str) -> None:
+        # `taken` and `begun` come before the sink knows the batch: it is the one after the last
+        at = self._batch_id + 1 if point in ("taken", "begun") else self._batch_id
+        if point == self._point and at >= self._fatal:
+            die()
+
+
+def main() -> None:
+    file, point, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    config = load(file)
+    if point == "random":
+        sink = SQLiteSink(config.sink_path, config.sink_table)
+    else:
+        sink = CrashingSink(config.sink_path, config.sink_table, point, number)
+    session = start("crash", 2, config.spark_conf, config.checkpoint.parent / "spark.log")
+    if point == "random":
+        threading.Timer(number / 1000, die).start()
+
+    def tell(progress: object) -> None:
+        if point == "told":
+            die()
+
+    Pipeline(config, sink).run(session.spark, tell=tell)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""The driver is killed, at every numbered step and at random moments; run again, the table is the same byte for byte."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.crash_driver import POINTS
+from tests.spark.pipelines import make_pipeline, orders, table
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline
+
+pytestmark = pytest.mark.spark
+DRIVER = Path(__file__).with_name("crash_driver.py")
+
+
+def run_to_the_end(spark: SparkSession, file: Path) -> list[tuple[Any, ...]]:
+    pipeline = Pipeline(load(file))
+    try:
+        pipeline.run(spark)
+    finally:
+        pipeline.close()
+    return table(file.parent)
+
+
+def killed(file: Path, point: str, number: int) -> bool:
+    """Run a driver that kills itself there; False where it came to its end first."""
+    done = subprocess.run([sys.executable, str(DRIVER), str(file), point, str(number)], capture_output=True, timeout=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()[-2000:]
+    return done.returncode != 0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return make_pipeline(tmp_path / "killed", orders(120), files=8)
+
+
+@pytest.fixture
+def clean(spark: SparkSession, tmp_path: Path) -> list[tuple[Any, ...]]:
+    return run_to_the_end(spark, make_pipeline(tmp_path / "clean", orders(120), files=8))
+
+
+def test_a_kill_at_each_numbered_step_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    for batch, point in enumerate(POINTS):
+        assert killed(file, point, batch), f"the driver should have died at {point}"
+    assert run_to_the_end(spark, file) == clean
+
+
+def kill_at_random(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    for _ in range(kills):
+        killed(file, "random", chance.randrange(500, 9_000))
+    assert run_to_the_end(spark, file) == clean
+
+
+def test_kills_at_random_moments_change_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    kill_at_random(spark, file, clean, kills=2, seed=random.randrange(1_000_000))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("round_", range(5))
+def test_many_kills_at_random_moments_change_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
+) -> None:
+    kill_at_random(spark, file, clean, kills=5, seed=random.randrange(1_000_000))
