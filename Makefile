@@ -52,7 +52,7 @@ clean:  ## remove what the targets made
 .venv/ready-run: .venv/bin/python $(BUILT)
 	@echo "installing waterclock, Spark and the rest into .venv (the first time: some 600 MB, a minute or two)"
 	@$(PIP) install --constraint constraints.txt pip
-	@$(PIP) install --constraint constraints.txt --editable '.[spark,demo]' || { \
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,demo]' || { \
 	  echo "The packages could not be installed; the reason stands above. Without the Internet, point pip at a" \
 	  "mirror (PIP_INDEX_URL) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -W ignore -c "from waterclock.wheel import COMPILED; print('the timing wheel is compiled' if COMPILED \

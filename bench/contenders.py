@@ -1,11 +1,11 @@
 """What a user writes today: the same waiting by hand, with Spark's own tools, one state a key.
 
+    rows a key          transformWithState a key, released by sequence, one timer a key for its gap
     timer a message     transformWithState a key, a Spark timer for every message to be delivered
-    rows a key          transformWithState a key, sequence order with one timer a key
     DataFrame           dropDuplicatesWithinWatermark, then applyInPandasWithState a key, one timeout a key
 
-Each does less than the pipeline it is compared with (one rule of its three), carries no payload, and skips the sink's
-dead letters, counters and lateness: the comparison is on their side.
+Each does one rule, gives the events back whole as ours does, and skips what ours does besides: late events, dead letters,
+counters, result ids, a sink that commits its offsets. The comparison is on their side.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 WAIT_MS = 120_000
-Delivered, Ordered = Row("key", "seq"), Row("key", "seq")
-OUT = "key string, seq bigint"
+OUT = "id string, key string, seq bigint, kind string, ts_ms bigint, deliver_ms bigint"
+COLUMNS = ("id", "key", "seq", "kind", "ts_ms", "deliver_ms")
+Out = Row(*COLUMNS)
+
+
+def whole(row: Row) -> tuple[Any, ...]:
+    return row.id, row.key, row.seq, row.kind, row.ts_ms, row.deliver_ms
 
 
 class TimerPerMessage(StatefulProcessor):
@@ -30,7 +35,7 @@ class TimerPerMessage(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._held = handle.getMapState("held", "seq bigint", "at bigint")
+        self._held = handle.getMapState("held", "seq bigint", "at bigint, message binary")
         self._seen = handle.getValueState("seen", "numbers binary")
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
@@ -41,18 +46,18 @@ class TimerPerMessage(StatefulProcessor):
                 continue
             seen.add(row.seq)
             if row.deliver_ms <= now_ms:
-                yield Delivered(key[0], row.seq)
+                yield Out(*whole(row))
             else:
-                self._held.updateValue((row.seq,), (row.deliver_ms,))
+                self._held.updateValue((row.seq,), (row.deliver_ms, pickle.dumps(whole(row), 5)))
                 self._handle.registerTimer(row.deliver_ms)
         self._seen.update((bytes(sorted(seen)),))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         at_ms = expiredTimerInfo.getExpiryTimeInMs()
-        for (number,), (deliver_ms,) in list(self._held.iterator()):
+        for (number,), (deliver_ms, message) in list(self._held.iterator()):
             if deliver_ms == at_ms:
                 self._held.removeKey((number,))
-                yield Delivered(key[0], number)
+                yield Out(*pickle.loads(message))
 
 
 class RowsPerKey(StatefulProcessor):
@@ -67,32 +72,34 @@ class RowsPerKey(StatefulProcessor):
         held = pickle.loads(packed) if packed else {}
         for row in rows:
             if row.seq >= due:
-                held.setdefault(row.seq, row.ts_ms)
+                held.setdefault(row.seq, whole(row))
         while due in held:
-            held.pop(due)
-            yield Ordered(key[0], due)
+            yield Out(*held.pop(due))
             due += 1
         self._store(due, alarm, held, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         due, alarm, packed = self._state.get()
         held = pickle.loads(packed) if packed else {}
-        while held and min(held.values()) + WAIT_MS <= timerValues.getCurrentWatermarkInMs():
+        while held and _patience_ends(held) <= timerValues.getCurrentWatermarkInMs():
             due = min(held)
             while due in held:
-                held.pop(due)
-                yield Ordered(key[0], due)
+                yield Out(*held.pop(due))
                 due += 1
         self._store(due, 0, held, timerValues.getCurrentWatermarkInMs())
 
-    def _store(self, due: int, alarm: int, held: dict[int, int], now_ms: int) -> None:
-        wanted = max(min(held.values()) + WAIT_MS, now_ms + 1) if held else 0
+    def _store(self, due: int, alarm: int, held: dict[int, tuple[Any, ...]], now_ms: int) -> None:
+        wanted = max(_patience_ends(held), now_ms + 1) if held else 0
         if wanted != alarm:
             if alarm:
                 self._handle.deleteTimer(alarm)
             if wanted:
                 self._handle.registerTimer(wanted)
         self._state.update((due, wanted, pickle.dumps(held, 5) if held else None))
+
+
+def _patience_ends(held: dict[int, tuple[Any, ...]]) -> int:
+    return min(message[4] for message in held.values()) + WAIT_MS
 
 
 def timer_per_message(events: DataFrame) -> DataFrame:
@@ -106,34 +113,36 @@ def rows_per_key(events: DataFrame) -> DataFrame:
 def data_frame(events: DataFrame) -> DataFrame:
     """The recipe of the documentation: drop duplicates, then hold in applyInPandasWithState."""
     once = events.withWatermark("ts", "2 minutes").dropDuplicatesWithinWatermark(["key", "seq"])
-    rows = once.select("key", "seq", "ts", _ms("deliver_at").alias("deliver_ms"))
-    return rows.groupBy("key").applyInPandasWithState(
-        _hold, OUT, "held binary", "append", GroupStateTimeout.EventTimeTimeout
+    return (
+        _in_ms(once)
+        .groupBy("key")
+        .applyInPandasWithState(_hold, OUT, "held binary", "append", GroupStateTimeout.EventTimeTimeout)
     )
 
 
 def _hold(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     held = pickle.loads(state.get[0]) if state.exists else []
     for frame in frames:
-        held.extend(zip(frame["deliver_ms"].tolist(), frame["seq"].tolist(), strict=True))
+        held.extend(frame[list(COLUMNS)].itertuples(index=False, name=None))
     now_ms = state.getCurrentWatermarkMs()
-    due = sorted(item for item in held if item[0] <= now_ms)
-    held = [item for item in held if item[0] > now_ms]
+    due = sorted((message for message in held if message[5] <= now_ms), key=lambda message: message[5])
+    held = [message for message in held if message[5] > now_ms]
     if held:
         state.update((pickle.dumps(held),))
-        state.setTimeoutTimestamp(max(min(held)[0], now_ms + 1))
+        state.setTimeoutTimestamp(max(min(message[5] for message in held), now_ms + 1))
     elif state.exists:
         state.remove()
     if due:
-        yield pd.DataFrame({"key": key[0], "seq": [number for _, number in due]})
+        yield pd.DataFrame(due, columns=COLUMNS)
 
 
 def _per_key(events: DataFrame, processor: StatefulProcessor) -> DataFrame:
-    rows = events.withWatermark("ts", "2 minutes").select(
-        "key", "seq", "ts", _ms("ts").alias("ts_ms"), _ms("deliver_at").alias("deliver_ms")
-    )
+    rows = _in_ms(events.withWatermark("ts", "2 minutes"))
     return rows.groupBy("key").transformWithState(processor, OUT, outputMode="append", timeMode="EventTime")
 
 
-def _ms(column: str) -> Any:
-    return (F.unix_micros(column) / 1000).cast("bigint")
+def _in_ms(events: DataFrame) -> DataFrame:
+    ms = [
+        (F.unix_micros(name) / 1000).cast("bigint").alias(f"{name.split('_')[0]}_ms") for name in ("ts", "deliver_at")
+    ]
+    return events.select("id", "key", "seq", "kind", "ts", *ms)

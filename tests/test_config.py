@@ -163,6 +163,21 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_name_and_the_reason(fold
         load(folder / name)
 
 
+def test_a_byte_order_mark_in_front_is_no_matter(folder: Path) -> None:
+    assert load(write(folder, "\ufeff" + LEAST)).name == "pipeline"
+
+
+@pytest.mark.parametrize("table", ["rules", "sink", "source"])
+def test_a_missing_table_is_named_as_it_is_written(folder: Path, table: str) -> None:
+    text = "".join(f"[{name}]\n" for name in ("rules", "sink", "source") if name != table)
+    assert f"the file: '{table}' is missing: write a table [{table}]" in told(folder, text)
+
+
+def test_a_path_with_nul_cannot_be_read() -> None:
+    with pytest.raises(UsageError, match=r"^cannot read the pipeline "):
+        load("a\0b.toml")
+
+
 # "checked whole, before Spark is started"
 
 
@@ -191,6 +206,21 @@ def test_a_spark_setting_true_is_written_as_spark_writes_it(folder: Path) -> Non
 @pytest.mark.parametrize("delay", ["9" * 400 + " days", "99999999999999 weeks"], ids=["endless", "beyond 64 bits"])
 def test_a_watermark_delay_that_spark_cannot_hold_is_refused(folder: Path, delay: str) -> None:
     assert "watermark_delay" in told(folder, LEAST + f'[time]\nwatermark_delay = "{delay}"')
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'order.wait = "3700000 days"',
+        'delay = [{ after = "a", by = "3700000 days", emit = "x" }]',
+        'expect = [{ type = "b", after = "a", within = "3700000 days", otherwise = "x" }]',
+        'quiet = [{ after = "3700000 days", emit = "x" }]',
+        'deduplicate.within = "3700000 days"',
+    ],
+)
+def test_a_rule_that_waits_until_no_time_that_can_be_written_is_refused(folder: Path, rule: str) -> None:
+    text = LEAST.replace('key = "case"', f'key = "case"\ntype = "case"\n{rule}')
+    assert "waits for more than 10,000 years" in told(folder, text)
 
 
 def test_one_column_cannot_be_both_key_and_time(folder: Path) -> None:
@@ -226,6 +256,24 @@ def test_a_checkpoint_that_is_a_folder_of_other_things_is_refused(folder: Path, 
 @pytest.mark.parametrize("path", ["", ".", "in", "in/out.db", "pipeline.toml", "a\\u0000b"])
 def test_a_sink_path_that_is_the_place_of_something_else_is_refused(folder: Path, path: str) -> None:
     assert "path" in told(folder, LEAST.replace("out.db", path))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "sink"), [("cp", "cp/out.db"), ("out.db/cp", "out.db"), ("same", "same"), ("in/cp", "out.db")]
+)
+def test_places_that_lie_in_each_other_are_refused(folder: Path, checkpoint: str, sink: str) -> None:
+    text = f'[pipeline]\ncheckpoint = "{checkpoint}"\n' + LEAST.replace("out.db", sink)
+    assert "lie in each other" in told(folder, text)
+
+
+def test_a_place_is_known_through_a_link_too(folder: Path) -> None:
+    (folder / "link").symlink_to(folder / "in")
+    assert "lie in each other" in told(folder, LEAST.replace("out.db", "link/out.db"))
+
+
+def test_a_checkpoint_above_the_source_is_refused(folder: Path) -> None:
+    text = '[pipeline]\ncheckpoint = "data"\n' + LEAST.replace('"in"', '"data/in"')
+    assert "lie in each other" in told(folder, text)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../up", "a\\u0000b"])

@@ -91,6 +91,13 @@ def test_any_text_gives_a_duration_or_a_value_error(text: str) -> None:
         assert us >= 0
 
 
+def test_the_longest_duration_is_2_to_the_60_microseconds() -> None:
+    assert duration_us(2**60) == 2**60
+    for value in (2**60 + 1, f"{2**60 + 1} us", timedelta.max, 10**5000):
+        with pytest.raises(ValueError, match=r"^wait must be at most 1152921504606846976 us .about 36,500 years., got"):
+            duration_us(value, "wait")
+
+
 # Times
 
 
@@ -112,6 +119,12 @@ def test_a_datetime_is_microseconds_since_1970_and_a_naive_one_is_utc(moment: da
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_a_time_comes_back_as_it_went_in(moment: datetime) -> None:
     assert from_us(datetime_us(moment)) == moment
+
+
+@pytest.mark.parametrize("us", [253_402_300_800_000_000, -62_135_596_800_000_001, 2**70])
+def test_a_time_outside_of_the_calendar_is_a_value_error(us: int) -> None:
+    with pytest.raises(ValueError, match="outside of the years 1 to 9999"):
+        from_us(us)
 
 
 # Very long durations and very late times, against this promise of docs/rules.md: "close: the end of a bounded

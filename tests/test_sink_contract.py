@@ -24,6 +24,7 @@ import pytest
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Applied, Batch, Sink, SQLiteSink, apply_once, check_belongs
+from waterclock.sinks.sqlite import refuse_to_remove
 from waterclock.spark import frames
 from waterclock.spark.checkpoint import Checkpoint
 
@@ -459,20 +460,42 @@ def test_closing_is_one_heartbeat_however_often(tmp_path: Path) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path) -> tuple[Checkpoint, Path]:
-    """A checkpoint that was closed at second 1000, and its source with a file of second 900."""
+    """A checkpoint that was closed after a file came to its source."""
     old, source = checkpoint(tmp_path / "cp", 1), tmp_path / "in"
-    old.claim({})
-    old.close()
-    os.utime(old.heartbeats / "closing.jsonl", (1000, 1000))
     source.mkdir()
     (source / "before.jsonl").touch()
-    os.utime(source / "before.jsonl", (900, 900))
+    wait_for_a_later_time(source / "before.jsonl")
+    old.claim({})
+    old.close()
     return old, source
+
+
+def wait_for_a_later_time(file: Path) -> None:
+    """The clock of a file system ticks in milliseconds: go on only when a new file would be younger than `file`."""
+    probe = file.with_name(".probe")
+    probe.touch()
+    while probe.stat().st_mtime_ns <= file.stat().st_ctime_ns:
+        probe.touch()
+    probe.unlink()
 
 
 def test_a_closed_checkpoint_whose_files_are_all_older_goes_on(closed: tuple[Checkpoint, Path]) -> None:
     old, source = closed
     old.refuse_if_closed(source)
+
+
+def test_a_folder_in_the_source_does_not_count(closed: tuple[Checkpoint, Path]) -> None:
+    old, source = closed
+    (source / "sub").mkdir()
+    old.refuse_if_closed(source)
+
+
+def test_several_files_that_came_after_the_close_are_counted(closed: tuple[Checkpoint, Path]) -> None:
+    old, source = closed
+    (source / "b.jsonl").touch()
+    (source / "a.jsonl").touch()
+    with pytest.raises(UsageError, match=r"2 files came after that \(a\.jsonl, \.\.\.\)"):
+        old.refuse_if_closed(source)
 
 
 def test_files_that_came_after_the_close_are_refused_with_the_ways_out(closed: tuple[Checkpoint, Path]) -> None:
@@ -500,6 +523,31 @@ def test_what_spark_does_not_read_does_not_count_as_input(closed: tuple[Checkpoi
     old, source = closed
     (source / name).touch()
     old.refuse_if_closed(source)
+
+
+@pytest.mark.parametrize("names", [["precious.txt"], ["spark.log", "precious.txt"], ["offsets"]])
+def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="is not removed"):
+        Checkpoint(tmp_path).refuse_to_remove()
+
+
+@pytest.mark.parametrize("names", [[], ["spark.log"], ["waterclock.json", "offsets"], ["metadata", "state"]])
+def test_a_checkpoint_whole_or_damaged_may_be_removed(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    Checkpoint(tmp_path).refuse_to_remove()
+    Checkpoint(tmp_path / "gone").refuse_to_remove()
+
+
+def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cp").touch()
+    for path in (tmp_path / "cp", tmp_path / "cp" / "below"):
+        with pytest.raises(UsageError, match=f"{path} cannot be made"):
+            Checkpoint(path).claim({})
+    with pytest.raises(UsageError, match="is a file"):
+        Checkpoint(tmp_path / "cp").refuse_to_remove()
 
 
 # SQLite's own
@@ -586,6 +634,38 @@ def test_a_failed_open_does_not_lock_the_file_for_others(tmp_path: Path) -> None
             failing.open(frames.result_schema(pa.string(), twice))
         with closing(sqlite3.connect(store.path, timeout=0)) as other:
             other.execute("CREATE TABLE mine (n)")
+
+
+def test_a_table_beside_one_of_another_purpose_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    with closing(store.sink("a_batches")) as other:
+        other.open(SCHEMA)
+    before = store.look("name, 1", "sqlite_master")
+    with closing(store.sink("a")) as sink, pytest.raises(UsageError, match=r"'a_batches'.*another table.*--fresh"):
+        sink.open(SCHEMA)
+    assert store.look("name, 1", "sqlite_master") == before
+
+
+def test_columns_of_any_printable_name_have_their_place(tmp_path: Path) -> None:
+    event = pa.schema([(name, pa.string()) for name in ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?")])
+    with closing(SQLiteStore(tmp_path).sink()) as sink:
+        for _ in range(2):
+            sink.open(frames.result_schema(pa.string(), event))
+
+
+def test_a_file_is_removed_as_a_sink_only_where_it_holds_nothing_else(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    refuse_to_remove(store.path, "results")
+    for table in ("results", "others"):
+        with closing(store.sink(table)) as sink:
+            sink.open(SCHEMA)
+        if table == "results":
+            refuse_to_remove(store.path, "results")
+    with pytest.raises(UsageError, match=r"other tables beside 'results' .others, "):
+        refuse_to_remove(store.path, "results")
+    junk(store.path)
+    with pytest.raises(UsageError, match=r"results\.db is not a SQLite database"):
+        refuse_to_remove(store.path, "results")
 
 
 FULL = """

@@ -96,7 +96,8 @@ def test_a_wrong_table_gets_a_sentence_that_says_what_and_where(text: str, sente
     ("text", "where", "word"),
     [
         ('deduplicate.witin = "1 day"', "[rules.deduplicate]", "'witin'"),
-        ("[deduplicate]", "[rules.deduplicate]", "'within'"),
+        ("[deduplicate]", "[rules.deduplicate]", "'within' is missing"),
+        ('order.weit = "1 d"', "[rules.order]", "'weit' is not known here; did you mean 'wait'?"),
         ('delay = [{ after = "a", by = 1 }]', "[[rules.delay]] number 1", "'emit'"),
         ('order = { self = 1, wait = "1 d" }', "[rules.order]", "'self'"),
     ],

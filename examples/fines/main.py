@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from waterclock.errors import UsageError
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress, Summary
 from waterclock.spark.progress import Bar
@@ -61,11 +62,14 @@ def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
 
 def prepare(folder: Path, seed: int, file_count: int = 16) -> Replay:
     """A fresh `folder` with the replay and the pipeline's file; only what an earlier run made is removed."""
-    for name in OWN:
-        path = folder / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pipeline.toml").write_text((files(__package__) / "pipeline.toml").read_text())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in OWN:
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        (folder / "pipeline.toml").write_text((files(__package__) / "pipeline.toml").read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the folder {str(folder)!r} cannot be used ({error}): name another with --folder") from error
     return write_replay(without_penalties(read_log()), folder / "replay", seed, file_count)
 
 

@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(1, str(error))
     except KeyboardInterrupt:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
+    except ModuleNotFoundError as error:
+        return _fail(1, _how_to_get(error))
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
         return 1
@@ -104,6 +106,14 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", default="out/fines", help="where everything is written (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the disorder (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print report.json")
+
+
+def _how_to_get(error: ModuleNotFoundError) -> str:
+    name = (error.name or "").partition(".")[0]
+    if name in {"", "waterclock"}:
+        raise error
+    extra = "demo" if name == "matplotlib" else "spark"
+    return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 
 def _fail(code: int, message: str) -> int:

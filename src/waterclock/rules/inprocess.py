@@ -34,6 +34,10 @@ def row_id(row: Mapping[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+_EARLIEST_US = datetime_us(datetime.min)  # a watermark before it is shown as none
+_FARTHEST_US = 2**60  # with a duration added, still before the close
+
+
 class _Reader:
     """Reads mappings into events, and writes results back in the kind of time that it read."""
 
@@ -60,14 +64,18 @@ class _Reader:
         )
 
     def result(self, watermark: int | None) -> Callable[[Found], Result]:
-        show = self._time_from_us or int
-        at = None if watermark is None or watermark <= NO_WATERMARK else show(watermark)
+        at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)
 
         def make(found: Found) -> Result:
             kind, key, rule, due, source_id, ref = found
-            return Result(kind, key, rule, show(due), at, source_id, result_id(kind, key, rule, source_id), ref)
+            shown = self._shown(due)
+            return Result(kind, key, rule, shown, at, source_id, result_id(kind, key, rule, source_id), ref)
 
         return make
+
+    def _shown(self, us: int) -> Time:
+        """A time in the kind that came in; ValueError where that kind cannot hold it."""
+        return (self._time_from_us or int)(us)
 
     def _wrong(self, column: str, needs: str, got: object) -> ValueError:
         return ValueError(f"event {self._number}, column {column!r}: needs {needs}, got {got!r}")
@@ -104,7 +112,10 @@ class _Reader:
         if self._time_from_us is not None and (show is int) != (self._time_from_us is int):
             raise self._wrong(column, "the kind of time that the events before it have", value)
         self._time_from_us = self._time_from_us or show
-        return value if isinstance(value, int) else datetime_us(value)
+        time_us = value if isinstance(value, int) else datetime_us(value)
+        if abs(time_us) > _FARTHEST_US:
+            raise self._wrong(column, "a time within 2**60 microseconds of 1970", value)
+        return time_us
 
     @staticmethod
     def _kind_of(value: object) -> Callable[[int], Time] | None:

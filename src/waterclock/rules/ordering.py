@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from waterclock.rules.events import Event
 from waterclock.rules.results import Key
 
-
 Keep = Callable[[Any], Any]
 
 

@@ -21,6 +21,10 @@ import pyarrow as pa
 
 from waterclock.errors import StateMismatch
 
+_START_OVER = (
+    "start over with both empty: remove the sink's tables and the checkpoint (waterclock run --fresh does both)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -98,15 +102,13 @@ def check_belongs(sink: Sink, checkpoint: str, query_id: str | None, last_batch:
         found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
         raise StateMismatch(
             f"{_holds(sink, applied)}, but the checkpoint {checkpoint} {found}. Going on would lose or double results. "
-            "Either restore that checkpoint, or start over with both empty: remove the sink's tables and the checkpoint "
-            "(waterclock run --fresh does both)."
+            f"Either restore that checkpoint, or {_START_OVER}"
         )
     held = -1 if applied is None else applied.batch_id
     if held < last - 1:
         raise StateMismatch(
-            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} has done all batches up to {last - 1}: it will not "
-            "read the missing ones again. Either restore the sink as it was, or start over with both empty: remove the "
-            "sink's tables and the checkpoint (waterclock run --fresh does both)."
+            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} has done all batches up to {last - 1}: the "
+            f"missing ones will not be read again. Either restore the sink as it was, or {_START_OVER}"
         )
 
 

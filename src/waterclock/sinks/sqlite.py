@@ -120,9 +120,12 @@ class SQLiteSink:
     def _make_or_check(self, table: str, wanted: list[tuple[str, str]], more: str = "") -> None:
         columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in wanted)
         self._db.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns}{more})')
-        found = [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{table}")')]
+        found = self._columns(table)
         if found != wanted:
             raise UsageError(_schema_changed(f"the table {table!r} in {self._path}", found, wanted))
+
+    def _columns(self, table: str) -> list[tuple[str, str]]:
+        return [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{table}")')]
 
     def _insert(self, table: str, batch_id: int, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -156,8 +159,8 @@ def _told_by(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
-            f"the sink's file {str(path)!r} cannot be used: {why}. Name a file that is a SQLite database or not there yet "
-            "as path in [sink]; a damaged one must be restored, or removed together with the checkpoint."
+            f"the sink's file {str(path)!r} cannot be used: {why}. As path in [sink], name a SQLite database or a file "
+            "that is not there yet; a damaged one must be restored, or removed together with the checkpoint."
         ) from error
 
 

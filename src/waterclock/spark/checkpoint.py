@@ -31,12 +31,17 @@ class Checkpoint:
 
     def query_id(self) -> str | None:
         """The id of the query that the checkpoint belongs to; None where there is none yet."""
-        metadata = self.path / "metadata"
-        return json.loads(metadata.read_text())["id"] if metadata.exists() else None
+        file = self.path / "metadata"
+        if not file.exists():
+            return None
+        query_id = _stored(file).get("id")
+        if not isinstance(query_id, str):
+            raise _damaged(file, "it has no id")
+        return query_id
 
     def last_batch(self) -> int | None:
         """The last batch whose offsets were written."""
-        return max((int(p.name) for p in self.path.glob("offsets/*") if p.name.isdigit()), default=None)
+        return max((int(p.name) for p in self.path.glob("offsets/*") if p.name.isdecimal()), default=None)
 
     def offsets(self, batch_id: int) -> str | None:
         """What batch `batch_id` read, in Spark's words."""
@@ -46,16 +51,22 @@ class Checkpoint:
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""
         file = self.path / "waterclock.json"
-        self.heartbeats.mkdir(parents=True, exist_ok=True)
+        try:
+            self.heartbeats.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the checkpoint {self.path} cannot be made: {error.strerror}. Name another folder as checkpoint "
+                "in [pipeline], or clear the way"
+            ) from error
         if not file.exists():
             _write(file, json.dumps(settings, indent=1))
             return
-        before = json.loads(file.read_text())
+        before = _stored(file)
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
         if changed:
             raise StateMismatch(
-                f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state would "
-                "mean something else now. Undo the change, or start over with --fresh."
+                f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
+                "would mean something else now. Undo the change, or start over with --fresh."
             )
 
     def close(self) -> None:
@@ -65,16 +76,54 @@ class Checkpoint:
             _write(file, json.dumps({"closing": CLOSING}) + "\n")
 
     def refuse_if_closed(self, source: Path) -> None:
-        """Raise UsageError where files came after the closing heartbeat: all of them would be late."""
+        """Raise UsageError where files came after the closing heartbeat: all of them would be late.
+
+        A file that is moved in keeps the time of its content; when it came is told by the time of its last change
+        of any kind. Names that Spark does not read do not count.
+        """
         closing = self.heartbeats / "closing.jsonl"
         if not closing.exists():
             return
-        late = [p.name for p in source.iterdir() if p.stat().st_mtime > closing.stat().st_mtime]
+        closed = closing.stat().st_mtime_ns
+        seen = [p for p in source.iterdir() if not p.name.startswith(("_", ".")) and p.is_file()]
+        late = [p.name for p in seen if max(p.stat().st_mtime_ns, p.stat().st_ctime_ns) >= closed]
         if late:
+            count, more = ("1 file", "") if len(late) == 1 else (f"{len(late)} files", ", ...")
             raise UsageError(
-                f"the pipeline was closed, and {len(late)} files came after that ({min(late)}, ...): they would all be "
-                "late. Start over with --fresh; and for input that goes on, set close = false under [time]."
+                f"the pipeline was closed, and {count} came after that ({min(late)}{more}): nothing in them would be "
+                "in time. Start over with --fresh; and for input that goes on, set close = false under [time]."
             )
+
+    def refuse_to_remove(self) -> None:
+        """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
+        names = {p.name for p in self.path.iterdir()}
+        if names - {"spark.log"} and not names & {"waterclock.json", "metadata", "heartbeats"}:
+            raise UsageError(
+                f"the folder {self.path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
+                "removed: name another folder as checkpoint in [pipeline]"
+            )
+
+
+def _stored(file: Path) -> dict[str, Any]:
+    """What a JSON file of the checkpoint holds."""
+    try:
+        stored = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, str(error)) from error
+    if not isinstance(stored, dict):
+        raise _damaged(file, f"it holds no JSON object but {type(stored).__name__}")
+    return stored
+
+
+def _damaged(file: Path, why: str) -> StateMismatch:
+    return StateMismatch(
+        f"the checkpoint's file {file} is damaged: {why}. Restore the checkpoint and the sink from a copy of both, or "
+        "start over with --fresh."
+    )
 
 
 def _write(file: Path, text: str) -> None:

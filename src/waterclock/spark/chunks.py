@@ -1,7 +1,7 @@
 """Deadlines that rest, as bytes: a chunk is what one step adds to one slot of the wheel of deadlines.
 
-Most of what rests is deliveries. Their due time, key and id stand in their rows, so a chunk keeps those as one Arrow batch
-and packs and unpacks it by columns; the other deadlines lie beside it with their places, so that the order is kept.
+Most of what rests is deliveries. Their due time, key and id stand in their rows, so a chunk keeps those as one Arrow
+batch and packs and unpacks it by columns; the other deadlines lie beside it with their places, to keep the order.
 """
 
 from __future__ import annotations
@@ -57,4 +57,4 @@ def _deliveries(batch: pa.RecordBatch, rules: Rules, first: int) -> list[Deadlin
 
 
 def _bytes(batch: pa.RecordBatch) -> bytes:
-    return batch.serialize().to_pybytes() if batch.num_rows else b""  # type: ignore[no-any-return]
+    return batch.serialize().to_pybytes() if batch.num_rows else b""

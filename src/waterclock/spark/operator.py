@@ -4,8 +4,8 @@
 
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
-Rule 3: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the place
-        in the file), not as the shuffle brings them, so that a re-run gives the same bytes.
+Rule 3: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
+        place in the file), not as the shuffle brings them, so that a re-run gives the same bytes.
 """
 
 from __future__ import annotations

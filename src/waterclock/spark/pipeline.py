@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -100,6 +102,7 @@ class Pipeline:
         """Refuse, before Spark is started, what could not go right; `run` does it too."""
         if not self._config.source.path.is_dir():
             raise UsageError(f"the source folder {self._config.source.path} does not exist")
+        _refuse_globs(self._config.source.path)
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
@@ -112,7 +115,7 @@ class Pipeline:
         packed = source.packed_files(session, self._config, self._checkpoint)
         writer = operator.apply(self._config.rules, packed).writeStream.queryName(self._config.name)
         return (
-            writer.option("checkpointLocation", self._checkpoint.path.as_uri()).foreachBatch(self._take).start()  # 3
+            writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take).start()  # 3
         )
 
     def _finish(self) -> None:
@@ -134,6 +137,7 @@ class Pipeline:
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
         taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
         now = self._clock.monotonic_s()
+        _refuse_globs(self._config.source.path)
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now
         if apply_once(self._sink, made):  # 2 3 4 5
@@ -165,10 +169,27 @@ class Pipeline:
 
 
 def start_over(config: Config) -> None:
-    """Remove the checkpoint and the sink's file: the next run starts from nothing."""
+    """Remove the checkpoint and the sink's tables: the next run starts from nothing.
+
+    Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
+    """
+    if not config.source.path.is_dir():
+        raise UsageError(f"the source folder {config.source.path} does not exist, so nothing was removed")
+    Checkpoint(config.checkpoint).refuse_to_remove()
+    if config.sink_path.exists():
+        with closing(SQLiteSink(config.sink_path, config.sink_table)) as sink:
+            sink.remove()
     shutil.rmtree(config.checkpoint, ignore_errors=True)
-    for suffix in ("", "-wal", "-shm"):
-        config.sink_path.with_name(config.sink_path.name + suffix).unlink(missing_ok=True)
+
+
+def _refuse_globs(folder: Path) -> None:
+    """Spark's file source takes a name such as `a?b` for a pattern and reads what it matches a second time."""
+    names = [path.name for path in folder.iterdir() if set(path.name) & set("*?[]{}")]
+    if names:
+        raise UsageError(
+            f"the source folder holds {names[0]!r}: Spark reads files twice where a name has one of * ? [ ] {{ }}. "
+            "Rename it, and start over with --fresh where it was there from the start."
+        )
 
 
 def _types(config: Config) -> tuple[pa.DataType, pa.Schema]:

@@ -38,7 +38,7 @@ def read_file(path: str, layout: Layout) -> Iterator[Block]:
                 yield from parquet_blocks(file, path, layout)
             else:
                 yield from _json_blocks(file, path, layout)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # a broken Parquet footer may hold names that are no text
         yield dead_file(path, layout, f"cannot be read: {error}")
 
 

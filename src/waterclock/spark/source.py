@@ -47,7 +47,8 @@ def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) 
 def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
     stream = session.readStream.format("binaryFile").schema(_FILES).option("maxFilesPerTrigger", at_once)
     written = F.unix_micros("modificationTime").alias("written")
-    return stream.load(folder.as_uri()).select("path", written, F.lit(beat).alias("beat"))
+    # Spark takes a plain path as it stands; of a URI it would keep the %20 for a space
+    return stream.load(str(folder)).select("path", written, F.lit(beat).alias("beat"))
 
 
 def reader(layout: Layout) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,0 +1,130 @@
+"""The documents keep their word: samples run as they stand, and every file, test and command that they name is there."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waterclock.rules.toml import rules_from
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("docs", "src", "tests", "examples", "bench", ".ci")
+DAY_US = 86_400_000_000
+# what the block of docs/rules.md reads from
+EVENTS = [
+    {"case_id": "A1", "ts": 0, "activity": "Insert Fine Notification", "event_id": "e1", "seq": 1},
+    {"case_id": "A1", "ts": 60 * DAY_US, "activity": "Payment", "event_id": "e2", "seq": 2},
+]
+
+
+def blocks(file: Path, language: str) -> Iterator[tuple[str, str]]:
+    """(name, content) of each fenced block of that language."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", file.read_text(encoding="utf-8"), re.M | re.S)
+    yield from ((f"{file.name}-{place}", content) for place, content in enumerate(found, 1))
+
+
+def run_block(content: str, names: dict[str, Any]) -> None:
+    """Run a block as it stands; one with prompts is held to the answers that stand in it."""
+    if ">>> " not in content:
+        exec(compile(content, "block", "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(content, names, "block", None, None)
+    told: list[str] = []
+    assert not doctest.DocTestRunner().run(test, out=told.append, clear_globs=False).failed, "".join(told)
+
+
+def words(file: Path) -> set[str]:
+    """What stands between backticks in the text, outside of blocks."""
+    text = re.sub(r"^```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {word for found in re.findall(r"`([^`\n]+)`", text) for word in found.split()}
+
+
+def tests_there_are() -> set[str]:
+    return {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+
+
+PYTHON = [*blocks(ROOT / "README.md", "python"), *blocks(ROOT / "docs" / "rules.md", "python")]
+
+
+@pytest.mark.parametrize("content", [c for _, c in PYTHON], ids=[name for name, _ in PYTHON])
+def test_a_python_sample_runs_as_it_stands(content: str) -> None:
+    run_block(content, {"events": EVENTS})
+
+
+def test_the_sample_of_the_rules_gives_the_penalty_and_the_unpaid_fine() -> None:
+    names: dict[str, Any] = {"events": EVENTS}
+    run_block(next(blocks(ROOT / "docs" / "rules.md", "python"))[1], names)
+    results = names["rules"].run(EVENTS, watermark_delay="14 days")
+    told = [(r.kind, r.rule, r.due // DAY_US) for r in results if r.kind != "event"]
+    assert told == [("emit", "Add penalty", 60), ("expired", "unpaid", 60)]
+
+
+TOML = [block for file in DOCUMENTS for block in blocks(file, "toml")]
+
+
+@pytest.mark.parametrize("content", [c for _, c in TOML], ids=[name for name, _ in TOML])
+def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from waterclock.spark.config import load
+
+    file = tmp_path / "pipeline.toml"
+    file.write_text(content)
+    assert load(file).rules == rules_from(tomllib.loads(content)["rules"])
+
+
+def test_the_pipeline_of_readme_takes_ten_lines() -> None:
+    assert len(next(blocks(ROOT / "README.md", "toml"))[1].splitlines()) == 10
+
+
+def test_what_trace_prints_in_readme_is_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    from waterclock.cli import main
+
+    shown = README.split("shows it after each step:\n\n```\n")[1].split("```")[0]
+    assert main(["trace", "seven-tasks"]) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_the_first_30_lines_say_what_it_is_show_it_and_promise() -> None:
+    top = "\n".join(README.splitlines()[:30])
+    for piece in (" is Kafka's way with time", "It is not ", "```python\n", "Rules(", "TimingWheel()", "Promises, "):
+        assert piece in top
+    assert re.search(r"\d+ ns; .*\d+ ns\..*\nMachine: .*CPython", top)
+    promises = re.findall(r"^- (.+)$", top, re.M)
+    assert len(promises) >= 4
+    assert all(re.search(r"\(`test_\w+`\)", promise) for promise in promises)
+
+
+def test_the_two_commands_stand_in_the_makefile() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {"run", "test"} <= set(targets)
+    assert re.search(r"^make run  ", README, re.M)
+    assert re.search(r"^make test  ", README, re.M)
+    named = {name for file in DOCUMENTS for name in re.findall(r"(?:`|^)make ([a-z-]+)", file.read_text(), re.M)}
+    assert named <= set(targets)
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
+def test_every_test_that_a_document_names_is_there(file: Path) -> None:
+    named = {name for name in re.findall(r"\b(test_\w+)\b(?!\.py)", file.read_text(encoding="utf-8"))}
+    files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    assert named - tests_there_are() - files == set()
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
+def test_every_file_that_a_document_names_is_there(file: Path) -> None:
+    links = {link for link in re.findall(r"\]\(([^)#]+)", file.read_text(encoding="utf-8"))}
+    assert [link for link in links if not (file.parent / link).exists()] == []
+    upper = re.compile(r"[A-Z]+(\.md)?")
+    named = {word.rstrip("/") for word in words(file) if word.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
+    named |= {word for word in words(file) if upper.fullmatch(word) and word.endswith(".md")}
+    assert [name for name in sorted(named) if "*" not in name and not (ROOT / name).exists()] == []
