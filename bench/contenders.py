@@ -79,7 +79,7 @@ class RowsPerKey(StatefulProcessor):
         self._store(due, alarm, held, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        due, alarm, packed = self._state.get()
+        due, _, packed = self._state.get()
         held = pickle.loads(packed) if packed else {}
         while held and _patience_ends(held) <= timerValues.getCurrentWatermarkInMs():
             due = min(held)

@@ -293,13 +293,14 @@ def test_fresh_removes_no_file_that_is_not_a_sink(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_fresh_removes_no_folder_and_no_database_that_holds_other_things(folder: Path) -> None:
+def test_fresh_removes_no_folder_and_no_table_of_other_things(folder: Path) -> None:
     (folder / "cp").mkdir()
     (folder / "cp" / "thesis.txt").touch()
-    assert run(folder, f'[pipeline]\ncheckpoint = "cp"\n{PIPELINE}', "--fresh") == 2
     with closing(sqlite3.connect(folder / "out.db")) as db:
         db.execute("CREATE TABLE mine (n)")
-        assert run(folder, PIPELINE, "--fresh") == 2
+        assert run(folder, f'[pipeline]\ncheckpoint = "cp"\n{PIPELINE}', "--fresh") == 2
+        assert run(folder, PIPELINE.replace("out.db", 'out.db"\ntable = "mine'), "--fresh") == 2
+        assert run(folder, PIPELINE, "--fresh") == 1  # it came as far as Spark
         assert db.execute("SELECT * FROM mine").fetchall() == []
     assert (folder / "cp" / "thesis.txt").exists()
 

@@ -24,7 +24,6 @@ import pytest
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Applied, Batch, Sink, SQLiteSink, apply_once, check_belongs
-from waterclock.sinks.sqlite import refuse_to_remove
 from waterclock.spark import frames
 from waterclock.spark.checkpoint import Checkpoint
 
@@ -49,7 +48,7 @@ class SQLiteStore:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.db"
 
-    def sink(self, table: str = "results") -> Sink:
+    def sink(self, table: str = "results") -> SQLiteSink:
         return SQLiteSink(self.path, table)
 
     def source(self) -> str:
@@ -653,19 +652,28 @@ def test_columns_of_any_printable_name_have_their_place(tmp_path: Path) -> None:
             sink.open(frames.result_schema(pa.string(), event))
 
 
-def test_a_file_is_removed_as_a_sink_only_where_it_holds_nothing_else(tmp_path: Path) -> None:
+def test_remove_drops_the_tables_of_the_sink_and_no_others(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path)
-    refuse_to_remove(store.path, "results")
-    for table in ("results", "others"):
-        with closing(store.sink(table)) as sink:
-            sink.open(SCHEMA)
-        if table == "results":
-            refuse_to_remove(store.path, "results")
-    with pytest.raises(UsageError, match=r"other tables beside 'results' .others, "):
-        refuse_to_remove(store.path, "results")
-    junk(store.path)
-    with pytest.raises(UsageError, match=r"results\.db is not a SQLite database"):
-        refuse_to_remove(store.path, "results")
+    with closing(store.sink()) as sink, closing(store.sink("others")) as other:
+        sink.remove()
+        for each in (sink, other):
+            each.open(SCHEMA)
+            apply_once(each, batch(0))
+        sink.remove()
+        assert other.last_applied() == Applied("q", 0)
+        sink.open(SCHEMA)
+        assert (sink.last_applied(), sink.totals()) == (None, {})
+
+
+@pytest.mark.parametrize("name", ["results", "results_batches", "results_dead_letters"])
+def test_remove_leaves_a_table_that_is_none_of_a_sink(tmp_path: Path, name: str) -> None:
+    store = SQLiteStore(tmp_path)
+    with closing(store.sink()) as sink:
+        with closing(sqlite3.connect(store.path)) as other:
+            other.execute(f"CREATE TABLE {name} (batch_id, mine)")
+        with pytest.raises(UsageError, match=f"'{name}' .*is not removed"):
+            sink.remove()
+    assert store.look("*, 1", name) == []
 
 
 FULL = """

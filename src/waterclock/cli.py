@@ -97,7 +97,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
     how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
-    parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's file first")
+    parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 

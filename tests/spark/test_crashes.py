@@ -32,7 +32,9 @@ def run_to_the_end(spark: SparkSession, file: Path) -> list[tuple[Any, ...]]:
 
 def killed(file: Path, point: str, number: int) -> bool:
     """Run a driver that kills itself there; False where it came to its end first."""
-    done = subprocess.run([sys.executable, str(DRIVER), str(file), point, str(number)], capture_output=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(file), point, str(number)], capture_output=True, timeout=120
+    )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()[-2000:]
     return done.returncode != 0
 
@@ -63,9 +65,7 @@ def kill_at_random(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
     assert run_to_the_end(spark, file) == clean
 
 
-def test_kills_at_random_moments_change_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
-) -> None:
+def test_kills_at_random_moments_change_nothing(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]) -> None:
     kill_at_random(spark, file, clean, kills=2, seed=random.randrange(1_000_000))
 
 

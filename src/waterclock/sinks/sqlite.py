@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,7 +35,6 @@ _BATCH_COLUMNS = [
 ]
 _ONE_ROW_A_BATCH = ", PRIMARY KEY (query_id, batch_id)"
 _PARTS = ("", "_dead_letters", "_batches")  # of a sink: the ends of its tables' names
-_FIRST_BYTES = b"SQLite format 3\0"
 
 
 class SQLiteSink:
@@ -67,6 +66,22 @@ class SQLiteSink:
                 self._make_or_check(self._table, wanted)
                 self._make_or_check(f"{self._table}_dead_letters", _DEAD_COLUMNS)
                 self._make_or_check(f"{self._table}_batches", _BATCH_COLUMNS, _ONE_ROW_A_BATCH)
+                self.commit()
+            except BaseException:
+                self.rollback()
+                raise
+
+    def remove(self) -> None:
+        """Drop the sink's tables in one transaction; the file, and what else is in it, stays.
+
+        Raises UsageError, and drops nothing, where a table has the name of one of ours and is none.
+        """
+        with _told_by(self._path):
+            self.begin()
+            try:
+                self._refuse_to_drop()
+                for part in _PARTS:
+                    self._db.execute(f'DROP TABLE IF EXISTS "{self._table}{part}"')
                 self.commit()
             except BaseException:
                 self.rollback()
@@ -124,6 +139,16 @@ class SQLiteSink:
         if found != wanted:
             raise UsageError(_schema_changed(f"the table {table!r} in {self._path}", found, wanted))
 
+    def _refuse_to_drop(self) -> None:
+        ours = ({"batch_id", *_COMMON}, {name for name, _ in _DEAD_COLUMNS}, {name for name, _ in _BATCH_COLUMNS})
+        for part, needed in zip(_PARTS, ours, strict=True):
+            found = {name for name, _ in self._columns(self._table + part)}
+            if found and not found >= needed:
+                raise UsageError(
+                    f"the table {self._table + part!r} in {self._path} is none that waterclock made, so it is not "
+                    "removed: name another table or file in [sink]"
+                )
+
     def _columns(self, table: str) -> list[tuple[str, str]]:
         return [(row[1], row[2]) for row in self._db.execute(f'PRAGMA table_info("{table}")')]
 
@@ -131,24 +156,6 @@ class SQLiteSink:
         if rows.num_rows:
             places = ", ".join("?" * (rows.num_columns + 1))
             self._db.executemany(f'INSERT INTO "{table}" VALUES ({places})', _tuples(batch_id, rows))
-
-
-def refuse_to_remove(path: Path, table: str) -> None:
-    """Raise UsageError where the file at `path` holds anything but the tables of the sink `table`: it is not ours."""
-    with _told_by(path):
-        if not path.exists() or path.stat().st_size == 0:
-            return
-        with path.open("rb") as file:
-            if file.read(len(_FIRST_BYTES)) != _FIRST_BYTES:
-                raise UsageError(f"{path} is not a SQLite database, so it is not removed: name another file in [sink]")
-        with closing(sqlite3.connect(path, timeout=30)) as db:
-            found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    others = sorted(name for name in found - {table + part for part in _PARTS} if not name.startswith("sqlite_"))
-    if others:
-        raise UsageError(
-            f"{path} holds other tables beside {table!r} ({', '.join(others)}), so it is not removed: "
-            "drop the tables of this pipeline by hand, or name another file in [sink]"
-        )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,13 +78,13 @@ class Pipeline:
         self._batches = self._events = 0
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close, or go on until stopped with `live`. Raises what made a batch fail."""
+        """Read what there is and close; with `live`, go on until Ctrl-C. Raises what made a batch fail."""
         self.check()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
         started = self._last_moment
         self._query = self._start(session)
         try:
-            self._query.awaitTermination() if live else self._finish()
+            self._go_on() if live else self._finish()
         except StreamingQueryException as error:
             raise _failure(self._failure or error, self._checkpoint) from error
         finally:
@@ -117,6 +117,11 @@ class Pipeline:
         return (
             writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take).start()  # 3
         )
+
+    def _go_on(self) -> None:
+        assert self._query is not None
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how a live run ends
+            self._query.awaitTermination()
 
     def _finish(self) -> None:
         assert self._query is not None

@@ -37,7 +37,6 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "100",
-        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }
 
 
@@ -63,10 +62,16 @@ def start(
     from pyspark.sql import SparkSession
 
     cores = cores or os.cpu_count() or 1
-    chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **settings(cores), **(extra or {})}
+    chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **_both(settings(cores), extra or {})}
     with _stderr_to(log):
         spark = SparkSession.builder.config(map=chosen).getOrCreate()
     return Session(spark, java)
+
+
+def _both(ours: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """`extra` over ours; options for the JVM are added to ours, which silence its log."""
+    name = "spark.driver.extraJavaOptions"
+    return {**ours, **extra, name: f"{ours[name]} {extra.get(name, '')}".strip()}
 
 
 @contextmanager
