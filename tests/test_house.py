@@ -30,7 +30,7 @@ EXCEPTIONS = {("rules/model.py", "spark")}
 # module that only these rooms or files may import
 ONLY_IN = {
     "time": ("clock.py",),
-    "threading": (),
+    "threading": ("spark/interrupts.py",),
     "asyncio": (),
     "sqlite3": ("sinks/sqlite.py",),
     "pyspark": ("spark/",),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.test_house import MAY_IMPORT
 from waterclock.rules.toml import rules_from
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +48,7 @@ def words(file: Path) -> set[str]:
     return {word for found in re.findall(r"`([^`\n]+)`", text) for word in found.split()}
 
 
-def tests_there_are() -> set[str]:
+def known_tests() -> set[str]:
     return {
         name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
     }
@@ -109,22 +110,29 @@ def test_the_two_commands_stand_in_the_makefile() -> None:
     assert {"run", "test"} <= set(targets)
     assert re.search(r"^make run  ", README, re.M)
     assert re.search(r"^make test  ", README, re.M)
-    named = {name for file in DOCUMENTS for name in re.findall(r"(?:`|^)make ([a-z-]+)", file.read_text(), re.M)}
+    text = "\n".join(file.read_text(encoding="utf-8") for file in DOCUMENTS)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    shown = "\n".join(content for language, content in fenced if not language)
+    named = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", shown, re.M)}
     assert named <= set(targets)
+
+
+def test_the_table_of_floors_is_the_one_that_is_held() -> None:
+    rows = re.findall(r"^\| \d \| `(\w+)` \| (.+) \|$", (ROOT / "docs" / "architecture.md").read_text(), re.M)
+    assert {room: set(re.findall(r"`(\w+)`", may)) for room, may in rows} == MAY_IMPORT
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
 def test_every_test_that_a_document_names_is_there(file: Path) -> None:
-    named = {name for name in re.findall(r"\b(test_\w+)\b(?!\.py)", file.read_text(encoding="utf-8"))}
+    named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", file.read_text(encoding="utf-8")))
     files = {path.stem for path in (ROOT / "tests").rglob("*.py")}
-    assert named - tests_there_are() - files == set()
+    assert named - known_tests() - files == set()
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)
 def test_every_file_that_a_document_names_is_there(file: Path) -> None:
-    links = {link for link in re.findall(r"\]\(([^)#]+)", file.read_text(encoding="utf-8"))}
+    links = set(re.findall(r"\]\(([^)#]+)", file.read_text(encoding="utf-8")))
     assert [link for link in links if not (file.parent / link).exists()] == []
-    upper = re.compile(r"[A-Z]+(\.md)?")
     named = {word.rstrip("/") for word in words(file) if word.startswith(tuple(f"{folder}/" for folder in FOLDERS))}
-    named |= {word for word in words(file) if upper.fullmatch(word) and word.endswith(".md")}
+    named |= {word for word in words(file) if re.fullmatch(r"[A-Z]+\.md", word)}
     assert [name for name in sorted(named) if "*" not in name and not (ROOT / name).exists()] == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         pipeline.check()
         with _progress(arguments, config.name) as bar:
             session = start(config.name, config.cores, config.spark_conf, config.checkpoint / "spark.log")
-            _end_on_sigterm()
             summary = pipeline.run(session.spark, arguments.live, bar.tell)
     finally:
         pipeline.close()
@@ -125,11 +123,6 @@ def _progress(arguments: argparse.Namespace, name: str) -> Any:
     from waterclock.spark.progress import Bar
 
     return Bar(name, quiet=arguments.json)
-
-
-def _end_on_sigterm() -> None:
-    """SIGTERM ends a run as Ctrl-C does: the batch is finished or undone, the tables stay whole."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _print_summary(arguments: argparse.Namespace, summary: Any) -> None:

@@ -123,7 +123,7 @@ def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSessi
     file = make_pipeline(tmp_path, orders(10))
     run(spark, file)
     (tmp_path / "in" / "more.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match=r"was closed, and 1 files came after that \(more.jsonl"):
+    with pytest.raises(UsageError, match=r"was closed, and 1 file came after that \(more.jsonl"):
         run(spark, file)
 
 
@@ -160,3 +160,14 @@ def test_a_folder_of_parquet_files_works_the_same(spark: SparkSession, tmp_path:
     file.write_text(file.read_text().replace('path = "in"', 'path = "in"\nformat = "parquet"'))
     run(spark, file)
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_odd_names_of_files_and_folders_are_read_each_once(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(30)
+    folder = tmp_path / "a b [1] é"
+    file = make_pipeline(folder, rows, files=5, files_per_batch=5)
+    for number, name in enumerate(("plain", "pl?in", "50%25", "x y#z", "[p]lain")):
+        (folder / "in" / f"{number:03d}.jsonl").rename(folder / "in" / f"{name}.jsonl")
+    summary = run(spark, file)
+    assert (summary.totals["files"], summary.events) == (5, len(rows))
+    assert told(table(folder, COLUMNS)) == expected(file, rows)

@@ -82,3 +82,11 @@ def test_a_time_that_is_no_timestamp_is_refused_with_the_remedy(spark: SparkSess
     events = spark.createDataFrame([], DDL.replace("at timestamp", "at long"))
     with pytest.raises(UsageError, match=r"the column 'at' must be a timestamp, it is bigint: cast it first"):
         events.transform(ORDERS.on_spark())
+
+
+def test_rows_without_an_id_are_told_apart_by_all_their_columns(spark: SparkSession) -> None:
+    rows = [{**row, "id": None} for row in orders(20)]
+    rules = BY_TIME
+    found = spark.createDataFrame(rows, DDL).transform(rules.on_spark()).collect()
+    kept = Counter((r.kind, r.key, r.rule, r.due) for r in found)
+    assert kept == Counter((r.kind, r.key, r.rule, r.due.replace(tzinfo=None)) for r in rules.run(rows, "1 hour"))

@@ -47,8 +47,9 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._state = handle.getValueState("bucket", "alarm bigint, engine binary, held binary")
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
-        taken = sorted((row.origin, row.frame) for row in rows if row.frame is not None)
-        tables = [frames.from_bytes(frame) for _, frame in taken]
+        # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
+        taken = {row.origin: row.frame for row in rows if row.frame is not None}
+        tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
         yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.is_dead(table))
         events = [table for table in tables if not frames.is_dead(table)]
         if events:

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from pyspark.errors import StreamingQueryException
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.sinks import Batch, Sink, SQLiteSink, apply_once, check_belongs
-from waterclock.spark import frames, operator, source
+from waterclock.spark import frames, interrupts, operator, source
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.reading import Layout
@@ -84,9 +83,12 @@ class Pipeline:
         started = self._last_moment
         self._query = self._start(session)
         try:
-            self._go_on() if live else self._finish()
+            interrupts.call(self._query.awaitTermination if live else self._finish, self._query.stop)
         except StreamingQueryException as error:
             raise _failure(self._failure or error, self._checkpoint) from error
+        except KeyboardInterrupt:
+            if not live:  # of a live run, it is the end
+                raise
         finally:
             self._query.stop()
         return self._summary(self._clock.monotonic_s() - started)
@@ -102,7 +104,6 @@ class Pipeline:
         """Refuse, before Spark is started, what could not go right; `run` does it too."""
         if not self._config.source.path.is_dir():
             raise UsageError(f"the source folder {self._config.source.path} does not exist")
-        _refuse_globs(self._config.source.path)
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
@@ -117,11 +118,6 @@ class Pipeline:
         return (
             writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take).start()  # 3
         )
-
-    def _go_on(self) -> None:
-        assert self._query is not None
-        with suppress(KeyboardInterrupt):  # Ctrl-C is how a live run ends
-            self._query.awaitTermination()
 
     def _finish(self) -> None:
         assert self._query is not None
@@ -142,7 +138,6 @@ class Pipeline:
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
         taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
         now = self._clock.monotonic_s()
-        _refuse_globs(self._config.source.path)
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now
         if apply_once(self._sink, made):  # 2 3 4 5
@@ -185,16 +180,6 @@ def start_over(config: Config) -> None:
         with closing(SQLiteSink(config.sink_path, config.sink_table)) as sink:
             sink.remove()
     shutil.rmtree(config.checkpoint, ignore_errors=True)
-
-
-def _refuse_globs(folder: Path) -> None:
-    """Spark's file source takes a name such as `a?b` for a pattern and reads what it matches a second time."""
-    names = [path.name for path in folder.iterdir() if set(path.name) & set("*?[]{}")]
-    if names:
-        raise UsageError(
-            f"the source folder holds {names[0]!r}: Spark reads files twice where a name has one of * ? [ ] {{ }}. "
-            "Rename it, and start over with --fresh where it was there from the start."
-        )
 
 
 def _types(config: Config) -> tuple[pa.DataType, pa.Schema]:

@@ -10,6 +10,7 @@ Rule 1: the watermark is taken from packed rows (`ts` is the largest time in the
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -47,8 +48,9 @@ def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) 
 def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
     stream = session.readStream.format("binaryFile").schema(_FILES).option("maxFilesPerTrigger", at_once)
     written = F.unix_micros("modificationTime").alias("written")
-    # Spark takes a plain path as it stands; of a URI it would keep the %20 for a space
-    return stream.load(str(folder)).select("path", written, F.lit(beat).alias("beat"))
+    # Spark takes a path as it stands, no %20 for a space, but reads it as a pattern
+    literal = "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))
+    return stream.load(literal).select("path", written, F.lit(beat).alias("beat"))
 
 
 def reader(layout: Layout) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

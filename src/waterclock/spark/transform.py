@@ -34,7 +34,7 @@ from waterclock.spark.bucket import Bucket
 from waterclock.spark.rows import ROW_ID
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame], DataFrame]:
@@ -43,7 +43,7 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
         result = result_type(rules, events.schema)
-        rows = events if rules.id else events.withColumn(ROW_ID, F.sha2(F.to_json(F.struct("*")), 256))
+        rows = events.withColumn(ROW_ID, _made_id(rules))
         if not events.isStreaming:
             packed = rows.mapInArrow(packer(rules), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
@@ -53,6 +53,12 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
         return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC")), result)
 
     return transform
+
+
+def _made_id(rules: Rules) -> Column:
+    """The id of rows whose own is not named or null: a hash of the whole row; null where the own one serves."""
+    made = F.sha2(F.to_json(F.struct("*")), 256)
+    return made if rules.id is None else F.when(F.col(rules.id).isNull(), made)
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
