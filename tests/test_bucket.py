@@ -116,3 +116,24 @@ def test_a_null_id_is_not_the_id_of_another_row() -> None:
 def test_state_of_another_version_is_refused_with_the_remedy() -> None:
     with pytest.raises(StateMismatch, match=r"version 9, this waterclock reads 1: use the version that wrote it"):
         Bucket(COLUMNS, Stored(bytes([9]) + msgpack.packb([None, {}]), b""))
+
+
+def test_deadlines_of_one_due_time_keep_their_order_through_a_save() -> None:
+    rules = COLUMNS.deliver_at("to").delay(after="created", by="3 hours", emit="remind")
+    at = rows()[0]["at"].replace(minute=0)
+    events = [
+        {"order": "x", "at": at, "what": "created", "id": f"x{n}", "n": n, "to": at.replace(hour=at.hour + 3)}
+        for n in (1, 2)
+    ]
+    found = [(r["kind"], r["source_id"]) for r in carried(rules, events, 1)]
+    assert found == [("emit", "x1"), ("event", "x1"), ("emit", "x2"), ("event", "x2")]
+
+
+def test_rows_with_an_id_keep_it_beside_rows_without() -> None:
+    events = [{**row, "id": None if place == 1 else row["id"]} for place, row in enumerate(rows()[:3])]
+    table = pa.Table.from_pylist(events, schema=SCHEMA).append_column("_row_id", pa.array([None, "made", None]))
+    bucket = Bucket(KINDS_OF_RULES["by time"], None)
+    bucket.step([table], NO_WATERMARK)
+    found = bucket.step([], CLOSED).to_pylist()
+    expected = sorted([events[0]["id"], "made", events[2]["id"]])
+    assert sorted(r["source_id"] for r in found if r["kind"] == "event") == expected

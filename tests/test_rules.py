@@ -1007,3 +1007,15 @@ def test_rules_are_values() -> None:
 def test_a_builder_leaves_the_rules_it_is_called_on_as_they_were() -> None:
     TIMED.delay(after="x", by=1, emit="later")
     assert run(TIMED, timed("a", 0)) == [("event", "pass", 0, "a")]
+
+
+def test_an_id_is_remembered_until_no_duplicate_of_it_can_come() -> None:
+    rules = TIMED.deduplicate(within=80)
+    events = timed("a", 0), timed("b", 15), timed("c", 90), timed("b", 92)
+    assert released(rules, *events, delay=0) == ["a", "b", "c"]
+
+
+def test_a_deadline_that_waited_behind_a_held_gap_fires_when_the_gap_is_filled_after_all() -> None:
+    rules = NUMBERED.order(wait=100, on_gap="hold").delay(after="a", by=10, emit="ten later")
+    events = numbered(1, 0, type="a"), numbered(3, 5), numbered(1, 150, key="z"), numbered(2, 150)
+    assert [r.due for r in rules.run(events) if r.kind == "emit"] == [10]

@@ -698,3 +698,9 @@ def test_a_full_disk_refuses_the_batch_whole_and_the_sink_goes_on_when_space_ret
     done = in_a_child(store, FULL)
     assert (done.stdout.split(), done.stderr) == (["refused", "0", "True", "4"], "")
     assert everything(store) == of_batches(0, 1)
+
+
+def test_a_commit_of_the_file_waits_for_the_disk(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "x.db")
+    assert sink._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: what survives a power cut
+    sink.close()

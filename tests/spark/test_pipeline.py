@@ -171,3 +171,21 @@ def test_odd_names_of_files_and_folders_are_read_each_once(spark: SparkSession, 
     summary = run(spark, file)
     assert (summary.totals["files"], summary.events) == (5, len(rows))
     assert told(table(folder, COLUMNS)) == expected(file, rows)
+
+
+def test_a_file_older_than_a_week_is_read_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(40)
+    file = make_pipeline(tmp_path, rows[:60], files=1)
+    file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
+    run(spark, file)
+    write_files(rows[60:], tmp_path / "more", 1)
+    os.utime(tmp_path / "more" / "000.jsonl", (1_600_000_000, 1_600_000_000))
+    (tmp_path / "more" / "000.jsonl").rename(tmp_path / "in" / "old.jsonl")
+    summary = run(spark, file)
+    assert (summary.totals["files"], summary.totals["events"]) == (2, len(rows))
+
+
+def test_a_watermark_delay_below_a_millisecond_makes_nothing_late_too_early() -> None:
+    from waterclock.spark.transform import delay_text
+
+    assert [delay_text(us) for us in (0, 1, 1000, 1500)] == [f"{ms} milliseconds" for ms in (0, 1, 1, 2)]

@@ -1,6 +1,6 @@
 """A Spark session as the rules need it, on this machine or on a cluster.
 
-Every setting has its measured reason in docs/spark.md. A session that runs already is used as it is.
+Every setting has its reason in docs/spark.md. A session that runs already is used as it is.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.reading import Layout, open_file, read_file
-from waterclock.spark.transform import Packs
+from waterclock.spark.transform import Packs, delay_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 TIMED = f"ts timestamp, {operator.PACKED}"
 _FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+_FOREVER = "36500d"  # by default, files a week older than the newest one seen are passed over in silence
 _NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 
 
@@ -42,11 +43,11 @@ def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) 
     beats = _names(session, checkpoint.heartbeats, 1, beat=True)
     layout = Layout(config.source.format, dict(config.source.columns), config.rules)
     timed = files.unionByName(beats).mapInArrow(reader(layout), TIMED)
-    return timed.withWatermark("ts", f"{config.watermark_delay_us} microseconds").drop("ts")
+    return timed.withWatermark("ts", delay_text(config.watermark_delay_us)).drop("ts")
 
 
 def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
-    stream = session.readStream.format("binaryFile").schema(_FILES).option("maxFilesPerTrigger", at_once)
+    stream = session.readStream.format("binaryFile").schema(_FILES).options(maxFilesPerTrigger=at_once, maxFileAge=_FOREVER)
     written = F.unix_micros("modificationTime").alias("written")
     # Spark takes a path as it stands, no %20 for a space, but reads it as a pattern
     literal = "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))

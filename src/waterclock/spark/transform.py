@@ -48,11 +48,16 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
             packed = rows.mapInArrow(packer(rules), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
-            timed = rows.withWatermark(rules.time, f"{watermark_delay_us} microseconds")
+            timed = rows.withWatermark(rules.time, delay_text(watermark_delay_us))
             done = operator.apply(rules, timed.mapInArrow(packer(rules), operator.PACKED))
         return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC")), result)
 
     return transform
+
+
+def delay_text(delay_us: int) -> str:
+    """A watermark delay for Spark, which counts in milliseconds: rounded up, so that nothing is late too early."""
+    return f"{-(-delay_us // 1000)} milliseconds"
 
 
 def _made_id(rules: Rules) -> Column:
