@@ -70,7 +70,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(_command(commands, "run", run, "run a pipeline", "waterclock run examples/fines/pipeline.toml --once"))
+    _add_run(
+        _command(
+            commands,
+            "run",
+            run,
+            "run a pipeline",
+            "waterclock run out/fines/pipeline.toml --fresh   (after waterclock demo fines)",
+        )
+    )
     _add_demo(_command(commands, "demo", demo, "show the main job", "waterclock demo fines --seed 7"))
     trace.add_arguments(
         _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
