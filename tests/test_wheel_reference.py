@@ -262,9 +262,14 @@ def test_without_the_compiled_wheel_the_reference_one_takes_over_and_says_so_onc
 
 
 def test_the_warning_can_be_told_from_others() -> None:
-    done = python(WITHOUT + "import waterclock.wheel", "-W", "error::RuntimeWarning")
+    done = python(WITHOUT + "from waterclock.wheel import TimingWheel", "-W", "error::RuntimeWarning")
     assert done.returncode == 1
     assert "ReferenceWheelWarning" in done.stderr
+
+
+def test_who_uses_no_wheel_is_not_told_which_one_it_would_be() -> None:
+    done = python(WITHOUT + "import waterclock.cli, waterclock.wheel.reference", "-W", "error::RuntimeWarning")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_wheel_imports_nothing_outside_the_standard_library() -> None:

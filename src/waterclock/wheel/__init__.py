@@ -1,10 +1,14 @@
 """The timing wheel: ticks in, expired timers out. Compiled where it was built, else in plain Python."""
 
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from waterclock.wheel.records import WheelStatistics
 
 __all__ = ["COMPILED", "ReferenceWheelWarning", "Timer", "TimingWheel", "WheelStatistics"]
+
+if TYPE_CHECKING:
+    from waterclock.wheel._objects import Timer, TimingWheel
 
 
 class ReferenceWheelWarning(RuntimeWarning):
@@ -12,17 +16,26 @@ class ReferenceWheelWarning(RuntimeWarning):
 
 
 try:
-    from waterclock.wheel._objects import Timer, TimingWheel
+    from waterclock.wheel import _objects as _wheel
 
-    COMPILED: bool = True
-except ImportError as error:
-    from waterclock.wheel.reference import Timer, TimingWheel  # type: ignore[assignment]
+    COMPILED = True
+except ImportError:
+    from waterclock.wheel import reference as _wheel  # type: ignore[no-redef]
 
     COMPILED = False
-    warnings.warn(
-        f"the compiled timing wheel is missing ({error}); the reference wheel does the same, slower. "
-        "To get it, install a C compiler and then waterclock again from source, "
-        "or run `python setup.py build_ext --inplace` in a source tree.",
-        ReferenceWheelWarning,
-        stacklevel=2,
-    )
+
+
+def __getattr__(name: str) -> Any:
+    """`TimingWheel` and `Timer` on first use: who never uses a wheel is not told which one it would have been."""
+    if name not in ("TimingWheel", "Timer"):
+        raise AttributeError(f"module 'waterclock.wheel' has no attribute {name!r}")
+    if not COMPILED:
+        warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=2)
+    globals().update(TimingWheel=_wheel.TimingWheel, Timer=_wheel.Timer)
+    return globals()[name]
+
+
+_MISSING = (
+    "the compiled timing wheel is missing; the reference wheel does the same, slower. To get it, install a C compiler "
+    "and then waterclock again from source, or run `python setup.py build_ext --inplace` in a source tree."
+)
