@@ -74,7 +74,7 @@ class Engine:
             "watching": self._watching.dump(),
             "deadlines": self._deadlines.dump(pack),
             "duplicates": None if self._duplicates is None else self._duplicates.dump(),
-            "parked": list(self._parked.items()),
+            "parked": [(key, list(items)) for key, items in self._parked.items()],
         }
 
     def load(self, plain: Any) -> None:
@@ -168,7 +168,7 @@ class Engine:
     def _fire(self, deadline: Deadline) -> None:
         due, kind, key, a, b = deadline
         if kind == _COMPLETE:
-            self._order.release_complete(key, due)
+            self._order.release_next(key)
         elif kind == _OVERDUE:
             self._order.overdue(key, due)
         elif kind == DELIVER:

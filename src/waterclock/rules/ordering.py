@@ -73,14 +73,13 @@ class ByTime(AsTheyCome):
         self._engine.count_held(1)
         self._engine.when_complete(key, event.time)
 
-    def release_complete(self, key: Key, watermark: int) -> None:
-        """Release the events of `key` whose time lies before `watermark`."""
-        held = self._held.get(key, [])
-        while held and held[0][0] < watermark:
-            self._engine.count_held(-1)
-            self._engine.release(key, heappop(held)[3])
-        if not held and self._held.pop(key, None) is not None:
-            del self._latest[key]
+    def release_next(self, key: Key) -> None:
+        """One of the events of `key` is complete: release the first. As many calls as events, so each goes out in turn."""
+        held = self._held[key]
+        self._engine.count_held(-1)
+        self._engine.release(key, heappop(held)[3])
+        if not held:
+            del self._held[key], self._latest[key]
 
     def holds_before(self, key: Key, time_us: int) -> bool:
         held = self._held.get(key)

@@ -47,7 +47,9 @@ def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) 
 
 
 def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
-    stream = session.readStream.format("binaryFile").schema(_FILES).options(maxFilesPerTrigger=at_once, maxFileAge=_FOREVER)
+    stream = (
+        session.readStream.format("binaryFile").schema(_FILES).options(maxFilesPerTrigger=at_once, maxFileAge=_FOREVER)
+    )
     written = F.unix_micros("modificationTime").alias("written")
     # Spark takes a path as it stands, no %20 for a space, but reads it as a pattern
     literal = "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))
