@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
+settings.register_profile("steady", derandomize=True, database=None)
+settings.register_profile("search", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 QUICK = {
     "spark.driver.memory": "1g",

@@ -23,7 +23,8 @@ sys.meta_path.insert(0, Nothing())
 
 
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-c", script, *arguments]
+    no_compiler = "ignore:the compiled timing wheel is missing:RuntimeWarning"
+    command = [sys.executable, "-W", "error", "-W", no_compiler, "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -68,9 +68,11 @@ class Duplicates:
 
     def _forget_key(self, key: Key, last: int) -> None:
         # a key stands in each generation in which it had an id; an earlier one may have taken this one's ids along
-        ids = {i: t for i, t in self._seen.pop(key, {}).items() if t // self._width_us > last}
+        ids = {i: t for i, t in self._seen.get(key, {}).items() if t // self._width_us > last}
         if ids:
-            self._seen[key] = ids
+            self._seen[key] = ids  # in its old place: the order of keys must not depend on a set's
+        else:
+            self._seen.pop(key, None)
 
     def _set_alarm(self) -> None:
         first = min(self._keys_of, default=None)
