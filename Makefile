@@ -50,7 +50,7 @@ clean:  ## remove what the targets made
 	  "Install its venv module (Debian: apt install python3-venv) and run the same command again." >&2; exit 1; }
 
 .venv/ready-run: .venv/bin/python $(BUILT)
-	@echo "installing waterclock, Spark and the rest into .venv (the first time: some 600 MB, a minute or two)"
+	@echo "installing waterclock, Spark and the rest into .venv (1.2 GB in the end; a minute or two with a warm package cache)"
 	@$(PIP) install --constraint constraints.txt pip
 	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,demo]' || { \
 	  echo "The packages could not be installed; the reason stands above. Without the Internet, point pip at a" \
