@@ -135,7 +135,8 @@ class Oracle:
             behind = [self.patience(e) for n, e in key.held.items() if n > number and self.gaps_in_front_of(key, n)]
             if not behind or row.time < min(behind):
                 break
-            self.give_up_until(row.key, min(behind))  # at or past the deadline of an event held behind it
+            # at or past the deadline of an event held behind it: given up one by one, as far as it takes
+            self.give_up(row.key, *self.overdue(key, min(behind)))
         if number < key.next:  # given up
             self.late(row)
         elif row.time < self.watermark:  # its number counts as passed
@@ -276,7 +277,7 @@ class Oracle:
             key.waiting.remove(what)
             self.release(key, what)
         else:
-            self.give_up(name, gap[0], which)
+            self.give_up_until(name, gap[0])  # what ends at one instant goes together
         return True
 
     def holds_before(self, key: Key, due: int) -> bool:

@@ -383,6 +383,28 @@ def test_a_gap_found_given_up_was_given_up_at_the_deadlines_before_too() -> None
     ]
 
 
+def test_an_event_passes_gaps_up_to_its_number_and_none_behind_with_the_same_deadline() -> None:
+    events = numbered(3, 0), numbered(5, 0), numbered(2, 10), numbered(4, 9)
+    assert run(NUMBERED.order(wait=10), *events, delay=50) == [
+        ("gap", "skip", 10, "1-2"),
+        ("event", "order", 0, "e3"),
+        ("late", "late", 10, "e2"),
+        ("event", "order", 9, "e4"),
+        ("event", "order", 0, "e5"),
+    ]
+
+
+def test_what_is_given_up_at_one_instant_goes_before_the_deliveries_that_it_makes_due() -> None:
+    rules = NUMBERED.order(wait=10).deliver_at("at")
+    events = numbered(2, 0, at=1), numbered(4, 0, at=1), heartbeat(20)
+    assert run(rules, *events) == [
+        ("gap", "skip", 10, "1"),
+        ("gap", "skip", 10, "3"),
+        ("event", "deliver_at", 1, "e2"),
+        ("event", "deliver_at", 1, "e4"),
+    ]
+
+
 def test_a_gap_that_hold_found_given_up_is_told_and_filled() -> None:
     events = numbered(2, 0), numbered(1, 10)
     assert run(NUMBERED.order(wait=10, on_gap="hold"), *events, delay=50) == [

@@ -186,9 +186,6 @@ def test_a_stream_with_gaps_gives_what_the_oracle_says(spec: Spec, stream: Strea
     agrees_with_the_oracle(spec, stream)
 
 
-@pytest.mark.skip(
-    reason="oracle and engine differ where patience ends for several events at one instant: see docs/testing.md"
-)
 @pytest.mark.long
 @many
 @given(specs(), streams(late=True, max_size=40))
