@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from waterclock.wheel.bucket import TaskCounter, Timer, TimerTaskList
+from waterclock.wheel.bucket import TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.reference import TimingWheel
 
 
@@ -183,10 +183,10 @@ def test_through_a_wheel_of_three_slots_each_timer_runs_exactly_once_and_in_orde
 # Kafka's list cases
 
 
-def ring(count: int) -> tuple[TaskCounter, TimerTaskList, list[Timer]]:
+def ring(count: int) -> tuple[TaskCounter, TimerTaskList, list[TimerHandle]]:
     counter = TaskCounter()
     bucket = TimerTaskList(counter)
-    timers = [Timer(None, nothing) for _ in range(count)]
+    timers = [TimerHandle(None, nothing) for _ in range(count)]
     for timer in timers:
         bucket.add(timer)
     return counter, bucket, timers

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from waterclock.wheel.bucket import Timer
+from waterclock.wheel.bucket import TimerHandle
 from waterclock.wheel.records import WheelSnapshot
 from waterclock.wheel.reference import TimingWheel
 
@@ -27,7 +27,7 @@ class Replay:
         size = trace["wheel_size"]
         slots = tuple(size) if isinstance(size, list) else size
         self.wheel = TimingWheel(trace["tick_ms"], trace["start_ms"], slots=slots, rounding=rounding)
-        self.names: dict[Timer, str] = {}
+        self.names: dict[TimerHandle, str] = {}
         self.ran: list[str] = []
 
     def insert(self, name: str, deadline: int) -> None:

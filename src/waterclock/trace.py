@@ -21,7 +21,7 @@ from importlib import resources
 from typing import Any, Final
 
 from waterclock.errors import UsageError
-from waterclock.wheel.bucket import Timer
+from waterclock.wheel.bucket import TimerHandle
 from waterclock.wheel.records import BucketView, WheelSnapshot
 from waterclock.wheel.reference import TimingWheel
 
@@ -148,7 +148,7 @@ class Walk:
 
     def __init__(self, scenario: Scenario, rounding: str) -> None:
         self.scenario = scenario
-        self.names: dict[Timer, str] = {}
+        self.names: dict[TimerHandle, str] = {}
         self.ran: list[str] = []
         try:
             self.wheel = TimingWheel(

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.wheel.records import WheelStatistics
 
-__all__ = ["COMPILED", "ReferenceWheelWarning", "Timer", "TimingWheel", "WheelStatistics"]
+__all__ = ["COMPILED", "ReferenceWheelWarning", "TimerHandle", "TimingWheel", "WheelStatistics"]
 
 if TYPE_CHECKING:
-    from waterclock.wheel._objects import Timer, TimingWheel
+    from waterclock.wheel._objects import TimerHandle, TimingWheel
 
 
 class ReferenceWheelWarning(RuntimeWarning):
@@ -26,12 +26,12 @@ except ImportError:
 
 
 def __getattr__(name: str) -> Any:
-    """`TimingWheel` and `Timer` on first use: who never uses a wheel is not told which one it would have been."""
-    if name not in ("TimingWheel", "Timer"):
+    """`TimingWheel` and `TimerHandle` on first use: who never uses a wheel is not told which one it would have been."""
+    if name not in ("TimingWheel", "TimerHandle"):
         raise AttributeError(f"module 'waterclock.wheel' has no attribute {name!r}")
     if not COMPILED:
         warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=2)
-    globals().update(TimingWheel=_wheel.TimingWheel, Timer=_wheel.Timer)
+    globals().update(TimingWheel=_wheel.TimingWheel, TimerHandle=_wheel.TimerHandle)
     return globals()[name]
 
 

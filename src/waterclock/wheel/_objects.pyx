@@ -95,7 +95,7 @@ cdef uint32_t bits_of(slots) except 0:
 
 @cython.final
 @cython.no_gc
-cdef class Timer:
+cdef class TimerHandle:
     """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only."""
 
     cdef Entry entry               # its callback is owned, and NULL once the timer waits no more
@@ -196,10 +196,10 @@ cdef class TimingWheel:
             )
         return deadline
 
-    cdef inline Timer schedule(self, int64_t deadline, callback):
+    cdef inline TimerHandle schedule(self, int64_t deadline, callback):
         if unlikely(not PyCallable_Check(callback)):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        cdef Timer timer = Timer.__new__(Timer)
+        cdef TimerHandle timer = TimerHandle.__new__(TimerHandle)
         if unlikely(self.wheel.live == 0) and self.wheel.firing == NULL:
             self.rebase()
         timer.entry.callback = NULL
@@ -387,6 +387,6 @@ cdef int clear(PyObject *self) noexcept:
     return clear_members(self)
 
 
-if not use_arena(Timer):
+if not use_arena(TimerHandle):
     raise ImportError("a timer handle does not fit the arena's 64 bytes")
 use_collector(TimingWheel, traverse, clear)

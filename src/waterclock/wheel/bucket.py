@@ -23,8 +23,8 @@ Callback = Callable[[], Any]
 class Wheel(Protocol):
     """What a timer asks of its wheel."""
 
-    def _cancel(self, timer: Timer) -> None: ...
-    def _reschedule(self, timer: Timer, delay: int) -> None: ...
+    def _cancel(self, timer: TimerHandle) -> None: ...
+    def _reschedule(self, timer: TimerHandle, delay: int) -> None: ...
 
 
 class TaskCounter:
@@ -36,7 +36,7 @@ class TaskCounter:
         self.value = 0
 
 
-class Timer:
+class TimerHandle:
     """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only.
 
     `deadline` is what was asked for, in the caller's unit; `expiration` is what the wheel goes by (rounded).
@@ -96,12 +96,12 @@ class TimerTaskList:
 
     def __init__(self, counter: TaskCounter, index: int = 0) -> None:
         self._counter = counter
-        self._root = Timer(None, None)
+        self._root = TimerHandle(None, None)
         self.index = index
         self.queued = False  # -1 alone cannot say it: expiration -1 is a moment for a wheel that starts below zero
         self.expiration = -1
 
-    def __iter__(self) -> Iterator[Timer]:
+    def __iter__(self) -> Iterator[TimerHandle]:
         """The timers in the order they came in; taking out the one just given is allowed."""
         timer = self._root._next
         while timer is not self._root:
@@ -113,7 +113,7 @@ class TimerTaskList:
         return self._root._next is not self._root
 
     @property
-    def first(self) -> Timer:
+    def first(self) -> TimerHandle:
         """The timer that came in first; the bucket must not be empty."""
         return self._root._next
 
@@ -130,7 +130,7 @@ class TimerTaskList:
         self.expiration = -1
         self.queued = False
 
-    def add(self, timer: Timer) -> None:
+    def add(self, timer: TimerHandle) -> None:
         """Hang it in last; a timer that hangs in another bucket moves."""
         if timer._bucket is not None:
             timer._bucket.remove(timer)
@@ -140,7 +140,7 @@ class TimerTaskList:
         timer._bucket = self
         self._counter.value += 1
 
-    def remove(self, timer: Timer) -> None:
+    def remove(self, timer: TimerHandle) -> None:
         """Unhang it; a timer of another bucket, or of none, is left alone."""
         if timer._bucket is not self:
             return
@@ -150,7 +150,7 @@ class TimerTaskList:
         timer._bucket = None
         self._counter.value -= 1
 
-    def flush(self) -> list[Timer]:
+    def flush(self) -> list[TimerHandle]:
         """Empty it for a new turn: everything in it, in the order it came in; no longer queued."""
         timers = list(self)
         for timer in timers:

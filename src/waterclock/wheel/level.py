@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappush
 
-from waterclock.wheel.bucket import TaskCounter, Timer, TimerTaskList
+from waterclock.wheel.bucket import TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.records import BucketView, LevelView
 
 # A heap of (expiration, level, bucket); no two entries share the first two.
@@ -46,7 +46,7 @@ class Level:
         self.buckets = [TimerTaskList(counter, position) for position in range(self.wheel_size)]
         self.overflow: Level | None = None
 
-    def place(self, timer: Timer, queue: Queue) -> bool:
+    def place(self, timer: TimerHandle, queue: Queue) -> bool:
         """Hang the timer where it belongs, here or above; False when it is due and belongs nowhere."""
         expiration = timer.expiration
         if expiration < self.current_time + self.tick:

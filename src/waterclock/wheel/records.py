@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from waterclock.wheel.bucket import Timer
+    from waterclock.wheel.bucket import TimerHandle
 
 MAX_TIME: Final = 2**62
 """No deadline lies beyond this: 146 years in nanoseconds, and sums of two still fit 64 bits."""
@@ -75,7 +75,7 @@ class BucketView:
     bucket: int
     expiration: int
     range: tuple[int, int]
-    tasks: tuple[Timer, ...]
+    tasks: tuple[TimerHandle, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +86,4 @@ class WheelSnapshot:
     levels: tuple[LevelView, ...]
     buckets: tuple[BucketView, ...]
     queue: tuple[BucketView, ...]
-    due: tuple[Timer, ...]  # not in a level any more: the next advance runs them
+    due: tuple[TimerHandle, ...]  # not in a level any more: the next advance runs them

@@ -20,7 +20,7 @@ Kafka's name            here
 SystemTimer             TimingWheel: the queue, the counter, what is due
 TimingWheel             Level (level.py): tick, wheel_size, interval, current_time, overflow wheel
 TimerTaskList           TimerTaskList (bucket.py)
-TimerTaskEntry, -Task   Timer (bucket.py)
+TimerTaskEntry, -Task   TimerHandle (bucket.py)
 
 Promises (d the deadline of a timer, n the `now` handed to `advance`; the rest stands in docs/semantics.md):
     never early         it runs only when d <= n                                            (rounding="late")
@@ -49,7 +49,7 @@ from heapq import heappop
 from operator import attrgetter, index
 from typing import Literal
 
-from waterclock.wheel.bucket import Callback, TaskCounter, Timer, TimerTaskList
+from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
 from waterclock.wheel.records import (
     MAX_NOW,
@@ -60,7 +60,7 @@ from waterclock.wheel.records import (
     WheelStatistics,
 )
 
-__all__ = ["Timer", "TimingWheel"]
+__all__ = ["TimerHandle", "TimingWheel"]
 
 
 class TimingWheel:
@@ -106,7 +106,7 @@ class TimingWheel:
         """How many timers wait."""
         return self._counter.value
 
-    def add(self, delay: int, callback: Callback, /) -> Timer:
+    def add(self, delay: int, callback: Callback, /) -> TimerHandle:
         """Run `callback()` once `delay` has passed since `now`; zero or less means at the next `advance`.
 
         `ValueError` when the deadline lies beyond 2**62, `TypeError` for a delay that is no whole number.
@@ -116,12 +116,12 @@ class TimingWheel:
         """
         return self.add_at(self._now + index(delay), callback)
 
-    def add_at(self, deadline: int, callback: Callback, /) -> Timer:
+    def add_at(self, deadline: int, callback: Callback, /) -> TimerHandle:
         """Run `callback()` at `deadline`; at the next `advance` when that has passed. Errors as for `add`."""
         deadline = _whole("deadline", deadline, -MAX_TIME, MAX_TIME)
         if not callable(callback):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        timer = Timer(self, callback)
+        timer = TimerHandle(self, callback)
         self._schedule(timer, deadline)
         self._added += 1
         return timer
@@ -215,17 +215,17 @@ class TimingWheel:
 
     # What timers ask of their wheel
 
-    def _cancel(self, timer: Timer) -> None:
+    def _cancel(self, timer: TimerHandle) -> None:
         self._cancelled += 1
         timer.take()
 
-    def _reschedule(self, timer: Timer, delay: int) -> None:
+    def _reschedule(self, timer: TimerHandle, delay: int) -> None:
         deadline = _whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
         self._schedule(timer, deadline)
 
     # Placing
 
-    def _schedule(self, timer: Timer, deadline: int) -> None:
+    def _schedule(self, timer: TimerHandle, deadline: int) -> None:
         if not self._counter.value:
             self._fast_forward()
         timer.deadline = deadline
@@ -239,7 +239,7 @@ class TimingWheel:
             return self._now - self._now % self._tick
         return deadline + -deadline % self._tick if self._late else deadline
 
-    def _place(self, timer: Timer) -> None:
+    def _place(self, timer: TimerHandle) -> None:
         if not self._bottom.place(timer, self._queue):
             self._due.add(timer)
 
@@ -280,7 +280,7 @@ class TimingWheel:
     def _open_next(self) -> None:
         """Open all buckets of the next expiration as one; in order of adding, timers go down or are due."""
         expiration = self._queue[0][0]
-        timers: list[Timer] = []
+        timers: list[TimerHandle] = []
         while self._queue and self._queue[0][0] == expiration:
             bucket = heappop(self._queue)[2]
             self._opened += bool(bucket)
