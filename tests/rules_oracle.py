@@ -269,7 +269,7 @@ class Oracle:
         due += [(row.time, 2, row.id, row) for row in key.waiting if row.time < self.watermark]
         if not due:
             return False
-        _, _, which, what = min(due, key=lambda found: found[:3])
+        _, _, _, what = min(due, key=lambda found: found[:3])
         if isinstance(what, Deadline):
             key.deadlines.remove(what)
             self.out.append(what.out)
