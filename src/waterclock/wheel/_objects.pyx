@@ -14,64 +14,26 @@ cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from waterclock.wheel.structure cimport (
+    HANDLE_OF, Bucket, Entry, Wheel, bucket_of, clear_members, clz, inquiry, popcount, raise_set, saturated,
+    saturated_sum, traverse_members, traverseproc, unlikely, use_arena, use_collector, visitproc, wheel_add, wheel_close,
+    wheel_each, wheel_empty, wheel_free, wheel_init, wheel_move, wheel_remove, wheel_soonest, wheel_take, word_of,
+)
+
 from waterclock.wheel.records import WheelStatistics
-
-cdef extern from "turn.h":
-    ctypedef int (*visitproc)(PyObject *, void *) noexcept
-    ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
-    ctypedef int (*inquiry)(PyObject *) noexcept
-    traverseproc traverse_members
-    inquiry clear_members
-    bint unlikely(bint) noexcept nogil
-    bint use_arena(object) noexcept
-    void use_collector(object, traverseproc, inquiry) noexcept
-    int64_t saturated(object, int *) noexcept
-    int64_t saturated_sum(int64_t, int64_t) noexcept
-    int raise_set() except -1
-    int popcount "__builtin_popcountll"(unsigned long long) noexcept
-    int clz "__builtin_clzll"(unsigned long long) noexcept
-
-    ctypedef struct Entry:
-        void *callback
-        int64_t deadline
-        uint64_t tick
-        void *wheel
-        Bucket *bucket
-        Entry **place
-    ctypedef struct Bucket:
-        Entry **end
-        uint32_t total, live
-    ctypedef struct Wheel:
-        uint64_t cursor, now, soonest, used
-        int64_t live, cascaded, opened
-        uint32_t bits, mask, levels, words
-        Bucket *buckets
-        Bucket *firing
-        uint64_t *bitmap
-        int failed
-    ctypedef int (*EntryVisit)(Entry *, void *) noexcept
-
-    PyObject *HANDLE_OF(Entry *) noexcept
-    uint32_t bucket_of(const Wheel *, uint64_t) noexcept
-    uint64_t *word_of(const Wheel *, uint32_t) noexcept
-    int wheel_init(Wheel *, uint32_t) noexcept
-    void wheel_free(Wheel *) noexcept
-    int wheel_add(Wheel *, Entry *) noexcept
-    void wheel_remove(Wheel *, Entry *) noexcept
-    int wheel_move(Wheel *, Entry *, uint64_t) noexcept
-    Entry *wheel_take(Wheel *) noexcept
-    void wheel_close(Wheel *) noexcept
-    int wheel_each(const Wheel *, EntryVisit, void *) noexcept
-    uint64_t wheel_soonest(Wheel *) noexcept
-    Entry *wheel_empty(Wheel *) noexcept
 
 cdef extern from "Python.h":
     PyObject *PyObject_CallNoArgs(object) noexcept
+    PyObject *PyObject_CallOneArg(object, object) noexcept
+    void Py_XDECREF(PyObject *) noexcept
+    void Py_XINCREF(PyObject *) noexcept
     bint PyCallable_Check(object) noexcept
 
 cdef int64_t MAX_TIME = <int64_t>1 << 62
 cdef int64_t MAX_TICK = <int64_t>1 << 61
 cdef int64_t MAX_NOW = MAX_TIME + MAX_TICK
+cdef enum:
+    CANCELLED = 1                  # in the tick of an entry that waits no more
 
 
 cdef int64_t whole(str name, value, int64_t low, int64_t high) except? -1:
@@ -82,6 +44,13 @@ cdef int64_t whole(str name, value, int64_t low, int64_t high) except? -1:
     if not low <= number <= high:
         raise ValueError(f"{name} must lie within {low} and {high}, got {value}")
     return number
+
+
+cdef object NONE = object()        # no argument was given
+
+
+cdef inline PyObject *given(argument) noexcept:
+    return NULL if argument is NONE else <PyObject *>argument
 
 
 cdef uint32_t bits_of(slots) except 0:
@@ -98,7 +67,7 @@ cdef uint32_t bits_of(slots) except 0:
 cdef class TimerHandle:
     """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only."""
 
-    cdef Entry entry               # its callback is owned, and NULL once the timer waits no more
+    cdef Entry entry               # callback and argument are owned, and NULL once the timer waits no more
 
     def __init__(self):
         raise TypeError("timers are made by TimingWheel.add and add_at")
@@ -113,17 +82,29 @@ cdef class TimerHandle:
         """Whether it still waits: neither run nor cancelled. False inside its own callback."""
         return self.entry.callback != NULL
 
+    def when(self):
+        """The deadline in seconds, for a wheel that counts nanoseconds, as the drivers' do."""
+        return self.entry.deadline / 1e9
+
+    def cancelled(self):
+        """Whether it was cancelled; False while it waits and after it ran."""
+        return self.entry.callback == NULL and self.entry.tick == CANCELLED
+
     def cancel(self):
         """Take it out in O(1). True once, and then it never runs; else False: it ran or was cancelled."""
         cdef PyObject *callback = <PyObject *>self.entry.callback
+        cdef PyObject *argument = <PyObject *>self.entry.argument
+        cdef Wheel *wheel
         if callback == NULL:
             return False
-        cdef TimingWheel wheel = <TimingWheel>self.entry.wheel
-        self.entry.callback = NULL
-        wheel_remove(&wheel.wheel, &self.entry)
+        wheel = self.entry.bucket.wheel
+        wheel_remove(wheel, &self.entry)
         wheel.cancelled += 1
+        self.entry.callback = self.entry.argument = NULL
+        self.entry.tick = CANCELLED
         Py_DECREF(self)
         Py_DECREF(<object>callback)
+        Py_XDECREF(argument)
         return True
 
     def reschedule(self, delay, /):
@@ -133,7 +114,7 @@ cdef class TimerHandle:
         """
         if self.entry.callback == NULL:
             return False
-        cdef TimingWheel wheel = <TimingWheel>self.entry.wheel
+        cdef TimingWheel wheel = <TimingWheel>self.entry.bucket.wheel.owner
         cdef int64_t deadline = wheel.after(delay)
         if self.entry.callback == NULL:            # an __index__ of the delay may have cancelled us
             return False
@@ -153,7 +134,7 @@ cdef class TimingWheel:
     cdef Wheel wheel
     cdef list errors               # of callbacks in this advance; being an object it has Cython make GC slots
     cdef int64_t clock, tick, base                 # base: the time of tick 0
-    cdef int64_t round_up, fired, cancelled
+    cdef int64_t round_up, fired
     cdef bint advancing
 
     def __cinit__(self, tick=1, start=0, *, slots=256, rounding="late"):
@@ -166,6 +147,7 @@ cdef class TimingWheel:
         self.errors = []
         if wheel_init(&self.wheel, bits_of(slots)) < 0:
             raise MemoryError
+        self.wheel.owner = <void *><PyObject *>self
 
     def __dealloc__(self):
         let_go(self)
@@ -196,7 +178,7 @@ cdef class TimingWheel:
             )
         return deadline
 
-    cdef inline TimerHandle schedule(self, int64_t deadline, callback):
+    cdef inline TimerHandle schedule(self, int64_t deadline, callback, PyObject *argument):
         if unlikely(not PyCallable_Check(callback)):
             raise TypeError(f"callback must be callable, got {callback!r}")
         cdef TimerHandle timer = TimerHandle.__new__(TimerHandle)
@@ -205,11 +187,12 @@ cdef class TimingWheel:
         timer.entry.callback = NULL
         timer.entry.deadline = deadline
         timer.entry.tick = self.tick_of(deadline)
-        timer.entry.wheel = <void *><PyObject *>self
         if unlikely(wheel_add(&self.wheel, &timer.entry) < 0):
             raise MemoryError
         Py_INCREF(callback)
         Py_INCREF(timer)
+        Py_XINCREF(argument)
+        timer.entry.argument = <void *>argument
         timer.entry.callback = <void *><PyObject *>callback
         return timer
 
@@ -222,16 +205,17 @@ cdef class TimingWheel:
         """How many timers wait."""
         return self.wheel.live
 
-    def add(self, delay, callback, /):
-        """Run `callback()` once `delay` has passed since `now`; zero or less means at the next `advance`.
+    def add(self, delay, callback, argument=NONE, /):
+        """Run `callback()`, or `callback(argument)` where one is given, once `delay` has passed since `now`.
 
-        `ValueError` when the deadline lies beyond 2**62, `TypeError` for a delay that is no whole number.
+        Zero or less means at the next `advance`. `ValueError` when the deadline lies beyond 2**62, `TypeError`
+        for a delay that is no whole number.
         """
-        return self.schedule(self.after(delay), callback)
+        return self.schedule(self.after(delay), callback, given(argument))
 
-    def add_at(self, deadline, callback, /):
-        """Run `callback()` at `deadline`; at the next `advance` when that has passed. Errors as for `add`."""
-        return self.schedule(whole("deadline", deadline, -MAX_TIME, MAX_TIME), callback)
+    def add_at(self, deadline, callback, argument=NONE, /):
+        """As `add`, at `deadline`; at the next `advance` when that has passed."""
+        return self.schedule(whole("deadline", deadline, -MAX_TIME, MAX_TIME), callback, given(argument))
 
     def advance(self, now, limit=None):
         """Run every timer due at `now`, in order, at most `limit`; returns how many. As reference.py."""
@@ -276,11 +260,18 @@ cdef class TimingWheel:
     cdef inline int run(self, Entry *entry) except -1:
         timer = <object>HANDLE_OF(entry)
         callback = <object>entry.callback
-        entry.callback = NULL
+        cdef PyObject *argument = <PyObject *>entry.argument
+        cdef PyObject *result
+        entry.callback = entry.argument = NULL
+        entry.tick = 0
         Py_DECREF(timer)                           # the wheel's references; our own end with this function
         Py_DECREF(callback)
         self.fired += 1
-        cdef PyObject *result = PyObject_CallNoArgs(callback)
+        if argument == NULL:
+            result = PyObject_CallNoArgs(callback)
+        else:
+            result = PyObject_CallOneArg(callback, <object>argument)
+            Py_DECREF(<object>argument)
         if unlikely(result == NULL):
             return self.note_failure()
         Py_DECREF(<object>result)
@@ -317,9 +308,9 @@ cdef class TimingWheel:
         return WheelStatistics(
             now=self.clock,
             pending=self.wheel.live,
-            added=self.wheel.live + self.fired + self.cancelled,
+            added=self.wheel.live + self.fired + self.wheel.cancelled,
             fired=self.fired,
-            cancelled=self.cancelled,
+            cancelled=self.wheel.cancelled,
             cascaded=self.wheel.cascaded,
             opened=self.wheel.opened,
             levels=64 - clz(self.wheel.used | 1),
@@ -357,12 +348,14 @@ cdef void let_go(TimingWheel wheel):
     """End all timers: first the wheel is emptied, then the references are given up."""
     cdef Entry *entry = wheel_empty(&wheel.wheel)
     cdef PyObject *callback
+    cdef PyObject *argument
     cdef PyObject *handle
     while entry != NULL:
-        callback = <PyObject *>entry.wheel
+        callback, argument = <PyObject *>entry.bucket, <PyObject *>entry.argument
         handle = HANDLE_OF(entry)
         entry = <Entry *>entry.place
         Py_DECREF(<object>callback)
+        Py_XDECREF(argument)
         Py_DECREF(<object>handle)
 
 
@@ -373,7 +366,8 @@ cdef struct Visit:
 
 cdef int visit_callback(Entry *entry, void *context) noexcept:
     cdef Visit *to = <Visit *>context
-    return to.visit(<PyObject *>entry.callback, to.argument)
+    cdef int stop = to.visit(<PyObject *>entry.callback, to.argument)
+    return stop if stop or entry.argument == NULL else to.visit(<PyObject *>entry.argument, to.argument)
 
 
 cdef int traverse(PyObject *self, visitproc visit, void *argument) noexcept:

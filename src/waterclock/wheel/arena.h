@@ -1,62 +1,22 @@
-/* Memory of the compiled wheel: blocks for buckets, and an arena for timer handles.
+/* What the compiled wheel needs of Python's object machinery: handles from a slab, the collector, whole numbers.
  *
- * A handle is 64 bytes, one cache line, and lives for one timer. The arena cuts blocks into such slots and
- * keeps the free ones on a stack: the last one freed is the next one given, still warm in the cache, and
- * the one to be given a dozen allocations later is fetched ahead. Blocks are never handed back: memory for
- * handles stays at its peak. The stack has no lock, so free-threaded builds use Python's own allocator.
+ * A handle is 64 bytes, one cache line, and lives for one timer. Handles of all wheels share one slab, under the
+ * interpreter's lock; free-threaded builds use Python's own allocator.
  */
 #ifndef WATERCLOCK_ARENA_H
 #define WATERCLOCK_ARENA_H
 
-#include <stdlib.h>
-#include <string.h>
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 #include <limits.h>
 #include <Python.h>
 
-#define prefetchw(p) __builtin_prefetch((p), 1)
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#include "slab.h"
 
-enum { HANDLE = 64, BLOCK = 2 << 20, AHEAD = 12 };
+enum { HANDLE_SHIFT = 6, HANDLE = 1 << HANDLE_SHIFT };
 
-/* A block of n bytes aligned to 256 (the size of a chunk), or to a huge page when it fills one. */
-static void *block_new(size_t n) {
-    void *p = aligned_alloc(n >= BLOCK ? BLOCK : 4096, n);
-#ifdef MADV_HUGEPAGE
-    if (p != NULL && n >= BLOCK)
-        madvise(p, n, MADV_HUGEPAGE); /* advice: that it may fail costs speed only */
-#endif
-    return p;
-}
-
-static char *arena_next, *arena_end; /* what is left of the newest block */
-static void **arena_stack;           /* free slots */
-static size_t arena_free_slots, arena_room;
-
-static void *arena_slot(void) {
-    if (likely(arena_free_slots > 0)) {
-        void *slot = arena_stack[--arena_free_slots];
-        if (arena_free_slots > AHEAD)
-            prefetchw(arena_stack[arena_free_slots - AHEAD]);
-        return slot;
-    }
-    if (arena_next == arena_end) {
-        char *block = (char *)block_new(BLOCK);
-        if (block == NULL)
-            return NULL;
-        arena_next = block;
-        arena_end = block + BLOCK;
-    }
-    arena_next += HANDLE;
-    return arena_next - HANDLE;
-}
+static Slab arena = {.shift = HANDLE_SHIFT};
 
 static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
-    PyObject *handle = (PyObject *)arena_slot();
+    PyObject *handle = (PyObject *)slab_take(&arena);
     (void)n;
     if (unlikely(handle == NULL))
         return PyErr_NoMemory();
@@ -66,17 +26,7 @@ static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
     return handle;
 }
 
-static void arena_free(void *slot) {
-    if (unlikely(arena_free_slots == arena_room)) {
-        size_t room = arena_room * 2 + 4096;
-        void **stack = (void **)realloc(arena_stack, room * sizeof(void *));
-        if (stack == NULL)
-            return; /* 64 bytes lost rather than a crash while freeing */
-        arena_stack = stack;
-        arena_room = room;
-    }
-    arena_stack[arena_free_slots++] = slot;
-}
+static void arena_free(void *handle) { slab_give(&arena, handle); }
 
 /* The handle around an entry, which stands right behind the object's head. */
 #define HANDLE_OF(entry) ((PyObject *)((char *)(entry) - sizeof(PyObject)))

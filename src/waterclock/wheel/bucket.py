@@ -5,7 +5,7 @@ of the middle (a cancel) costs the same as taking the first. A timer is Kafka's 
 in one: it hangs in at most one bucket, and that is all its state.
 
     waiting    hangs in a bucket, has a callback
-    over       hangs nowhere, its callback let go: it ran, or was cancelled
+    over       hangs nowhere, its callback and argument let go: it ran, or was cancelled
 
 Rule 1: only `add` and `remove` of a bucket touch links and the count; what hangs in a bucket is counted,
 nothing else is.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-Callback = Callable[[], Any]
+Callback = Callable[..., Any]
 
 
 class Wheel(Protocol):
@@ -47,11 +47,24 @@ class TimerHandle:
     (True, 5, True, False)
     """
 
-    __slots__ = ("_bucket", "_callback", "_next", "_previous", "_wheel", "deadline", "expiration", "sequence")
+    __slots__ = (
+        "_arguments",
+        "_bucket",
+        "_callback",
+        "_cancelled",
+        "_next",
+        "_previous",
+        "_wheel",
+        "deadline",
+        "expiration",
+        "sequence",
+    )
 
-    def __init__(self, wheel: Wheel | None, callback: Callback | None) -> None:
+    def __init__(self, wheel: Wheel | None, callback: Callback | None, *arguments: Any) -> None:
         self._wheel = wheel
         self._callback = callback
+        self._arguments = arguments
+        self._cancelled = False
         self._bucket: TimerTaskList | None = None
         self._next = self._previous = self
         self.deadline = self.expiration = self.sequence = 0
@@ -66,7 +79,16 @@ class TimerHandle:
         if self._bucket is None or self._wheel is None:
             return False
         self._wheel._cancel(self)
+        self._cancelled = True
         return True
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled; False while it waits and after it ran."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """The deadline in seconds, for a wheel that counts nanoseconds, as the drivers' do."""
+        return self.deadline / 1e9
 
     def reschedule(self, delay: int, /) -> bool:
         """Move it to `delay` from the wheel's now, behind timers already added for that tick.
@@ -79,14 +101,15 @@ class TimerHandle:
         self._wheel._reschedule(self, delay)
         return True
 
-    def take(self) -> Callback:
-        """Leave the bucket for good and hand the callback over; the timer keeps nothing alive after that."""
+    def take(self) -> tuple[Callback, tuple[Any, ...]]:
+        """Leave the bucket for good and hand over what to call; the timer keeps nothing alive after that."""
         assert self._bucket is not None, "only a waiting timer can be taken"
         assert self._callback is not None
-        callback = self._callback
+        call = self._callback, self._arguments
         self._bucket.remove(self)
         self._callback = self._wheel = None
-        return callback
+        self._arguments = ()
+        return call
 
 
 class TimerTaskList:

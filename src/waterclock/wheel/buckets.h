@@ -6,9 +6,10 @@
  * one count of leading zeros, no walk up. A bitmap a level says which buckets are in use, so the next one
  * is found by counting trailing zeros.
  *
- * A bucket is a list of chunks of 30 pointers; an entry knows its place in it. Leaving blanks that place,
- * and when blanks outnumber the living four to one (and 64) the bucket is packed. Its chunks go to a pool
- * and are used again.
+ * A bucket is a list of chunks of 30 pointers; an entry knows its place in it. Leaving blanks that place.
+ * A bucket with many blanks is packed, a few chunks at each leaving: everything moves down to `to`, and the
+ * chunks between that and `from` are given back. So a cancel never walks a bucket, and yet no bucket has more
+ * than 4 places for each living entry, and 64: packing begins well before, and is done long before.
  *
  * Rule 1: the cursor enters a block (a value of a digit) only by cascading that block's bucket, in one go.
  *         So what was added before reaches a finer bucket before what is added after: within a tick the
@@ -24,7 +25,12 @@
 
 #include "arena.h"
 
-enum { CHUNK = 256, PLACES = 30 }; /* bytes of a chunk, also its alignment: 16 of header and 30 pointers */
+enum {
+    CHUNK_SHIFT = 8,
+    CHUNK = 1 << CHUNK_SHIFT, /* bytes of a chunk, also its alignment: 16 of header and 30 pointers */
+    PLACES = 30,
+    STRIDE = 4 /* chunks packed at a time */
+};
 
 typedef struct Entry Entry;
 typedef struct Bucket Bucket;
@@ -32,43 +38,45 @@ typedef struct Wheel Wheel;
 
 struct Entry {
     void *callback; /* NULL when it waits no more */
+    void *argument; /* NULL when there is none */
     int64_t deadline;
-    uint64_t tick;
-    void *wheel;
+    uint64_t tick; /* when it waits no more: CANCELLED or 0 */
     Bucket *bucket;
     Entry **place;
 };
 
 typedef struct Chunk {
     struct Chunk *next;
-    uint64_t unused;
+    uint64_t unused; /* thirty pointers and this fill the 256 bytes */
     Entry *entry[PLACES];
 } Chunk;
 
 struct Bucket {
-    Chunk *head;
-    Entry **end;    /* where the next one goes; aligned to a chunk, or NULL, when there is no room */
-    uint32_t total; /* places taken, blanks included */
+    Entry **end;     /* where the next one goes; aligned to a chunk, or NULL, when there is no room */
+    uint32_t total;  /* places taken, blanks included */
     uint32_t live;
+    Chunk *from;     /* while it is packed: the next chunk to look at, else NULL */
+    Chunk *to;       /* and the chunk to which entries move */
+    uint32_t place;  /* in it */
+    uint32_t packed; /* places taken up to there */
+    Chunk *head;
+    Wheel *wheel;
 };
 
 struct Wheel {
     uint64_t cursor, now;    /* ticks: reached; and asked for by advance */
     uint64_t soonest;        /* tick of the earliest entry; 0 when it has to be looked up */
-    int64_t live, cascaded, opened;
+    int64_t live, cancelled, cascaded, opened;
     uint64_t used;           /* a bit per level that has a bucket in use */
     uint32_t bits, mask, levels, words;
     Bucket *buckets, *firing;
     Chunk *at;               /* in the firing bucket: the chunk and the place to take next */
     uint32_t at_place;
     uint64_t *bitmap;        /* `words` of them a level */
-    Chunk *pool;
-    uint64_t pooled;
-    char *fresh, *fresh_end; /* what is left of the newest block */
-    void **blocks;
-    size_t block_count;
+    Slab chunks;
     uint8_t level_of[64];    /* by the highest bit that differs */
     int failed;              /* memory ran out */
+    void *owner;             /* the Python object around it */
 };
 
 static int wheel_init(Wheel *w, uint32_t bits) {
@@ -78,72 +86,31 @@ static int wheel_init(Wheel *w, uint32_t bits) {
     w->words = bits < 6 ? 1 : 1u << (bits - 6);
     for (uint32_t i = 0; i < 64; i++)
         w->level_of[i] = (uint8_t)(i / bits);
+    w->chunks.shift = CHUNK_SHIFT;
     w->buckets = (Bucket *)calloc((size_t)w->levels << bits, sizeof(Bucket));
     w->bitmap = (uint64_t *)calloc((size_t)w->levels * w->words, sizeof(uint64_t));
     return w->buckets != NULL && w->bitmap != NULL ? 0 : -1;
 }
 
 static void wheel_free(Wheel *w) {
-    for (size_t i = 0; i < w->block_count; i++)
-        free(w->blocks[i]);
-    free(w->blocks);
+    slab_free(&w->chunks);
     free(w->buckets);
     free(w->bitmap);
 }
 
 /* Chunks */
 
-static inline void chunk_release(Wheel *w, Chunk *chunk) {
-    chunk->next = w->pool;
-    w->pool = chunk;
-    w->pooled++;
-}
-
-/* One more block: 64 KB at first, so that a small wheel is small, doubling up to 2 MB. */
-static int wheel_more(Wheel *w) {
-    size_t size = (size_t)65536 << (w->block_count < 5 ? w->block_count : 5);
-    void **blocks = (void **)realloc(w->blocks, (w->block_count + 1) * sizeof(void *));
-    char *block;
-    if (blocks == NULL)
-        return -1;
-    w->blocks = blocks;
-    block = (char *)block_new(size);
-    if (block == NULL)
-        return -1;
-    for (; w->fresh != w->fresh_end; w->fresh += CHUNK)
-        chunk_release(w, (Chunk *)w->fresh);
-    w->fresh = block;
-    w->fresh_end = block + size;
-    w->blocks[w->block_count++] = block;
-    return 0;
-}
-
-static int wheel_reserve(Wheel *w, uint64_t chunks) {
-    while (w->pooled + (uint64_t)(w->fresh_end - w->fresh) / CHUNK < chunks)
-        if (wheel_more(w) < 0)
-            return -1;
-    return 0;
-}
-
 static int bucket_grow(Wheel *w, Bucket *b) {
-    Chunk *chunk;
-    if (wheel_reserve(w, 1) < 0)
+    Chunk *chunk = (Chunk *)slab_take(&w->chunks);
+    if (chunk == NULL)
         return -1;
-    if (w->pool != NULL) {
-        chunk = w->pool;
-        w->pool = chunk->next;
-        w->pooled--;
-        prefetchw(w->pool);
-    } else {
-        chunk = (Chunk *)w->fresh;
-        w->fresh += CHUNK;
-    }
     chunk->next = NULL;
     if (b->end != NULL)
         ((Chunk *)((char *)b->end - CHUNK))->next = chunk;
     else
         b->head = chunk;
     b->end = chunk->entry;
+    b->wheel = w;
     return 0;
 }
 
@@ -192,40 +159,71 @@ static void bucket_release(Wheel *w, Bucket *b) {
     Chunk *chunk = b->head, *next;
     for (; chunk != NULL; chunk = next) {
         next = chunk->next;
-        chunk_release(w, chunk);
+        slab_give(&w->chunks, chunk);
     }
-    b->head = NULL;
+    b->head = b->from = NULL;
     b->end = NULL;
     b->total = 0;
 }
 
-/* Close the blanks, in order, and release the chunks that this frees. The bucket is not empty. */
-static void bucket_pack(Wheel *w, Bucket *b) {
-    Chunk *from = b->head, *to = from, *next;
-    Entry **end = to->entry;
-    for (uint32_t left = b->total; left > 0; from = from->next)
-        for (uint32_t i = 0; i < PLACES && left > 0; i++, left--) {
-            Entry *e = from->entry[i];
-            if (e == NULL)
-                continue;
-            if (is_full(end)) {
-                to = to->next;
-                end = to->entry;
-            }
-            *end = e;
-            e->place = end++;
+/* Packing. Between any two strides the bucket is whole: what was moved left a blank behind. */
+
+static inline Chunk *last_chunk(const Bucket *b) {
+    return (Chunk *)(((uintptr_t)b->end - 1) & ~(uintptr_t)(CHUNK - 1));
+}
+
+static void pack_begin(Bucket *b) {
+    b->from = b->to = b->head;
+    b->place = b->packed = 0;
+}
+
+static void pack_chunk(Bucket *b, Chunk *chunk, uint32_t places) {
+    for (uint32_t i = 0; i < places; i++)
+        if (chunk->entry[i] != NULL)
+            prefetchw(&chunk->entry[i]->place);
+    for (uint32_t i = 0; i < places; i++) {
+        Entry *e = chunk->entry[i];
+        if (e == NULL)
+            continue;
+        if (b->place == PLACES) {
+            b->to = b->to->next;
+            b->place = 0;
         }
-    b->end = end;
-    b->total = b->live;
-    from = to->next;
-    to->next = NULL;
-    for (; from != NULL; from = next) {
-        next = from->next;
-        chunk_release(w, from);
+        chunk->entry[i] = NULL;
+        e->place = &b->to->entry[b->place++];
+        *e->place = e;
+        b->packed++;
     }
 }
 
-static inline int bucket_is_loose(const Bucket *b) { return b->total > 4 * (uint64_t)b->live + 64; }
+/* The chunk was emptied, unless entries went to it. */
+static void pack_drop(Wheel *w, Bucket *b, Chunk *chunk) {
+    if (chunk == b->to)
+        return;
+    b->to->next = chunk->next;
+    slab_give(&w->chunks, chunk);
+}
+
+static void bucket_pack(Wheel *w, Bucket *b) {
+    Chunk *last = last_chunk(b);
+    if (b->from == NULL)
+        pack_begin(b);
+    for (int i = 0; i < STRIDE; i++) {
+        Chunk *chunk = b->from;
+        pack_chunk(b, chunk, chunk == last ? (uint32_t)(b->end - chunk->entry) : PLACES);
+        b->from = chunk->next;
+        b->total -= chunk != b->to && chunk != last ? PLACES : 0;
+        pack_drop(w, b, chunk);
+        if (chunk == last) {
+            b->end = &b->to->entry[b->place];
+            b->total = b->packed;
+            b->from = NULL;
+            return;
+        }
+    }
+}
+
+static inline int bucket_is_loose(const Bucket *b) { return b->total > 3 * (uint64_t)b->live + 32; }
 
 static void bucket_settle(Wheel *w, Bucket *b) {
     if (b->live == 0)
@@ -234,8 +232,16 @@ static void bucket_settle(Wheel *w, Bucket *b) {
         return;
     if (b->live == 0)
         bucket_release(w, b);
-    else if (bucket_is_loose(b))
+    else
         bucket_pack(w, b);
+}
+
+/* No longer firing: what left it meanwhile is packed at once, as `advance` may take its time. */
+static void bucket_close(Wheel *w, Bucket *b) {
+    while (b->live > 0 && (b->from != NULL || bucket_is_loose(b)))
+        bucket_pack(w, b);
+    if (b->live == 0)
+        bucket_settle(w, b);
 }
 
 static inline void bucket_remove(Wheel *w, Bucket *b, Entry **place, uint64_t tick) {
@@ -243,7 +249,7 @@ static inline void bucket_remove(Wheel *w, Bucket *b, Entry **place, uint64_t ti
     b->live--;
     if (tick == w->soonest)
         w->soonest = 0;
-    if (unlikely(b->live == 0 || bucket_is_loose(b)))
+    if (unlikely(b->live == 0 || b->from != NULL || bucket_is_loose(b)))
         bucket_settle(w, b);
 }
 

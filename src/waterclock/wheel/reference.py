@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop
 from operator import attrgetter, index
-from typing import Literal
+from typing import Any, Literal
 
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
@@ -106,22 +106,25 @@ class TimingWheel:
         """How many timers wait."""
         return self._counter.value
 
-    def add(self, delay: int, callback: Callback, /) -> TimerHandle:
-        """Run `callback()` once `delay` has passed since `now`; zero or less means at the next `advance`.
+    def add(self, delay: int, callback: Callback, /, *argument: Any) -> TimerHandle:
+        """Run `callback()`, or `callback(argument)` where one is given, once `delay` has passed since `now`.
 
-        `ValueError` when the deadline lies beyond 2**62, `TypeError` for a delay that is no whole number.
+        Zero or less means at the next `advance`. `ValueError` when the deadline lies beyond 2**62, `TypeError`
+        for a delay that is no whole number.
 
         >>> TimingWheel(start=100).add(5, print).deadline
         105
         """
-        return self.add_at(self._now + index(delay), callback)
+        return self.add_at(self._now + index(delay), callback, *argument)
 
-    def add_at(self, deadline: int, callback: Callback, /) -> TimerHandle:
-        """Run `callback()` at `deadline`; at the next `advance` when that has passed. Errors as for `add`."""
+    def add_at(self, deadline: int, callback: Callback, /, *argument: Any) -> TimerHandle:
+        """As `add`, at `deadline`; at the next `advance` when that has passed."""
         deadline = _whole("deadline", deadline, -MAX_TIME, MAX_TIME)
+        if len(argument) > 1:
+            raise TypeError(f"add takes one argument for the callback at most, got {len(argument)}")
         if not callable(callback):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        timer = TimerHandle(self, callback)
+        timer = TimerHandle(self, callback, *argument)
         self._schedule(timer, deadline)
         self._added += 1
         return timer
@@ -268,11 +271,11 @@ class TimingWheel:
         """Run what is due, first come first; callbacks may add to it. A negative room has no end."""
         ran = 0
         while self._due and ran != room:
-            callback = self._due.first.take()
+            callback, arguments = self._due.first.take()
             ran += 1
             self._fired += 1
             try:
-                callback()
+                callback(*arguments)
             except Exception as error:
                 errors.append(error)
         return ran

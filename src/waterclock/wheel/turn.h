@@ -54,11 +54,11 @@ static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
     Chunk *chunk = b->head, *next;
     uint64_t finer = (uint64_t)(index >> w->bits) << w->bits;
     uint32_t left = b->total;
-    if (wheel_reserve(w, b->live < finer ? b->live : finer) < 0)
+    if (slab_pledge(&w->chunks, b->live < finer ? b->live : finer) < 0)
         return -1;
     w->cursor = tick;
     w->cascaded += b->live;
-    b->head = NULL;
+    b->head = b->from = NULL;
     b->end = NULL;
     b->total = b->live = 0;
     bucket_unmark(w, b);
@@ -68,10 +68,11 @@ static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
             if (i + 8 < PLACES && left > 8)
                 prefetchw(chunk->entry[i + 8]);
             if (chunk->entry[i] != NULL)
-                bucket_add(w, chunk->entry[i]); /* reserved: cannot fail */
+                bucket_add(w, chunk->entry[i]); /* pledged: cannot fail */
         }
-        chunk_release(w, chunk);
+        slab_give(&w->chunks, chunk);
     }
+    w->chunks.pledged = 0;
     return 0;
 }
 
@@ -85,6 +86,7 @@ static int wheel_open(Wheel *w) {
         if (index <= w->mask) {
             w->cursor = tick;
             w->firing = &w->buckets[index];
+            w->firing->from = NULL;
             w->at = w->firing->head;
             w->at_place = 0;
             w->opened++;
@@ -104,10 +106,10 @@ static void wheel_close(Wheel *w) {
     Bucket *b = w->firing;
     w->firing = NULL;
     if (b != NULL)
-        bucket_settle(w, b);
+        bucket_close(w, b);
 }
 
-/* The next entry of the firing bucket, or NULL at its end. Chunks left behind go to the pool. */
+/* The next entry of the firing bucket, or NULL at its end. Chunks left behind are given back. */
 static Entry *wheel_step(Wheel *w) {
     Bucket *b = w->firing;
     while (b->live > 0) {
@@ -117,7 +119,7 @@ static Entry *wheel_step(Wheel *w) {
             w->at = b->head = chunk->next;
             w->at_place = 0;
             b->total -= PLACES;
-            chunk_release(w, chunk);
+            slab_give(&w->chunks, chunk);
             prefetchw(b->head->next);
             continue;
         }
@@ -191,10 +193,11 @@ static uint64_t wheel_soonest(Wheel *w) {
     return w->soonest;
 }
 
-/* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `wheel`. */
+/* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `bucket`. */
 static int entry_chain(Entry *e, void *chain) {
-    e->wheel = e->callback;
+    e->bucket = (Bucket *)e->callback;
     e->callback = NULL;
+    e->tick = 0;
     e->place = *(Entry ***)chain;
     *(Entry **)chain = e;
     return 0;

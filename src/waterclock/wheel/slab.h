@@ -1,0 +1,189 @@
+/* Memory of the compiled wheel: blocks of 2 MB, cut into slots of one size; chunks of buckets and timer handles.
+ *
+ *     block   | head | numbers of freed slots | slot | slot | slot | ...
+ *
+ * A block gives the slot that was freed last, which is still warm in the cache, and fetches ahead the one
+ * that it will give a dozen times later. A slot finds its block by its address, blocks being aligned to their size.
+ *
+ * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
+ * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's room free,
+ *         and what is pledged.
+ * Rule 3: no lock. A slab belongs to a wheel, or is used under the interpreter's lock.
+ *
+ * Under AddressSanitizer every slot is an allocation of its own, so that a use after free is seen.
+ */
+#ifndef WATERCLOCK_SLAB_H
+#define WATERCLOCK_SLAB_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <sys/mman.h>
+#endif
+
+#define prefetchw(p) __builtin_prefetch((p), 1)
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum { BLOCK = 2 << 20, AHEAD = 12 };
+
+typedef struct Block Block;
+struct Block {
+    Block *next, *previous; /* among the blocks that have free slots */
+    Block *older, *newer;   /* among all */
+    uint32_t first, end;    /* slot numbers count from the start of the block; its head takes those below `first` */
+    uint32_t fresh;         /* the first slot never given yet: its page may not have been touched */
+    uint32_t freed;         /* how many numbers are on the stack */
+    uint16_t stack[];
+};
+
+typedef struct Slab {
+    Block *open, *newest;
+    uint64_t free;
+    uint64_t pledged; /* free slots that somebody counts on, beyond a block's room */
+    uint32_t shift;   /* a slot has 1 << shift bytes */
+} Slab;
+
+#ifndef __SANITIZE_ADDRESS__
+
+/* Blocks from the system */
+
+#ifdef MAP_ANONYMOUS
+static char *block_map(void) {
+    char *raw = (char *)mmap(NULL, 2 * (size_t)BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before;
+    if (raw == (char *)MAP_FAILED)
+        return NULL;
+    before = (BLOCK - ((uintptr_t)raw & (BLOCK - 1))) & (BLOCK - 1);
+    if (before)
+        munmap(raw, before);
+    munmap(raw + before + BLOCK, BLOCK - before);
+    return raw + before;
+}
+static void block_unmap(void *block) { munmap(block, BLOCK); }
+#else
+static char *block_map(void) { return (char *)aligned_alloc(BLOCK, BLOCK); }
+static void block_unmap(void *block) { free(block); }
+#endif
+
+/* The first block is used page by page, so that a small wheel is small; later ones ask for a huge page. */
+static void block_advise(Block *b, int is_first) {
+#ifdef MADV_HUGEPAGE
+    madvise(b, BLOCK, is_first ? MADV_NOHUGEPAGE : MADV_HUGEPAGE); /* advice: that it may fail costs speed only */
+#else
+    (void)b;
+    (void)is_first;
+#endif
+}
+
+/* Lists of blocks */
+
+static inline int block_is_full(const Block *b) { return b->freed == 0 && b->fresh == b->end; }
+static inline int block_is_empty(const Block *b) { return b->fresh - b->freed == b->first; }
+
+static void slab_open(Slab *s, Block *b) {
+    b->previous = NULL;
+    b->next = s->open;
+    if (b->next != NULL)
+        b->next->previous = b;
+    s->open = b;
+}
+
+static void slab_shut(Slab *s, Block *b) {
+    if (b->next != NULL)
+        b->next->previous = b->previous;
+    if (b->previous != NULL)
+        b->previous->next = b->next;
+    else
+        s->open = b->next;
+}
+
+static int slab_more(Slab *s) {
+    Block *b = (Block *)block_map();
+    uint32_t slots = (uint32_t)BLOCK >> s->shift;
+    if (b == NULL)
+        return -1;
+    block_advise(b, s->newest == NULL);
+    b->first = (uint32_t)((sizeof(Block) + slots * sizeof(uint16_t) + ((size_t)1 << s->shift) - 1) >> s->shift);
+    b->end = slots;
+    b->fresh = b->first;
+    b->freed = 0;
+    b->newer = NULL;
+    b->older = s->newest;
+    if (b->older != NULL)
+        b->older->newer = b;
+    s->newest = b;
+    s->free += b->end - b->first;
+    slab_open(s, b);
+    return 0;
+}
+
+static void slab_return(Slab *s, Block *b) {
+    slab_shut(s, b);
+    if (b->older != NULL)
+        b->older->newer = b->newer;
+    if (b->newer != NULL)
+        b->newer->older = b->older;
+    else
+        s->newest = b->older;
+    s->free -= b->end - b->first;
+    block_unmap(b);
+}
+
+/* Slots */
+
+static inline void *slab_take(Slab *s) {
+    Block *b;
+    uint32_t slot;
+    if (unlikely(s->open == NULL) && slab_more(s) < 0)
+        return NULL;
+    b = s->open;
+    if (likely(b->freed > 0)) {
+        slot = b->stack[--b->freed];
+        if (b->freed >= AHEAD)
+            prefetchw((char *)b + ((size_t)b->stack[b->freed - AHEAD] << s->shift));
+    } else
+        slot = b->fresh++;
+    s->free--;
+    if (unlikely(block_is_full(b)))
+        slab_shut(s, b);
+    return (char *)b + ((size_t)slot << s->shift);
+}
+
+static inline void slab_give(Slab *s, void *p) {
+    Block *b = (Block *)((uintptr_t)p & ~(uintptr_t)(BLOCK - 1));
+    if (unlikely(block_is_full(b)))
+        slab_open(s, b);
+    b->stack[b->freed++] = (uint16_t)(((uintptr_t)p & (BLOCK - 1)) >> s->shift);
+    s->free++;
+    if (unlikely(block_is_empty(b)) && s->free >= 2 * (uint64_t)(b->end - b->first) + s->pledged)
+        slab_return(s, b);
+}
+
+/* Make sure that the next `slots` slots can be taken without fail, until `pledged` is set back to 0. */
+static int slab_pledge(Slab *s, uint64_t slots) {
+    while (s->free < slots)
+        if (slab_more(s) < 0)
+            return -1;
+    s->pledged = slots;
+    return 0;
+}
+
+static void slab_free(Slab *s) {
+    Block *b, *older;
+    for (b = s->newest; b != NULL; b = older) {
+        older = b->older;
+        block_unmap(b);
+    }
+}
+
+#else /* under AddressSanitizer; memory does not run out there */
+
+static inline void *slab_take(Slab *s) { return aligned_alloc((size_t)1 << s->shift, (size_t)1 << s->shift); }
+static inline void slab_give(Slab *s, void *p) { (void)s; free(p); }
+static int slab_pledge(Slab *s, uint64_t slots) { (void)s; (void)slots; return 0; }
+static void slab_free(Slab *s) { (void)s; }
+
+#endif
+#endif

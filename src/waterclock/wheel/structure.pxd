@@ -1,0 +1,55 @@
+"""What the compiled wheel's C files offer to Cython; their comments say what each does."""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef extern from "turn.h":
+    ctypedef int (*visitproc)(PyObject *, void *) noexcept
+    ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
+    ctypedef int (*inquiry)(PyObject *) noexcept
+    traverseproc traverse_members
+    inquiry clear_members
+    bint unlikely(bint) noexcept nogil
+    bint use_arena(object) noexcept
+    void use_collector(object, traverseproc, inquiry) noexcept
+    int64_t saturated(object, int *) noexcept
+    int64_t saturated_sum(int64_t, int64_t) noexcept
+    int raise_set() except -1
+    int popcount "__builtin_popcountll"(unsigned long long) noexcept
+    int clz "__builtin_clzll"(unsigned long long) noexcept
+
+    ctypedef struct Entry:
+        void *callback
+        void *argument
+        int64_t deadline
+        uint64_t tick
+        Bucket *bucket
+        Entry **place
+    ctypedef struct Bucket:
+        Entry **end
+        uint32_t total, live
+        Wheel *wheel
+    ctypedef struct Wheel:
+        uint64_t cursor, now, soonest, used
+        int64_t live, cancelled, cascaded, opened
+        uint32_t bits, mask, levels, words
+        Bucket *buckets
+        Bucket *firing
+        uint64_t *bitmap
+        int failed
+        void *owner
+    ctypedef int (*EntryVisit)(Entry *, void *) noexcept
+
+    PyObject *HANDLE_OF(Entry *) noexcept
+    uint32_t bucket_of(const Wheel *, uint64_t) noexcept
+    uint64_t *word_of(const Wheel *, uint32_t) noexcept
+    int wheel_init(Wheel *, uint32_t) noexcept
+    void wheel_free(Wheel *) noexcept
+    int wheel_add(Wheel *, Entry *) noexcept
+    void wheel_remove(Wheel *, Entry *) noexcept
+    int wheel_move(Wheel *, Entry *, uint64_t) noexcept
+    Entry *wheel_take(Wheel *) noexcept
+    void wheel_close(Wheel *) noexcept
+    int wheel_each(const Wheel *, EntryVisit, void *) noexcept
+    uint64_t wheel_soonest(Wheel *) noexcept
+    Entry *wheel_empty(Wheel *) noexcept
