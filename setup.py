@@ -13,7 +13,7 @@ setup(
         Extension(
             "waterclock.wheel._objects",
             [f"{WHEEL}/_objects.pyx"],
-            depends=[f"{WHEEL}/{header}" for header in ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd")],
+            depends=[f"{WHEEL}/{header}" for header in ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")],
             extra_compile_args=["-O3"],
             optional=True,
         )

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# cython: always_allow_keywords=False, binding=False, auto_pickle=False
+# cython: always_allow_keywords=False, binding=False, auto_pickle=False, freethreading_compatible=True
 """The compiled timing wheel: promises and interface of reference.py, with another structure underneath.
 
 The structure stands in buckets.h and turn.h, in C without Python; memory in arena.h. Here are the objects.
@@ -14,52 +14,24 @@ cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, bits_of, whole
 from waterclock.wheel.structure cimport (
-    HANDLE_OF, Bucket, Entry, Wheel, bucket_of, clear_members, clz, inquiry, popcount, raise_set, saturated,
-    saturated_sum, traverse_members, traverseproc, unlikely, use_arena, use_collector, visitproc, wheel_add, wheel_close,
+    HANDLE_OF, Bucket, Entry, PyCallable_Check, PyObject_CallNoArgs, PyObject_CallOneArg, Py_XDECREF, Py_XINCREF,
+    Wheel, bucket_of, clear_members, clz, inquiry, lock, popcount, raise_set, saturated, saturated_sum,
+    traverse_members, traverseproc, unlikely, unlock, use_arena, use_collector, visitproc, wheel_add, wheel_close,
     wheel_each, wheel_empty, wheel_free, wheel_init, wheel_move, wheel_remove, wheel_soonest, wheel_take, word_of,
 )
 
 from waterclock.wheel.records import WheelStatistics
 
-cdef extern from "Python.h":
-    PyObject *PyObject_CallNoArgs(object) noexcept
-    PyObject *PyObject_CallOneArg(object, object) noexcept
-    void Py_XDECREF(PyObject *) noexcept
-    void Py_XINCREF(PyObject *) noexcept
-    bint PyCallable_Check(object) noexcept
-
-cdef int64_t MAX_TIME = <int64_t>1 << 62
-cdef int64_t MAX_TICK = <int64_t>1 << 61
-cdef int64_t MAX_NOW = MAX_TIME + MAX_TICK
 cdef enum:
     CANCELLED = 1                  # in the tick of an entry that waits no more
-
-
-cdef int64_t whole(str name, value, int64_t low, int64_t high) except? -1:
-    cdef int failed = 0
-    cdef int64_t number = saturated(value, &failed)
-    if failed:
-        raise_set()
-    if not low <= number <= high:
-        raise ValueError(f"{name} must lie within {low} and {high}, got {value}")
-    return number
-
 
 cdef object NONE = object()        # no argument was given
 
 
 cdef inline PyObject *given(argument) noexcept:
     return NULL if argument is NONE else <PyObject *>argument
-
-
-cdef uint32_t bits_of(slots) except 0:
-    if isinstance(slots, int) and 2 <= slots <= 65536 and slots & (slots - 1) == 0:
-        return slots.bit_length() - 1
-    raise ValueError(
-        f"slots must be one power of two from 2 to 65536 for the compiled wheel, got {slots!r}; "
-        "waterclock.wheel.reference.TimingWheel takes any sizes"
-    )
 
 
 @cython.final
@@ -88,20 +60,25 @@ cdef class TimerHandle:
 
     def cancelled(self):
         """Whether it was cancelled; False while it waits and after it ran."""
-        return self.entry.callback == NULL and self.entry.tick == CANCELLED
+        lock()
+        cdef bint was = self.entry.callback == NULL and self.entry.tick == CANCELLED
+        unlock()
+        return was
 
     def cancel(self):
         """Take it out in O(1). True once, and then it never runs; else False: it ran or was cancelled."""
+        lock()
         cdef PyObject *callback = <PyObject *>self.entry.callback
         cdef PyObject *argument = <PyObject *>self.entry.argument
-        cdef Wheel *wheel
         if callback == NULL:
+            unlock()
             return False
-        wheel = self.entry.bucket.wheel
+        cdef Wheel *wheel = self.entry.bucket.wheel
         wheel_remove(wheel, &self.entry)
         wheel.cancelled += 1
         self.entry.callback = self.entry.argument = NULL
         self.entry.tick = CANCELLED
+        unlock()
         Py_DECREF(self)
         Py_DECREF(<object>callback)
         Py_XDECREF(argument)
@@ -112,16 +89,23 @@ cdef class TimerHandle:
 
         Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was.
         """
-        if self.entry.callback == NULL:
+        wheel = self.wheel()
+        if wheel is None:
             return False
-        cdef TimingWheel wheel = <TimingWheel>self.entry.bucket.wheel.owner
-        cdef int64_t deadline = wheel.after(delay)
-        if self.entry.callback == NULL:            # an __index__ of the delay may have cancelled us
-            return False
-        if wheel_move(&wheel.wheel, &self.entry, wheel.tick_of(deadline)) < 0:
+        cdef int64_t deadline = (<TimingWheel>wheel).after(delay)
+        lock()
+        cdef int moved = 0 if self.entry.callback == NULL else (<TimingWheel>wheel).move(&self.entry, deadline)
+        unlock()                                   # 0: an __index__ of the delay may have cancelled us
+        if moved < 0:
             raise MemoryError
-        self.entry.deadline = deadline
-        return True
+        return moved == 1
+
+    cdef wheel(self):
+        """The wheel it waits in, or None."""
+        lock()
+        wheel = None if self.entry.callback == NULL else <TimingWheel>self.entry.bucket.wheel.owner
+        unlock()
+        return wheel
 
 
 @cython.final
@@ -182,19 +166,29 @@ cdef class TimingWheel:
         if unlikely(not PyCallable_Check(callback)):
             raise TypeError(f"callback must be callable, got {callback!r}")
         cdef TimerHandle timer = TimerHandle.__new__(TimerHandle)
-        if unlikely(self.wheel.live == 0) and self.wheel.firing == NULL:
-            self.rebase()
         timer.entry.callback = NULL
         timer.entry.deadline = deadline
+        lock()
+        if unlikely(self.wheel.live == 0) and self.wheel.firing == NULL:
+            self.rebase()
         timer.entry.tick = self.tick_of(deadline)
         if unlikely(wheel_add(&self.wheel, &timer.entry) < 0):
+            unlock()
             raise MemoryError
         Py_INCREF(callback)
         Py_INCREF(timer)
         Py_XINCREF(argument)
         timer.entry.argument = <void *>argument
         timer.entry.callback = <void *><PyObject *>callback
+        unlock()
         return timer
+
+    cdef int move(self, Entry *entry, int64_t deadline) noexcept:
+        """1, or -1 where memory is short. Under the lock."""
+        if wheel_move(&self.wheel, entry, self.tick_of(deadline)) < 0:
+            return -1
+        entry.deadline = deadline
+        return 1
 
     @property
     def now(self):
@@ -221,15 +215,8 @@ cdef class TimingWheel:
         """Run every timer due at `now`, in order, at most `limit`; returns how many. As reference.py."""
         cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
         cdef int64_t room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
-        if self.advancing:
-            raise RuntimeError(
-                "advance() called while advance() runs: from a callback add timers, or cancel them"
-            )
-        if time < self.clock:
+        if self.begin(time) == 0:
             return 0
-        self.clock = time
-        self.wheel.now = self.ticks(time)
-        self.advancing = True
         try:
             ran = self.turn(room)
         except BaseException as stop:
@@ -237,36 +224,55 @@ cdef class TimingWheel:
                 raise stop from self.group()
             raise
         finally:
+            lock()
             wheel_close(&self.wheel)
             self.advancing = False
+            unlock()
         if self.errors:
             raise self.group()
         return ran
 
+    cdef int begin(self, int64_t time) except -1:
+        """Move the clock; 0 when that would be back."""
+        lock()
+        cdef bint running = self.advancing, back = time < self.clock
+        if not running and not back:
+            self.clock = time
+            self.wheel.now = self.ticks(time)
+            self.advancing = True
+        unlock()
+        if running:
+            raise RuntimeError(
+                "advance() called while advance() runs: from a callback add timers, or cancel them"
+            )
+        return not back
+
     cdef int64_t turn(self, int64_t room) except -1:
         cdef int64_t ran = 0
-        cdef Entry *entry
-        while ran != room:
-            entry = wheel_take(&self.wheel)
-            if entry == NULL:
-                break
+        while ran != room and self.run_next():
             ran += 1
-            self.run(entry)
         if self.wheel.failed:
             self.wheel.failed = 0
             raise MemoryError
         return ran
 
-    cdef inline int run(self, Entry *entry) except -1:
+    cdef inline int run_next(self) except -1:
+        cdef PyObject *argument
+        cdef PyObject *result
+        lock()
+        cdef Entry *entry = wheel_take(&self.wheel)
+        if entry == NULL:
+            unlock()
+            return 0
         timer = <object>HANDLE_OF(entry)
         callback = <object>entry.callback
-        cdef PyObject *argument = <PyObject *>entry.argument
-        cdef PyObject *result
+        argument = <PyObject *>entry.argument
         entry.callback = entry.argument = NULL
         entry.tick = 0
+        self.fired += 1
+        unlock()
         Py_DECREF(timer)                           # the wheel's references; our own end with this function
         Py_DECREF(callback)
-        self.fired += 1
         if argument == NULL:
             result = PyObject_CallNoArgs(callback)
         else:
@@ -275,14 +281,14 @@ cdef class TimingWheel:
         if unlikely(result == NULL):
             return self.note_failure()
         Py_DECREF(<object>result)
-        return 0
+        return 1
 
     cdef int note_failure(self) except -1:
         try:
             return raise_set()
         except Exception as error:
             self.errors.append(error)
-        return 0
+        return 1
 
     cdef group(self):
         errors, self.errors = self.errors, []
@@ -294,10 +300,12 @@ cdef class TimingWheel:
         That is the tick of the earliest waiting timer: its deadline rounded to the tick, or the present `now`
         when it is already due. Exact, not a bound. Remembered; looked up in one bucket when that has left.
         """
-        if self.wheel.live == 0:
-            return None
-        cdef uint64_t since = wheel_soonest(&self.wheel) * <uint64_t>self.tick
-        return max(self.clock, <int64_t>(<uint64_t>self.base + since))
+        lock()
+        cdef bint waits = self.wheel.live > 0
+        cdef uint64_t since = wheel_soonest(&self.wheel) * <uint64_t>self.tick if waits else 0
+        cdef int64_t deadline = max(self.clock, <int64_t>(<uint64_t>self.base + since))
+        unlock()
+        return deadline if waits else None
 
     def statistics(self):
         """Counts since the start, as one frozen record."""
@@ -346,7 +354,9 @@ cdef int is_misplaced(Entry *entry, void *context) noexcept:
 
 cdef void let_go(TimingWheel wheel):
     """End all timers: first the wheel is emptied, then the references are given up."""
+    lock()
     cdef Entry *entry = wheel_empty(&wheel.wheel)
+    unlock()
     cdef PyObject *callback
     cdef PyObject *argument
     cdef PyObject *handle

@@ -28,6 +28,17 @@ static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
 
 static void arena_free(void *handle) { slab_give(&arena, handle); }
 
+/* The lock of free-threaded builds, held while a structure is looked at or changed, never while Python code may run.
+ * There is one for all wheels: a handle may outlive its wheel, so the lock of the wheel would not be there to take. */
+#ifdef Py_GIL_DISABLED
+static PyMutex structures;
+static inline void lock(void) { PyMutex_Lock(&structures); }
+static inline void unlock(void) { PyMutex_Unlock(&structures); }
+#else
+static inline void lock(void) {}
+static inline void unlock(void) {}
+#endif
+
 /* The handle around an entry, which stands right behind the object's head. */
 #define HANDLE_OF(entry) ((PyObject *)((char *)(entry) - sizeof(PyObject)))
 

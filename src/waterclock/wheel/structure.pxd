@@ -15,6 +15,8 @@ cdef extern from "turn.h":
     int64_t saturated(object, int *) noexcept
     int64_t saturated_sum(int64_t, int64_t) noexcept
     int raise_set() except -1
+    void lock() noexcept
+    void unlock() noexcept
     int popcount "__builtin_popcountll"(unsigned long long) noexcept
     int clz "__builtin_clzll"(unsigned long long) noexcept
 
@@ -53,3 +55,10 @@ cdef extern from "turn.h":
     int wheel_each(const Wheel *, EntryVisit, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
     Entry *wheel_empty(Wheel *) noexcept
+
+cdef extern from "Python.h":
+    PyObject *PyObject_CallNoArgs(object) noexcept
+    PyObject *PyObject_CallOneArg(object, object) noexcept
+    void Py_XDECREF(PyObject *) noexcept
+    void Py_XINCREF(PyObject *) noexcept
+    bint PyCallable_Check(object) noexcept
