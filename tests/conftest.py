@@ -1,13 +1,17 @@
-"""One Spark session for all tests that need one, small and quick to start."""
+"""What several files of tests share: one Spark session, small and quick to start; a folder for the files that are read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+# what it asserts for several files of tests is told as if it stood in them
+pytest.register_assert_rewrite("tests.reading_ways")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,3 +35,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start("tests", 2, QUICK, tmp_path_factory.mktemp("spark") / "spark.log").spark
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all examples of a property; a file whose tests each need a folder of their own says so itself."""
+    return tmp_path_factory.mktemp("reading")

@@ -13,21 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.least_pipeline import LEAST as PIPELINE
 from waterclock import __version__, cli
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
-
-PIPELINE = """
-[source]
-path = "in"
-[source.columns]
-case = "string"
-ts = "timestamp"
-[rules]
-key = "case"
-time = "ts"
-[sink]
-path = "out.db"
-"""
 
 
 @pytest.fixture

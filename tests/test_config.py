@@ -5,25 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import frames
 from waterclock.spark.config import Config, Source, load
 from waterclock.spark.reading import Layout
-
-LEAST = """
-[source]
-path = "in"
-[source.columns]
-case = "string"
-ts = "timestamp"
-[rules]
-key = "case"
-time = "ts"
-[sink]
-path = "out.db"
-"""
 
 
 @pytest.fixture

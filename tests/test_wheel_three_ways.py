@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from waterclock.wheel import COMPILED, reference
+from tests.wheels import WHEELS, Make
 
-WHEELS = [pytest.param(reference.TimingWheel, id="reference")]
-if COMPILED:
-    from waterclock.wheel import _objects
-
-    WHEELS.append(pytest.param(_objects.TimingWheel, id="compiled"))
-
-Make = Callable[..., Any]
 END = 700
 SEEDS = range(6)
 
