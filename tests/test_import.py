@@ -3,10 +3,14 @@
 import ast
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 import pytest
 
-from waterclock import __version__
+from waterclock import __version__, wheel
+
+HERE = Path(wheel.__file__).parent
 
 BLOCK = """
 import importlib.abc, sys
@@ -123,3 +127,8 @@ def test_on_spark_without_spark_is_an_environment_error_of_the_same_words() -> N
         "try: Rules(key='k', time='t').on_spark()\nexcept EnvironmentMissing as error: print(error)"
     )
     assert bare(script).stdout == "pyarrow is missing: pip install 'waterclock[spark]'\n"
+
+
+def test_a_compiled_wheel_that_was_built_is_used() -> None:
+    built = [suffix for suffix in EXTENSION_SUFFIXES if (HERE / f"_objects{suffix}").exists()]
+    assert wheel.COMPILED == bool(built)

@@ -2,21 +2,12 @@
 
 import gc
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from waterclock import wheel
-from waterclock.wheel import reference
+from tests.wheels import WHEELS, Make
 
-Make = Callable[..., Any]
-WHEELS = [reference.TimingWheel] + ([wheel.TimingWheel] if wheel.COMPILED else [])
-
-
-@pytest.fixture(params=WHEELS, ids=lambda made: made.__module__.rpartition(".")[2])
-def make(request: pytest.FixtureRequest) -> Make:
-    return request.param  # type: ignore[no-any-return]
+pytestmark = pytest.mark.parametrize("make", WHEELS)
 
 
 class Payload:

@@ -89,7 +89,7 @@ cdef class TimerHandle:
 
         Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was.
         """
-        wheel = self.wheel()
+        wheel = wheel_of(self)
         if wheel is None:
             return False
         cdef int64_t deadline = (<TimingWheel>wheel).after(delay)
@@ -100,12 +100,14 @@ cdef class TimerHandle:
             raise MemoryError
         return moved == 1
 
-    cdef wheel(self):
-        """The wheel it waits in, or None."""
-        lock()
-        wheel = None if self.entry.callback == NULL else <TimingWheel>self.entry.bucket.wheel.owner
-        unlock()
-        return wheel
+
+# Not a method: handles have no room for a table of methods.
+cdef wheel_of(TimerHandle handle):
+    """The wheel it waits in, or None."""
+    lock()
+    wheel = None if handle.entry.callback == NULL else <TimingWheel>handle.entry.bucket.wheel.owner
+    unlock()
+    return wheel
 
 
 @cython.final
