@@ -7,13 +7,14 @@ Everything else about the package stands in pyproject.toml.
 from setuptools import Extension, setup
 
 WHEEL = "src/waterclock/wheel"
+HEADERS = ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")
 
 setup(
     ext_modules=[
         Extension(
             "waterclock.wheel._objects",
             [f"{WHEEL}/_objects.pyx"],
-            depends=[f"{WHEEL}/{header}" for header in ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")],
+            depends=[f"{WHEEL}/{header}" for header in HEADERS],
             extra_compile_args=["-O3"],
             optional=True,
         )

@@ -131,4 +131,4 @@ def test_on_spark_without_spark_is_an_environment_error_of_the_same_words() -> N
 
 def test_a_compiled_wheel_that_was_built_is_used() -> None:
     built = [suffix for suffix in EXTENSION_SUFFIXES if (HERE / f"_objects{suffix}").exists()]
-    assert wheel.COMPILED == bool(built)
+    assert bool(built) == wheel.COMPILED
