@@ -1,0 +1,103 @@
+"""Leaving a large bucket of the compiled wheel: packed in strides, whole after each of them.
+
+Promises 6 and 7 of docs/semantics.md: no cancel walks a bucket; a bucket keeps 4 places for each living timer, and 64;
+memory goes back when a burst is over. `_check()` has the bound in its own words.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waterclock import wheel
+
+pytestmark = pytest.mark.skipif(not wheel.COMPILED, reason="the reference wheel has no places: a bucket is a ring")
+
+FAR = 1 << 30  # all of them in one bucket of a high level
+
+
+def leaving(count: int, choose: Callable[[list[Any]], list[Any]]) -> tuple[Any, list[Any]]:
+    turning = wheel.TimingWheel()
+    ran: list[int] = []
+    handles = [turning.add(FAR + n, ran.append, n) for n in range(count)]
+    left = set(range(count))
+    for handle in choose(handles):
+        assert handle.cancel()
+        left.discard(handle.deadline - FAR)
+        if len(left) % 7 == 0 or len(left) < 200:
+            turning._check()
+    turning._check()
+    turning.advance(FAR + count)
+    return ran, sorted(left)
+
+
+ORDERS: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "all but the last": lambda handles: handles[:-1],
+    "all but the first": lambda handles: handles[:0:-1],
+    "at random": lambda handles: random.Random(1).sample(handles, len(handles) - 50),
+    "every second, then the rest": lambda handles: handles[::2] + handles[1::2][:-3],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_whatever_leaves_a_bucket_it_is_whole_and_tight_after_each(order: str) -> None:
+    ran, left = leaving(3000, ORDERS[order])
+    assert ran == left
+
+
+def test_timers_that_join_a_bucket_while_it_is_packed_keep_their_order() -> None:
+    turning, chance, ran = wheel.TimingWheel(), random.Random(2), []
+    waiting = [turning.add(FAR, ran.append, n) for n in range(4000)]
+    wanted = dict(enumerate(waiting))
+    for n in range(4000, 8000):
+        wanted[n] = turning.add(FAR, ran.append, n)
+        for number in chance.sample(sorted(wanted), 2) if len(wanted) > 3 else ():
+            wanted.pop(number).cancel()
+    turning._check()
+    turning.advance(FAR)
+    assert ran == sorted(wanted)
+
+
+def test_timers_moved_within_a_bucket_that_is_packed_are_not_lost() -> None:
+    turning, chance, ran = wheel.TimingWheel(), random.Random(3), []
+    waiting = [turning.add(FAR, ran.append, n) for n in range(2000)]
+    for _ in range(10_000):
+        chance.choice(waiting).reschedule(FAR)
+    turning._check()
+    turning.advance(FAR)
+    assert sorted(ran) == list(range(2000))
+
+
+def test_callbacks_that_cancel_most_of_their_own_bucket_leave_it_tight() -> None:
+    turning = wheel.TimingWheel()
+    handles = [turning.add(1, lambda: None) for _ in range(5000)]
+    handles[0].cancel()
+    handles[0] = turning.add_at(0, lambda: [handle.cancel() for handle in handles[20:4900]])
+    turning.advance(1, limit=5)
+    turning._check()
+    assert turning.advance(1) == 5000 - 4880 - 5
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory from /proc")
+@pytest.mark.parametrize("end", ["cancel", "advance"])
+def test_the_memory_of_a_burst_goes_back_to_the_system(end: str) -> None:
+    turning = wheel.TimingWheel()
+    kept = turning.add(FAR, print)  # a wheel that is never quite empty
+    before = resident()
+    handles = [turning.add(1 + n % 1000, int) for n in range(600_000)]
+    grown = resident() - before
+    if end == "cancel":
+        for handle in handles:
+            handle.cancel()
+    else:
+        turning.advance(1000)
+    del handles
+    assert kept.pending
+    assert grown > 40_000_000
+    assert resident() - before < grown / 4
