@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h)
 ARGS ?=
 
-.PHONY: help run test test-long check format bench clean
+.PHONY: help run test test-long check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -30,6 +30,19 @@ check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+
+# The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
+check-native: .venv/ready-test  ## the compiled modules' tests under AddressSanitizer and UBSan (gcc; minutes)
+	@$(PIP) install --constraint constraints.txt --group native
+	@rm -rf build/native && mkdir -p build/native
+	@cp -r src tests examples bench setup.py pyproject.toml README.md LICENSE build/native
+	@find build/native -name '*.so' -delete
+	@cd build/native && CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g" \
+	  $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
+	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
+	  tests/test_import.py tests/test_wheel* $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .

@@ -136,6 +136,7 @@ assert wheel.advance(70001) == added == ran[0]
 """
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the address space from /proc")
 def test_where_memory_ends_add_raises_and_nothing_is_lost(make: Make) -> None:
     code = EXHAUST.format(module=make.__module__)
@@ -170,6 +171,7 @@ assert ran == list(range(65536))
 """
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the address space from /proc")
 def test_where_memory_ends_in_a_cascade_advance_raises_and_the_next_one_loses_nothing(make: Make) -> None:
     if make is reference.TimingWheel:

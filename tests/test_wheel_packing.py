@@ -84,6 +84,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory from /proc")
 @pytest.mark.parametrize("end", ["cancel", "advance"])
 def test_the_memory_of_a_burst_goes_back_to_the_system(end: str) -> None:
