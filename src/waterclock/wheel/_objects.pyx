@@ -328,10 +328,13 @@ cdef class TimingWheel:
         )
 
     def _check(self):
-        """Raise AssertionError when a rule of the structure is broken; for tests, O(timers + buckets)."""
+        """Raise AssertionError when a rule of the structure is broken; how many buckets are being packed.
+
+        For tests; O(timers + buckets).
+        """
         cdef uint32_t index
         cdef Bucket *bucket
-        live = 0
+        live = packing = 0
         assert self.advancing or self.wheel.firing == NULL, "a bucket was left open"
         for index in range(self.wheel.levels << self.wheel.bits):
             bucket = &self.wheel.buckets[index]
@@ -341,8 +344,10 @@ cdef class TimingWheel:
                 assert bucket.total <= 4 * <uint64_t>bucket.live + 64, "too many blanks"
                 assert bucket.live > 0 or bucket.end == NULL, "an empty bucket keeps memory"
             live += bucket.live
+            packing += bucket.packing != NULL
         assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
         assert wheel_each(&self.wheel, is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
+        return packing
 
 
 cdef int is_misplaced(Entry *entry, void *context) noexcept:

@@ -65,7 +65,7 @@ struct Bucket {
 
 struct Wheel {
     uint64_t cursor, now;    /* ticks: reached; and asked for by advance */
-    uint64_t soonest;        /* tick of the earliest entry; 0 when it has to be looked up */
+    uint64_t soonest;        /* tick of the earliest entry, plus 1; 0 when it has to be looked up */
     int64_t live, cancelled, cascaded, opened;
     uint64_t used;           /* a bit per level that has a bucket in use */
     uint32_t bits, mask, levels, words;
@@ -238,7 +238,7 @@ static void bucket_settle(Wheel *w, Bucket *b) {
 
 /* No longer firing: what left it meanwhile is packed at once, as `advance` may take its time. */
 static void bucket_close(Wheel *w, Bucket *b) {
-    while (b->live > 0 && (b->from != NULL || bucket_is_loose(b)))
+    while (b->live > 0 && bucket_is_loose(b))
         bucket_pack(w, b);
     if (b->live == 0)
         bucket_settle(w, b);
@@ -247,9 +247,9 @@ static void bucket_close(Wheel *w, Bucket *b) {
 static inline void bucket_remove(Wheel *w, Bucket *b, Entry **place, uint64_t tick) {
     *place = NULL;
     b->live--;
-    if (tick == w->soonest)
+    if (tick + 1 == w->soonest)
         w->soonest = 0;
-    if (unlikely(b->live == 0 || b->from != NULL || bucket_is_loose(b)))
+    if (unlikely(b->live == 0 || bucket_is_loose(b)))
         bucket_settle(w, b);
 }
 

@@ -30,6 +30,7 @@ cdef extern from "turn.h":
     ctypedef struct Bucket:
         Entry **end
         uint32_t total, live
+        void *packing "from"
         Wheel *wheel
     ctypedef struct Wheel:
         uint64_t cursor, now, soonest, used

@@ -8,7 +8,7 @@ static inline int wheel_add(Wheel *w, Entry *e) {
     if (bucket_add(w, e) < 0)
         return -1;
     if (w->live++ == 0 || e->tick < w->soonest)
-        w->soonest = e->tick;
+        w->soonest = e->tick + 1;
     return 0;
 }
 
@@ -28,7 +28,7 @@ static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
     }
     bucket_remove(w, b, place, before);
     if (tick < w->soonest)
-        w->soonest = tick;
+        w->soonest = tick + 1;
     return 0;
 }
 
@@ -184,13 +184,14 @@ static int entry_least(Entry *e, void *least) {
 
 /* Tick of the earliest entry: it is in the first bucket in use. The wheel is not empty. */
 static uint64_t wheel_soonest(Wheel *w) {
+    uint64_t least = UINT64_MAX;
     uint32_t index;
     if (w->soonest == 0) {
-        w->soonest = UINT64_MAX;
         wheel_peek(w, &index);
-        bucket_each(&w->buckets[index], entry_least, &w->soonest);
+        bucket_each(&w->buckets[index], entry_least, &least);
+        w->soonest = least + 1;
     }
-    return w->soonest;
+    return w->soonest - 1;
 }
 
 /* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `bucket`. */
