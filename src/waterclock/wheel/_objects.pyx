@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, bits_of, whole
 from waterclock.wheel.structure cimport (
     HANDLE_OF, Bucket, Entry, PyCallable_Check, PyObject_CallNoArgs, PyObject_CallOneArg, Py_XDECREF, Py_XINCREF,
-    Wheel, bucket_of, clear_members, clz, inquiry, lock, popcount, raise_set, saturated, saturated_sum,
+    Wheel, clear_members, clz, entry_is_misplaced, inquiry, lock, popcount, raise_set, saturated, saturated_sum,
     traverse_members, traverseproc, unlikely, unlock, use_arena, use_collector, visitproc, wheel_add, wheel_close,
     wheel_each, wheel_empty, wheel_free, wheel_init, wheel_move, wheel_remove, wheel_soonest, wheel_take, word_of,
 )
@@ -346,17 +346,8 @@ cdef class TimingWheel:
             live += bucket.live
             packing += bucket.packing != NULL
         assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
-        assert wheel_each(&self.wheel, is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
+        assert wheel_each(&self.wheel, entry_is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
         return packing
-
-
-cdef int is_misplaced(Entry *entry, void *context) noexcept:
-    cdef Wheel *wheel = <Wheel *>context
-    return (
-        entry.callback == NULL or entry.place[0] != entry or entry.tick < wheel.cursor
-        or entry.bucket != &wheel.buckets[bucket_of(wheel, entry.tick)]
-        or entry.tick < wheel_soonest(wheel)
-    )
 
 
 cdef void let_go(TimingWheel wheel):

@@ -44,7 +44,6 @@ cdef extern from "turn.h":
     ctypedef int (*EntryVisit)(Entry *, void *) noexcept
 
     PyObject *HANDLE_OF(Entry *) noexcept
-    uint32_t bucket_of(const Wheel *, uint64_t) noexcept
     uint64_t *word_of(const Wheel *, uint32_t) noexcept
     int wheel_init(Wheel *, uint32_t) noexcept
     void wheel_free(Wheel *) noexcept
@@ -55,6 +54,7 @@ cdef extern from "turn.h":
     void wheel_close(Wheel *) noexcept
     int wheel_each(const Wheel *, EntryVisit, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
+    int entry_is_misplaced(Entry *, void *) noexcept
     Entry *wheel_empty(Wheel *) noexcept
 
 cdef extern from "Python.h":

@@ -194,6 +194,13 @@ static uint64_t wheel_soonest(Wheel *w) {
     return w->soonest - 1;
 }
 
+/* For the check: whether something of what an entry says of itself is not so. */
+static int entry_is_misplaced(Entry *e, void *wheel) {
+    Wheel *w = (Wheel *)wheel;
+    return e->callback == NULL || *e->place != e || e->tick < w->cursor || e->tick < wheel_soonest(w) ||
+           e->bucket != &w->buckets[bucket_of(w, e->tick)];
+}
+
 /* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `bucket`. */
 static int entry_chain(Entry *e, void *chain) {
     e->bucket = (Bucket *)e->callback;
