@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from math import floor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakSet
@@ -82,7 +83,9 @@ class Drive(Turning):
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
         self._room = None
-        self._add: Callable[..., Handle] = self._wheel.add_at if self._offload is None else self._add_to_executor
+        self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
+        if self._offload is not None:
+            self._add = self._offload.before(self._add)
         if self._most is not None:
             self._room = Room(self._wheel, self._add, self._most, self._when_full, self._report)
             self._add = self._room.add
@@ -130,7 +133,7 @@ class Drive(Turning):
         (0, 1, False)
         """
         try:
-            deadline = self._now_ns() + round(delay_s * 1e9)
+            deadline = self._now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
         except (OverflowError, ValueError):
             raise ValueError(f"delay_s must be a number of seconds, got {delay_s}") from None
         if not args:
@@ -178,10 +181,6 @@ class Drive(Turning):
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
         return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, fn, args)
-
-    def _add_to_executor(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
-        assert self._offload is not None
-        return cast(Handle, self._wheel.add_at(deadline, *self._offload.wrapped(fn, argument)))
 
     def _add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
         """For timers of the driver itself: no cap, no executor."""

@@ -6,6 +6,7 @@ Rule 1: the loop is bound on first use, and for good: a timer in another loop wo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context, copy_context
 
 from waterclock.timer.report import OnError, tell_python
@@ -29,12 +30,12 @@ class Home:
             raise RuntimeError("this AsyncTimer belongs to another event loop: make one for each loop")
         return running
 
-    def soon(self, call: OnError, error: BaseException) -> None:
+    def soon(self, call: Callable[..., object], *args: object) -> None:
         """Have the loop call it, from any thread; without a loop call it here."""
         if self._loop is None or self._loop.is_closed():
-            call(error)
+            call(*args)
         else:
-            self._loop.call_soon_threadsafe(call, error)
+            self._loop.call_soon_threadsafe(call, *args)
 
     def leave(self) -> None:
         """Belong to no loop, as at first."""

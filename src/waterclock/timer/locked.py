@@ -1,8 +1,7 @@
-"""A wheel that several threads may use where the interpreter's lock does not make its methods whole.
+"""The plain Python wheel, made for several threads.
 
-The compiled wheel under the interpreter's lock needs nothing: a method of it is one step for every other thread,
-and between two callbacks it is whole. The plain Python wheel can be interrupted between any two bytecodes, and on a
-free-threaded build both can. There this wheel stands in front.
+The compiled wheel needs nothing: a method of it is one step for every other thread. The plain one can be interrupted
+between any two bytecodes. There this wheel stands in front.
 
     thread A, cancel            thread B, advance
     handle waits? yes
@@ -127,6 +126,7 @@ class LockedWheel:
 
     def forsake(self) -> None:
         """In a forked child: end all timers without the lock and the structure, which another thread may have held."""
+        self._lock = RLock()
         for handle in tuple(self._waiting):
             handle._call = handle._inner = None
             handle._cancelled = True
@@ -149,4 +149,4 @@ class LockedWheel:
         """Called by the wheel, under the lock: the handle's time has come."""
         self._taken, handle._call = handle._call, None
         handle._inner = None
-        del self._waiting[handle]
+        self._waiting.pop(handle, None)  # not there: forsaken

@@ -102,7 +102,7 @@ class AsyncTimer(Drive):
                 sleeper.set_exception(TimerClosed("the timer was closed while this sleep waited for it"))
 
     def _from_executor(self, then: Callable[[], None]) -> Callable[[], object]:
-        return partial(self._home.loop().call_soon_threadsafe, then)
+        return partial(self._home.soon, then)
 
     def _after_fork(self) -> None:
         self._home.leave()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.report import Report
 from waterclock.timer.stopwatch import Stopwatch
@@ -29,11 +30,15 @@ class Offload:
         self._lock = Lock()
         self.due_ns = 0  # the tick that is being run
 
-    def wrapped(self, fn: Callable[..., Any], argument: tuple[Any, ...]) -> tuple[Any, Any]:
-        """What the wheel is to call, and with what, so that `fn(*argument)` runs in the executor."""
-        if not callable(fn):
-            raise TypeError(f"callback must be callable, got {fn!r}")
-        return self._hand_over, (fn, argument, None)
+    def before(self, add: Callable[..., Handle]) -> Callable[..., Handle]:
+        """The way into the wheel, `add`, with the executor at its end."""
+
+        def add_for_executor(deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+            if not callable(fn):
+                raise TypeError(f"callback must be callable, got {fn!r}")
+            return add(deadline, self._hand_over, (fn, argument, None))
+
+        return add_for_executor
 
     def submit(self, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None) -> None:
         """Run `fn(*argument)` in the executor, and after it, failed or not, `then`."""

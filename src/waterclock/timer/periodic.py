@@ -100,8 +100,8 @@ class PeriodicHandle:
     def _wait(self) -> None:
         with self._drive._lock:
             if not self._over:
-                self._drive._periodic.add(self)
                 self._inner = self._drive._add_and_look(self._beat_ns, self._begin)
+                self._drive._periodic.add(self)
 
     def _begin(self) -> None:
         """The beat has come."""

@@ -17,7 +17,6 @@ Rule 3: it never dies of a callback. What a callback raises is reported, whateve
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -76,7 +75,7 @@ class Timer(Drive):
         self._bell.acquire()
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
-        return TimingWheel(tick_ns, start_ns) if methods_are_whole() else LockedWheel(tick_ns, start_ns)
+        return (TimingWheel if COMPILED and hasattr(TimingWheel, "clear") else LockedWheel)(tick_ns, start_ns)
 
     def _hasten(self) -> None:
         self._set_alarm(AWAKE)
@@ -109,29 +108,25 @@ class Timer(Drive):
         with self._lock:
             bell.acquire(blocking=False)  # what it told is seen from here on
             self._set_alarm(AWAKE)
-        while self._bell is bell:
+        while True:
             self._turn_on()
+            if self._bell is not bell:
+                return 0.0
             with self._lock:
                 self._set_alarm(NEVER)
                 due = self._next_due()
                 self._set_alarm_for(due)
                 if due is None:
-                    return None
+                    return 0.0 if self._closed else None  # the bell of the close may be among those seen above
                 if (wait_ns := due - self._now_ns()) > 0:
                     return wait_ns / 1e9
                 self._set_alarm(AWAKE)
-        return None
 
     def _turn_on(self) -> None:
         try:
             self._turn(self._clock.monotonic_ns())
         except BaseException as stop:
             self._report(stop)
-
-
-def methods_are_whole() -> bool:
-    """Whether a method of the wheel is one step for other threads: compiled, and under the interpreter's lock."""
-    return COMPILED and hasattr(TimingWheel, "clear") and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def _serve(me: ref[Timer], bell: threading.Lock) -> None:

@@ -57,11 +57,20 @@ class Turning:
         while (due := self._next_due()) is not None and due + self._stopwatch.shift_ns <= until_ns:
             if self._manual is not None:
                 self._manual.advance_to_ns(due + self._stopwatch.shift_ns)
-            ran += self._run_slice(wheel, due)
+            ran += self._run_tick(wheel, due)
             if wheel is not self._wheel:
                 return ran  # a callback forked, and this is the child: its timers are none of ours
-        if not self._stopwatch.paused:  # nothing is due; the wheel is to place what comes next by a fresh clock
-            ran += self._run_slice(wheel, until_ns - self._stopwatch.shift_ns)
+        if (
+            not ran and not self._stopwatch.paused
+        ):  # after a rest: the wheel is to place what comes next by a fresh clock
+            ran = self._run_slice(wheel, until_ns - self._stopwatch.shift_ns)
+        return ran
+
+    def _run_tick(self, wheel: Any, due: int) -> int:
+        """To its end, slice by slice, also where a callback pauses the timer; how many."""
+        ran = self._run_slice(wheel, due)
+        while wheel.next_deadline() == due:
+            ran += self._run_slice(wheel, due)
         return ran
 
     def _run_slice(self, wheel: Any, due: int) -> int:
@@ -115,13 +124,17 @@ class Turning:
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Run a periodic callback where callbacks run, and `then` in the driver when it has ended."""
-        if self._offload is not None:
-            self._offload.submit(fn, args, self._from_executor(then))
+        if self._offload is None:
+            try:
+                fn(*args)
+            finally:
+                then()
             return
         try:
-            fn(*args)
-        finally:
-            then()
+            self._offload.submit(fn, args, self._from_executor(then))
+        except BaseException:
+            then()  # the executor takes nothing now; it may at the next beat
+            raise
 
     # By hand
 

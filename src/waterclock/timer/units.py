@@ -5,6 +5,8 @@ Rule 1: to the nearest, so that 0.07 s are 70 million: a hair more would cost a 
 
 from __future__ import annotations
 
+from math import floor
+
 
 def nanoseconds(name: str, seconds: float, least: int | None = None) -> int:
     """Whole nanoseconds; `ValueError` names the argument where it is no number, or below `least`.
@@ -13,7 +15,7 @@ def nanoseconds(name: str, seconds: float, least: int | None = None) -> int:
     70000000
     """
     try:
-        value = round(seconds * 1e9)
+        value = floor(seconds * 1e9 + 0.5)
     except (OverflowError, ValueError):
         raise ValueError(f"{name} must be a number of seconds, got {seconds}") from None
     if least is not None and value < least:

@@ -1,0 +1,52 @@
+"""Every driver, and what the suites over all of them share.
+
+Rule 1: a test over all drivers takes `make`, from `pytest.mark.parametrize("make", DRIVERS)`; what it makes stands at
+    zero of a ManualClock, so time is equal, never near.
+Rule 2: the contract is one suite, `test_timer_*.py`; a new driver joins it, whole, with one more entry in DRIVERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from waterclock import AsyncTimer, ManualClock, Timer
+from waterclock.timer.locked import LockedWheel
+from waterclock.wheel import reference
+
+
+class LockedTimer(Timer):
+    """The thread's driver as it is where nothing is compiled."""
+
+    def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
+        wheel = LockedWheel(tick_ns, start_ns)
+        wheel._wheel = reference.TimingWheel(tick_ns, start_ns)  # type: ignore[assignment]
+        return wheel
+
+
+THREADED = [pytest.param(Timer, id="thread"), pytest.param(LockedTimer, id="thread-locked")]
+DRIVERS = [*THREADED, pytest.param(AsyncTimer, id="asyncio")]
+
+Make = Callable[..., Any]
+
+
+def by_hand(make: Make, tick_s: float = 0.001, **settings: Any) -> Any:
+    """A driver at zero of a ManualClock, under `timer._clock`."""
+    return make(tick_s, clock=ManualClock(), **settings)
+
+
+def nothing() -> None:
+    pass
+
+
+class Diary:
+    """Callbacks that note the moment they ran at: `diary("name")` is one; `diary.lines` what ran, in order."""
+
+    def __init__(self, timer: Any) -> None:
+        self._timer = timer
+        self.lines: list[Any] = []
+
+    def __call__(self, name: str) -> Callable[[], None]:
+        return lambda: self.lines.append((name, self._timer.time()))
