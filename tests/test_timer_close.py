@@ -94,9 +94,10 @@ def test_close_from_inside_a_periodic_callback_ends_it_and_gives_it_back(make: M
 
 
 def test_with_closes_at_the_end_also_behind_an_error(make: Make) -> None:
-    with pytest.raises(KeyError), by_hand(make) as timer:
-        handle = timer.call_later(1, nothing)
-        raise KeyError
+    timer = by_hand(make)
+    handle = timer.call_later(1, nothing)
+    with pytest.raises(KeyError), timer as same:
+        raise KeyError(same is timer)
     assert handle.cancelled()
     with pytest.raises(TimerClosed):
         timer.call_later(1, nothing)

@@ -150,12 +150,21 @@ def test_two_timers_on_one_clock_each_run_their_own(make: Make) -> None:
     assert diary.lines == [("other", 5.0)]
 
 
-def test_advance_from_inside_a_callback_is_an_error_of_that_callback(make: Make) -> None:
-    errors: list[BaseException] = []
-    timer = by_hand(make, on_error=errors.append)
-    timer.call_later(1, lambda: timer.advance(1))
-    assert timer.advance(1) == 1
-    assert [type(error) for error in errors] == [RuntimeError]
+def test_advance_from_inside_a_callback_raises_there_and_the_turn_goes_on(make: Make) -> None:
+    timer = by_hand(make)
+    diary = Diary(timer)
+
+    def turn() -> None:
+        for advance in (lambda: timer.advance(1), timer.advance_to_next):
+            with pytest.raises(RuntimeError, match="being turned"):
+                advance()
+        diary("refused")()
+
+    timer.call_later(1, turn)
+    timer.call_later(1, diary("same tick"))
+    timer.call_later(1.5, diary("later"))
+    assert timer.advance(2) == 3
+    assert diary.lines == [("refused", 1.0), ("same tick", 1.0), ("later", 1.5)]
 
 
 def test_only_a_manual_clock_is_turned_by_hand(make: Make) -> None:

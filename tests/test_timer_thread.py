@@ -1,4 +1,4 @@
-"""The thread of a Timer: when it starts, wakes and ends (semantics.md, section 3: 1, 4, 9, 11). The clock is the system's."""
+"""The thread of a Timer, when it starts, wakes, ends (semantics.md, section 3: 1, 4, 9, 11); on the system's clock."""
 
 from __future__ import annotations
 
@@ -195,9 +195,10 @@ def test_a_thread_that_cannot_start_leaves_no_timer_behind(make: Make, monkeypat
         raise RuntimeError("can't start new thread")
 
     timer = make()
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        timer.call_later(0, nothing)
+        with pytest.raises(RuntimeError, match="can't start"):
+            timer.call_later(0, nothing)
     assert len(timer) == 0
     turn(timer)
     timer.close()

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from math import floor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from waterclock.clock import Clock, ManualClock, SystemClock

@@ -9,8 +9,8 @@ Rule 3: errors leave the wheel together, at the end of a slice, and each goes to
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 from waterclock.clock import ManualClock
@@ -30,7 +30,8 @@ class Turning:
     """The half of a driver that runs callbacks."""
 
     _wheel: Any
-    _turning: AbstractContextManager[Any]  # held while a wheel is turned by hand
+    _turning: AbstractContextManager[Any]  # held while the clock is turned by hand
+    _turned = False  # whether it is, right now
     _stopwatch: Stopwatch
     _now_ns: Callable[[], int]
     _manual: ManualClock | None
@@ -87,7 +88,7 @@ class Turning:
             self._report(stop)
         finally:
             ran = ran if ran >= 0 else wheel.statistics().fired - self._fired
-            self._fired += ran
+            self._fired += ran if wheel is self._wheel else 0
             self._leave(ran)
             self._measure(ran, due, started_ns)
         return ran
@@ -144,8 +145,9 @@ class Turning:
         While a callback runs the clock shows its tick. `UsageError` under another clock, `ValueError` for a negative
         duration, `RuntimeError` from inside a callback.
         """
-        manual = self._by_hand()
-        return self._advance_to(manual.monotonic_ns() + nanoseconds("duration_s", duration_s, least=0))
+        duration_ns = nanoseconds("duration_s", duration_s, least=0)
+        with self._alone() as manual:
+            return self._advance_to(manual, manual.monotonic_ns() + duration_ns)
 
     def advance_to_next(self) -> int:
         """Turn the ManualClock to the next tick that has a timer, and run it; 0 where nothing waits. Errors as `advance`.
@@ -157,21 +159,29 @@ class Turning:
         an hour
         (1, 3600.0)
         """
-        self._by_hand()
-        due = self._next_due()
-        return 0 if due is None else self._advance_to(due + self._stopwatch.shift_ns)
+        with self._alone() as manual:
+            due = self._next_due()
+            return 0 if due is None else self._advance_to(manual, due + self._stopwatch.shift_ns)
 
-    def _by_hand(self) -> ManualClock:
+    @contextmanager
+    def _alone(self) -> Iterator[ManualClock]:
+        """One thread at a time turns the clock; who turns it already, and is in a callback, is refused."""
         if self._manual is None:
             raise UsageError("only a timer with a ManualClock is turned by hand: make it with clock=ManualClock()")
-        return self._manual
-
-    def _advance_to(self, target_ns: int) -> int:
-        manual, ran = self._by_hand(), 0
         with self._turning:
-            while True:
-                ran += self._turn(target_ns)
-                manual.advance_to_ns(target_ns)
-                if manual.monotonic_ns() == target_ns:
-                    return ran
-                target_ns = manual.monotonic_ns()  # a callback has turned the clock further
+            if self._turned:
+                raise RuntimeError("a callback turned the clock that is being turned: add timers from it instead")
+            self._turned = True
+            try:
+                yield self._manual
+            finally:
+                self._turned = False
+
+    def _advance_to(self, manual: ManualClock, target_ns: int) -> int:
+        ran = 0
+        while True:
+            ran += self._turn(target_ns)
+            manual.advance_to_ns(target_ns)
+            if manual.monotonic_ns() == target_ns:
+                return ran
+            target_ns = manual.monotonic_ns()  # a callback has turned the clock further
