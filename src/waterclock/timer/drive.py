@@ -263,9 +263,13 @@ class Drive(Turning):
             self._set_alarm(NEVER)
             handles = self._end_all()
             self._hang_up()
+        self._left()
+        return handles
+
+    def _left(self) -> None:
+        """A timer of the driver's own has left the wheel."""
         if self._room is not None:
             self._room.left()
-        return handles
 
     def _end_all(self) -> list[Handle]:
         """Take everything out of the wheel; give back the handles that callers have."""

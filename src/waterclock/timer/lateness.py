@@ -31,6 +31,7 @@ class Histogram:
 
     def record(self, lateness_ns: int, count: int) -> None:
         """`count` callbacks started `lateness_ns` after their tick."""
+        lateness_ns = max(lateness_ns, 0)
         self._counts[bucket_of(lateness_ns)] += count
         if lateness_ns > self._max_ns:
             self._max_ns = lateness_ns

@@ -4,7 +4,8 @@ Rule 1: everything happens in the loop's thread; nothing here takes a lock.
 Rule 2: the one `call_at` is moved when a timer is added for an earlier tick, and after each turn. A cancelled timer moves
     nothing: the loop calls once, finds nothing due, and is told the next tick.
 Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock's resolution too early, and would
-    then be asked to call again at once.
+    then be asked to call again at once. A loop of a coarser clock (uvloop's has milliseconds) that called too early all
+    the same is given one of its own steps.
 Rule 4: a turn runs what was due when it began; then the loop has its turn too.
 Rule 5: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ROUND_UP_S = 1e-6
+COARSE_NS = 1_000_000
 
 
 class AsyncTimer(Drive):
@@ -65,6 +67,7 @@ class AsyncTimer(Drive):
         self._lock = self._turning = nullcontext()
         self._home = Home(on_error)
         self._alarm: asyncio.TimerHandle | None = None
+        self._due_ns: int | None = None  # what the alarm was set for
         self._sleepers: set[asyncio.Future[Any]] = set()
         super().__init__(tick_s, clock, executor, Report(self._home.report), max_pending, when_full)
 
@@ -74,23 +77,28 @@ class AsyncTimer(Drive):
     # Being driven
 
     def _hasten(self) -> None:
-        loop, due = self._home.loop(), self._next_due()
+        loop = self._home.loop()
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
-        self._set_alarm_for(due)
-        if due is not None:
-            when_s = loop.time() + max(due - self._now_ns(), 0) / 1e9 + ROUND_UP_S
-            self._alarm = loop.call_at(when_s, self._wake, context=self._home.context)
+        self._arm(loop, 0)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, least_ns: int) -> None:
+        """Have the loop call at the next tick, in `least_ns` at the earliest."""
+        self._alarm, self._due_ns = None, self._next_due()
+        self._set_alarm_for(self._due_ns)
+        if self._due_ns is not None:
+            wait_ns = max(self._due_ns - self._now_ns(), least_ns)
+            self._alarm = loop.call_at(loop.time() + wait_ns / 1e9 + ROUND_UP_S, self._wake, context=self._home.context)
 
     def _wake(self) -> None:
-        self._alarm = None
+        loop, now_ns = self._home.loop(), self._now_ns()
+        early = self._due_ns is not None and now_ns < self._due_ns
         self._wakeups += 1
-        self._set_alarm(AWAKE)
+        self._alarm_ns = AWAKE  # it was armed: neither closed nor by hand
         try:
-            self._turn(self._clock.monotonic_ns())
+            self._turn(now_ns + self._stopwatch.shift_ns)
         finally:
-            self._hasten()
+            self._arm(loop, COARSE_NS if early else 0)
 
     def _hang_up(self) -> None:
         if self._alarm is not None:

@@ -50,7 +50,7 @@ class Offload:
     def _run(
         self, due_ns: int, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None
     ) -> None:
-        lateness_ns = max(self._stopwatch.now_ns() - due_ns, 0)
+        lateness_ns = self._stopwatch.now_ns() - due_ns
         with self._lock:
             self._histogram.record(lateness_ns, 1)
         try:

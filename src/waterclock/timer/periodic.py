@@ -89,7 +89,7 @@ class PeriodicHandle:
             inner, self._inner = self._inner, None
             self._drive._periodic.discard(self)
         if inner is not None and inner.cancel():
-            self._drive._leave(1)
+            self._drive._left()
         return True
 
     def end(self) -> Handle | None:

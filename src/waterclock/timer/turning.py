@@ -1,7 +1,7 @@
 """How a driver runs what is due: a tick at a time, in slices, by its clock or by hand.
 
 Rule 1: `_turn` is the only place that advances the wheel, under every clock.
-Rule 2: a slice is one callback at first and up to 64 while they are quick. So it is known how late a callback starts
+Rule 2: a slice is one callback at first and up to 256 while they are quick. So it is known how late a callback starts
     without a call of ours for each; where a slice was not quick, all but its first count as started at its end.
 Rule 3: errors leave the wheel together, at the end of a slice, and each goes to the report. What is no `Exception`
     stops a slice; KeyboardInterrupt and SystemExit go on to who turned the wheel.
@@ -22,7 +22,7 @@ from waterclock.timer.room import Room
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.units import nanoseconds
 
-LARGEST_SLICE = 64
+LARGEST_SLICE = 256
 QUICK_NS = 100_000
 
 
@@ -61,9 +61,8 @@ class Turning:
             ran += self._run_tick(wheel, due)
             if wheel is not self._wheel:
                 return ran  # a callback forked, and this is the child: its timers are none of ours
-        if (
-            not ran and not self._stopwatch.paused
-        ):  # after a rest: the wheel is to place what comes next by a fresh clock
+        if not ran and not self._stopwatch.paused:
+            # after a rest: the wheel is to place what comes next by a fresh clock
             ran = self._run_slice(wheel, until_ns - self._stopwatch.shift_ns)
         return ran
 
@@ -75,27 +74,33 @@ class Turning:
         return ran
 
     def _run_slice(self, wheel: Any, due: int) -> int:
-        self._enter(due)
-        ran, started_ns = -1, self._now_ns()
+        if self._room is not None or self._offload is not None:
+            self._enter(due)
+        started_ns, interrupt = self._now_ns(), None
         try:
-            ran = wheel.advance(due, self._slice)
-        except ExceptionGroup as group:
-            self._report_all(group)
+            ran: int = wheel.advance(due, self._slice)
         except BaseException as stop:
-            self._report_all(stop.__cause__)
-            if isinstance(stop, KeyboardInterrupt | SystemExit):
-                raise
-            self._report(stop)
-        finally:
-            ran = ran if ran >= 0 else wheel.statistics().fired - self._fired
-            self._fired += ran if wheel is self._wheel else 0
-            self._leave(ran)
-            self._measure(ran, due, started_ns)
+            ran = wheel.statistics().fired - self._fired
+            interrupt = self._sort_out(stop)
+        self._fired += ran if wheel is self._wheel else 0
+        if self._room is not None:
+            self._room.leave(ran)
+        if ran:
+            self._measure(ran, started_ns - due, self._now_ns() - started_ns)
+        if interrupt is not None:
+            raise interrupt
         return ran
 
-    def _report_all(self, group: BaseException | None) -> None:
+    def _sort_out(self, stop: BaseException) -> BaseException | None:
+        """Report what the callbacks of a slice raised; gives back what is not ours to keep."""
+        group = stop if isinstance(stop, ExceptionGroup) else stop.__cause__
         for error in group.exceptions if isinstance(group, ExceptionGroup) else ():
             self._report(error)
+        if isinstance(stop, KeyboardInterrupt | SystemExit):
+            return stop
+        if group is not stop:
+            self._report(stop)
+        return None
 
     def _enter(self, due: int) -> None:
         if self._offload is not None:
@@ -103,25 +108,18 @@ class Turning:
         if self._room is not None:
             self._room.enter()
 
-    def _leave(self, ran: int) -> None:
-        if self._room is not None:
-            self._room.leave(ran)
-
-    def _measure(self, ran: int, due: int, started_ns: int) -> None:
-        """Note how late `ran` callbacks started (see rule 4); in an executor they are noted there."""
-        if not ran:
-            return
-        ended_ns = self._now_ns()
-        quick = ended_ns - started_ns <= QUICK_NS
-        if self._offload is None:
-            on_time = ran if quick else 1
-            self._histogram.record(max(started_ns - due, 0), on_time)
-            if ran > on_time:
-                self._histogram.record(max(ended_ns - due, 0), ran - on_time)
-        if not quick:
+    def _measure(self, ran: int, late_ns: int, took_ns: int) -> None:
+        """Note how late `ran` callbacks started (rule 2); in an executor they are noted there."""
+        if took_ns > QUICK_NS:
             self._slice = 1
         elif ran == self._slice:
             self._slice = min(2 * ran, LARGEST_SLICE)
+        if self._offload is not None:
+            return
+        on_time = ran if took_ns <= QUICK_NS else 1
+        self._histogram.record(late_ns, on_time)
+        if ran > on_time:
+            self._histogram.record(late_ns + took_ns, ran - on_time)
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...], then: Callable[[], None]) -> None:
         """Run a periodic callback where callbacks run, and `then` in the driver when it has ended."""
