@@ -54,7 +54,8 @@ def known_tests() -> set[str]:
     }
 
 
-PYTHON = [*blocks(ROOT / "README.md", "python"), *blocks(ROOT / "docs" / "rules.md", "python")]
+SAMPLES = [ROOT / "README.md", ROOT / "docs" / "rules.md", ROOT / "docs" / "timers.md"]
+PYTHON = [sample for file in SAMPLES for sample in blocks(file, "python")]
 
 
 @pytest.mark.parametrize("content", [c for _, c in PYTHON], ids=[name for name, _ in PYTHON])

@@ -1,4 +1,4 @@
-"""Threads against each other, on the system's clock (semantics.md, section 3: 8, 9). The interpreter switches as often as it can."""
+"""Threads against each other, switched as often as can be, on the system's clock (semantics.md, section 3: 8, 9)."""
 
 from __future__ import annotations
 

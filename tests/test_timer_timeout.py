@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -37,16 +38,39 @@ def over_both(main: Test) -> Any:
 FOR_EVER_S = 60
 
 
+async def wait_in(timeout: Any) -> None:
+    """A block that is too long for any timeout."""
+    async with timeout:
+        await asyncio.sleep(FOR_EVER_S)
+
+
+async def note_in(timeout: Any, inside: list[type]) -> None:
+    """The same, and what comes out of it."""
+    async with timeout:
+        try:
+            await asyncio.sleep(FOR_EVER_S)
+        except BaseException as error:
+            inside.append(type(error))
+            raise
+
+
+async def go_on_in(timeout: Any, late_by_s: float | None = None) -> None:
+    """A block that is to be cancelled at its first wait; `late_by_s` ago, where that is given."""
+    async with timeout:
+        if late_by_s is not None:
+            timeout.reschedule(timeout.when() - FOR_EVER_S - late_by_s)
+        assert not timeout.expired()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        raise AssertionError("it went on")
+
+
 @over_both
 async def test_a_block_that_takes_too_long_is_cancelled_and_raises_timeout_error(timer: Any) -> None:
     inside: list[type] = []
+    timeout = timer.timeout(0.005)
     with pytest.raises(TimeoutError) as raised:
-        async with timer.timeout(0.005) as timeout:
-            try:
-                await asyncio.sleep(FOR_EVER_S)
-            except BaseException as error:
-                inside.append(type(error))
-                raise
+        await note_in(timeout, inside)
     assert inside == [asyncio.CancelledError]
     assert isinstance(raised.value.__cause__, asyncio.CancelledError)
     assert timeout.expired()
@@ -73,11 +97,7 @@ async def test_none_never_expires(timer: Any) -> None:
 def test_a_timeout_of_nothing_expires_at_the_first_wait(delay_s: float) -> None:
     async def main(timer: Any) -> None:
         with pytest.raises(TimeoutError):
-            async with timer.timeout(delay_s) as timeout:
-                assert not timeout.expired()
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                raise AssertionError("it went on")
+            await go_on_in(timer.timeout(delay_s))
 
     for timer in (Asyncio(), AsyncTimer(), AsyncTimer(clock=ManualClock())):
         asyncio.run(main(timer))
@@ -94,12 +114,16 @@ async def test_an_error_of_the_block_comes_out_as_it_is(timer: Any) -> None:
 
 @over_both
 async def test_an_error_raised_behind_the_cancellation_comes_out_and_the_task_is_not_cancelled(timer: Any) -> None:
-    with pytest.raises(KeyError):
-        async with timer.timeout(0.002) as timeout:
+    async def turn_into_another(timeout: Any) -> None:
+        async with timeout:
             try:
                 await asyncio.sleep(FOR_EVER_S)
             except asyncio.CancelledError:
                 raise KeyError from None
+
+    timeout = timer.timeout(0.002)
+    with pytest.raises(KeyError):
+        await turn_into_another(timeout)
     assert timeout.expired()
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
@@ -113,20 +137,20 @@ async def test_reschedule_moves_the_end_in_both_directions(timer: Any) -> None:
         await asyncio.sleep(0.005)
         timeout.reschedule(None)
         assert timeout.when() is None
-    with pytest.raises(TimeoutError):
-        async with timer.timeout(FOR_EVER_S) as timeout:
+
+    async def hurry(timeout: Any) -> None:
+        async with timeout:
             timeout.reschedule(timer.time() + 0.002)
             await asyncio.sleep(FOR_EVER_S)
+
+    with pytest.raises(TimeoutError):
+        await hurry(timer.timeout(FOR_EVER_S))
 
 
 @over_both
 async def test_reschedule_to_the_past_expires_at_the_next_wait(timer: Any) -> None:
     with pytest.raises(TimeoutError):
-        async with timer.timeout(FOR_EVER_S) as timeout:
-            timeout.reschedule(timer.time() - 5)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            raise AssertionError("it went on")
+        await go_on_in(timer.timeout(FOR_EVER_S), late_by_s=5)
 
 
 @over_both
@@ -138,13 +162,16 @@ async def test_reschedule_outside_of_its_time_raises(timer: Any) -> None:
         pass
     with pytest.raises(RuntimeError):
         timeout.reschedule(1)
-    with pytest.raises(TimeoutError):
-        async with timer.timeout(0.001) as expired:
+
+    async def too_late(timeout: Any) -> None:
+        async with timeout:
             try:
                 await asyncio.sleep(FOR_EVER_S)
             finally:
-                with pytest.raises(RuntimeError):
-                    expired.reschedule(timer.time() + 1)
+                timeout.reschedule(timer.time() + 1)
+
+    with pytest.raises(RuntimeError):
+        await too_late(timer.timeout(0.001))
 
 
 @over_both
@@ -160,23 +187,24 @@ async def test_it_is_entered_once(timer: Any) -> None:
 @over_both
 async def test_of_two_the_inner_one_expires_and_the_outer_one_goes_on(timer: Any) -> None:
     async with timer.timeout(FOR_EVER_S) as outer:
+        inner = timer.timeout(0.002)
         with pytest.raises(TimeoutError):
-            async with timer.timeout(0.002) as inner:
-                await asyncio.sleep(FOR_EVER_S)
+            await wait_in(inner)
         await asyncio.sleep(0)
     assert (inner.expired(), outer.expired()) == (True, False)
 
 
 @over_both
 async def test_of_two_the_outer_one_expires_through_the_inner_one(timer: Any) -> None:
+    async def nest() -> None:
+        async with outer:
+            await note_in(inner, inside)
+
+    inside: list[type] = []
+    outer, inner = timer.timeout(0.002), timer.timeout(FOR_EVER_S)
     with pytest.raises(TimeoutError):
-        async with timer.timeout(0.002) as outer:
-            try:
-                async with timer.timeout(FOR_EVER_S) as inner:
-                    await asyncio.sleep(FOR_EVER_S)
-            except BaseException as error:
-                assert type(error) is asyncio.CancelledError
-                raise
+        await nest()
+    assert inside == [asyncio.CancelledError]
     assert (inner.expired(), outer.expired()) == (False, True)
 
 
@@ -215,10 +243,8 @@ async def test_a_cancellation_from_outside_wins_over_the_timeout_of_the_same_tur
 @over_both
 async def test_a_cancellation_that_was_there_before_is_none_of_its_own(timer: Any) -> None:
     async def work() -> str:
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.sleep(FOR_EVER_S)
-        except asyncio.CancelledError:
-            pass
         try:
             async with timer.timeout(0.002):
                 await asyncio.sleep(FOR_EVER_S)

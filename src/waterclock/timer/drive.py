@@ -313,7 +313,10 @@ class Drive(Turning):
         """In the child: the parent's timers are over, the lock may be held by a thread that is not here."""
         forsaken = self._wheel
         self._start_empty()
-        forsaken.forsake() if isinstance(forsaken, LockedWheel) else forsaken.clear()
+        if isinstance(forsaken, LockedWheel):
+            forsaken.forsake()
+        else:
+            forsaken.clear()
 
 
 def _cap(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
