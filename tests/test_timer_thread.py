@@ -110,7 +110,7 @@ def test_a_later_timer_wakes_nobody_and_an_earlier_one_does(make: Make) -> None:
         for delay_s in (61, 60.5, 3600):
             timer.call_later(delay_s, nothing)
         timer.call_later(120, nothing).cancel()
-        assert timer._bell.locked()
+        assert not timer._bell.rings()
         assert timer.statistics().wakeups == woken
         turn(timer)
         lies_down(timer)
@@ -123,7 +123,7 @@ def test_a_timer_of_the_same_tick_wakes_nobody(make: Make) -> None:
         timer.call_at(when_s, nothing)
         lies_down(timer)
         timer.call_at(when_s - 8, nothing)
-        assert timer._bell.locked()
+        assert not timer._bell.rings()
         timer.call_at(when_s - 10, nothing)
         lies_down(timer)
         assert timer._wheel.next_deadline() == round((when_s - 9) * 1e9)
@@ -227,6 +227,16 @@ def test_a_dropped_timer_runs_what_it_was_asked_for_and_then_ends(make: Make) ->
     assert done.wait(FOR_EVER_S)
     thread.join(FOR_EVER_S)
     assert not thread.is_alive()
+
+
+def test_a_timer_dropped_right_after_its_first_timer_was_added_runs_it(make: Make) -> None:
+    for idle_before in (False, True) * 50:
+        timer, done = make(), threading.Event()
+        if idle_before:
+            turn(timer)
+        timer.call_later(0, done.set)
+        del timer
+        assert done.wait(FOR_EVER_S)
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_pending": 5}, {"max_pending": 5, "when_full": "block"}])

@@ -1,15 +1,16 @@
 """`Timer`: a timing wheel and a thread that turns it.
 
-The thread sleeps on a lock, its bell, which is locked while there is no news. So news is kept: who rings before the
-thread lies down is heard all the same. It waits for the earliest tick with a timeout, and without one where nothing
-waits. Whoever adds a timer for an earlier tick than it sleeps for rings (drive.py tells how that is known).
+The thread sleeps on a bell, which keeps a ring until it is heard: who rings before the thread lies down wakes it all
+the same. It sleeps until the earliest tick, and without an end where nothing waits. Whoever adds a timer for an earlier
+tick than it sleeps for rings (drive.py tells how that is known).
 
     thread: looks, nothing waits          adder
                                           adds a timer, due in 1 ms; rings
     thread: lies down, hears the bell at once, looks, sleeps 1 ms
 
-Rule 1: while something waits the thread keeps its Timer alive; while nothing does, it only knows it weakly. So a Timer
-    that is dropped runs what was asked for and then ends, thread and all; one with `every` goes on until it is closed.
+Rule 1: while something waits the thread keeps its Timer alive; while nothing does, it only knows it weakly, and a ring
+    keeps it until the thread has it again. So a Timer that is dropped runs what was asked for and then ends, thread and
+    all; one with `every` goes on until that is cancelled.
 Rule 2: the thread ends where its Timer is gone or closed, or where its bell is no longer the Timer's: it is then a
     thread of another process, in a forked child.
 Rule 3: it never dies of a callback. What a callback raises is reported, whatever it is.
@@ -33,6 +34,40 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 LONGEST_WAIT_S = threading.TIMEOUT_MAX  # longer sleeps are cut: the thread looks, and sleeps on
+
+
+class Bell:
+    """What the thread sleeps on; it keeps a ring that nobody heard yet, and keeps who rang alive until then.
+
+    >>> bell = Bell()
+    >>> bell.ring(), bell.ring()
+    (None, None)
+    >>> bell.wait(), bell.rings()
+    (None, False)
+    """
+
+    def __init__(self) -> None:
+        self.rung_by: Timer | None = None
+        self._silence = threading.Lock()  # held while it does not ring
+        self._silence.acquire()
+
+    def ring(self) -> None:
+        """Wake who waits, or who comes to wait next; twice is once."""
+        with suppress(RuntimeError):  # it rings already
+            self._silence.release()
+
+    def rings(self) -> bool:
+        """Whether there is a ring that nobody heard."""
+        return not self._silence.locked()
+
+    def wait(self, timeout_s: float = -1) -> None:
+        """Sleep until it rings, at most `timeout_s` seconds; -1 has no end."""
+        self._silence.acquire(timeout=timeout_s)
+
+    def hear(self) -> None:
+        """Take note of a ring without waiting for one."""
+        self._silence.acquire(blocking=False)
+        self.rung_by = None
 
 
 class Timer(Drive):
@@ -71,42 +106,42 @@ class Timer(Drive):
         self._lock = threading.RLock()
         self._turning = threading.RLock()
         self._thread: threading.Thread | None = None
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._bell = Bell()
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
         return (TimingWheel if COMPILED and hasattr(TimingWheel, "clear") else LockedWheel)(tick_ns, start_ns)
 
     def _hasten(self) -> None:
         self._set_alarm(AWAKE)
+        self._bell.rung_by = self
         if self._thread is None:
             self._start()
         else:
-            _ring(self._bell)
+            self._bell.ring()
 
     def _start(self) -> None:
         bell = self._bell
-        me = ref(self, lambda _: _ring(bell))
+        me = ref(self, lambda _: bell.ring())
         self._thread = threading.Thread(target=_serve, args=(me, bell), name=self._name, daemon=True)
         try:
             self._thread.start()
         except BaseException:
-            self._thread = None
+            self._thread = bell.rung_by = None
             self._set_alarm(NEVER)
             raise
 
     def _hang_up(self) -> None:
-        _ring(self._bell)
+        self._bell.ring()
 
     def _after_fork(self) -> None:
         self._make_locks()
         super()._after_fork()
 
-    def _work(self, bell: threading.Lock) -> float | None:
+    def _work(self, bell: Bell) -> float | None:
         """In the thread: run what is due; how many seconds to sleep then, None for until the bell rings."""
         self._wakeups += 1
         with self._lock:
-            bell.acquire(blocking=False)  # what it told is seen from here on
+            bell.hear()  # what it told is seen from here on
             self._set_alarm(AWAKE)
         while True:
             self._turn_on()
@@ -129,24 +164,19 @@ class Timer(Drive):
             self._report(stop)
 
 
-def _serve(me: ref[Timer], bell: threading.Lock) -> None:
+def _serve(me: ref[Timer], bell: Bell) -> None:
     """The thread's life."""
     _ask_for_exact_wake_ups()
     while (timer := me()) is not None and timer._bell is bell and not timer._closed:
         wait_s = timer._work(bell)
         if wait_s is None:
             del timer
-            bell.acquire()
+            bell.wait()
         else:
-            bell.acquire(timeout=min(wait_s, LONGEST_WAIT_S))
+            bell.wait(min(wait_s, LONGEST_WAIT_S))
 
 
 def _ask_for_exact_wake_ups() -> None:
     """Linux bundles the wake-ups of 50 microseconds to save power; this thread has few and wants them in time."""
     with suppress(OSError), open(f"/proc/{threading.get_native_id()}/timerslack_ns", "w") as slack:
         slack.write("1")
-
-
-def _ring(bell: threading.Lock) -> None:
-    with suppress(RuntimeError):  # it rings already
-        bell.release()
