@@ -85,12 +85,13 @@ def test_an_interrupt_comes_out_where_the_wheel_is_turned_by_hand_and_the_rest_s
     errors: list[BaseException] = []
     timer = by_hand(make, on_error=errors.append)
     diary = Diary(timer)
-    for callback in (diary("a"), diary("b"), raising(KeyError("before")), raising(kind()), diary("after")):
+    callbacks = (diary("a"), diary("b"), diary("c"), raising(KeyError("before")), raising(kind()), diary("after"))
+    for callback in callbacks:  # slices of 1, 2 and 4: the last three leave the wheel together
         timer.call_later(1, callback)
     with pytest.raises(kind):
         timer.advance(1)
     assert [type(error) for error in errors] == [KeyError]
-    assert (timer.advance(0), [name for name, _ in diary.lines]) == (1, ["a", "b", "after"])
+    assert (timer.advance(0), [name for name, _ in diary.lines]) == (1, ["a", "b", "c", "after"])
 
 
 def test_what_is_neither_an_exception_nor_an_interrupt_is_reported_and_the_rest_runs(make: Make) -> None:

@@ -92,14 +92,18 @@ class Turning:
         return ran
 
     def _sort_out(self, stop: BaseException) -> BaseException | None:
-        """Report what the callbacks of a slice raised; gives back what is not ours to keep."""
+        """Report what the callbacks of a slice raised; gives back what is not ours to keep.
+
+        That is an interrupt, and an error of the wheel itself: what callbacks raise comes as a group.
+        """
         group = stop if isinstance(stop, ExceptionGroup) else stop.__cause__
         for error in group.exceptions if isinstance(group, ExceptionGroup) else ():
             self._report(error)
-        if isinstance(stop, KeyboardInterrupt | SystemExit):
+        if group is stop:
+            return None
+        if isinstance(stop, KeyboardInterrupt | SystemExit | Exception):
             return stop
-        if group is not stop:
-            self._report(stop)
+        self._report(stop)
         return None
 
     def _enter(self, due: int) -> None:
