@@ -14,14 +14,25 @@ import pytest
 from tests.timers import nothing
 from waterclock import AsyncTimer, ManualClock, SystemClock, TimerClosed
 
+FOR_EVER_S = 10.0
 Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 def in_loop(main: Main) -> Callable[[], None]:
-    """A test that is a coroutine."""
+    """A test that is a coroutine; one that waits for ever is cancelled, from a thread: the loop's timers are looked at."""
+
+    async def guarded() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        guard = threading.Timer(FOR_EVER_S, loop.call_soon_threadsafe, [task.cancel])
+        guard.start()
+        try:
+            await main()
+        finally:
+            guard.cancel()
 
     def test() -> None:
-        asyncio.run(main(), debug=False)
+        asyncio.run(guarded())
 
     test.__name__ = main.__name__
     return test

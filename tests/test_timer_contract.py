@@ -30,9 +30,10 @@ def test_a_callback_runs_at_the_first_tick_not_before_its_delay(make: Make, dela
 def test_a_delay_of_whole_ticks_is_not_a_tick_longer_for_how_floats_are_written(make: Make, delay_s: float) -> None:
     timer = by_hand(make)
     diary = Diary(timer)
-    timer.call_later(delay_s, diary("ran"))
+    timer.call_later(delay_s, diary("later"))
+    timer.call_at(delay_s, diary("at"))
     timer.advance(delay_s)
-    assert diary.lines == [("ran", delay_s)]
+    assert diary.lines == [("later", delay_s), ("at", delay_s)]
 
 
 def test_a_deadline_within_a_tick_runs_at_its_end(make: Make) -> None:

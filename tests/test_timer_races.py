@@ -38,7 +38,7 @@ def together(work: Callable[[int], None], threads: int = THREADS) -> None:
         except BaseException as error:
             errors.append(error)
 
-    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    running = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(threads)]
     for thread in running:
         thread.start()
     for thread in running:
@@ -115,6 +115,19 @@ def test_of_cancel_and_a_periodic_call_exactly_one_comes_first(make: Make) -> No
             assert turned.wait(10)
             assert sum(calls) <= 1
         assert len(timer) == 0
+
+
+def test_a_periodic_call_that_is_cancelled_when_its_beat_has_come_does_not_begin(make: Make) -> None:
+    """Thread A has taken it out of the wheel; B cancels; A would begin the call."""
+    timer, ran = by_hand(make), []
+    handle = timer.every(1, ran.append, 1)
+    turning = threading.Thread(target=timer.advance, args=(1,), daemon=True)
+    with timer._lock:  # A comes as far as the beginning of the call
+        turning.start()
+        settle(lambda: not handle._inner.pending)
+        assert handle.cancel()
+    turning.join(10)
+    assert (ran, len(timer)) == ([], 0)
 
 
 def test_a_close_amid_adding_loses_no_timer_and_runs_none_it_gave_back(make: Make) -> None:

@@ -81,7 +81,7 @@ def blocked(timer: Any, add: Callable[[], Any]) -> threading.Thread:
     """A thread that waits for room in `add`."""
     door = timer._room._door
     before = len(door._waiters)
-    thread = threading.Thread(target=add)
+    thread = threading.Thread(target=add, daemon=True)
     thread.start()
     waits = False
     while not waits and thread.is_alive():
@@ -164,6 +164,34 @@ def test_handles_of_a_wheel_with_a_door_are_the_ones_that_close_gives_back(make:
 
 
 @threaded
+def test_two_threads_never_share_the_last_place(make: Make) -> None:
+    """Each looks, is held up, and then takes what it saw: unless looking and taking is one step."""
+    timer = by_hand(make, max_pending=1)
+    answers: list[str] = []
+
+    class Slow:
+        def __len__(self) -> int:
+            found = len(timer)
+            threading.Event().wait(0.02)
+            return found
+
+    def add() -> None:
+        try:
+            timer.call_later(1, nothing)
+            answers.append("taken")
+        except TimerFull:
+            answers.append("full")
+
+    timer._room._wheel = Slow()
+    threads = [threading.Thread(target=add, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (sorted(answers), len(timer)) == (["full", "taken"], 1)
+
+
+@threaded
 @pytest.mark.parametrize("when_full", ["raise", "block", "run"])
 def test_many_threads_never_take_more_than_there_is_room(make: Make, when_full: str) -> None:
     timer = make(tick_s=0.0001, max_pending=5, when_full=when_full, on_error=nothing_of)
@@ -180,7 +208,7 @@ def test_many_threads_never_take_more_than_there_is_room(make: Make, when_full: 
     def count(me: int) -> None:
         ran[me] += 1  # by the timer's thread, or with "run" by the one thread `me`
 
-    threads = [threading.Thread(target=add, args=(me,)) for me in range(8)]
+    threads = [threading.Thread(target=add, args=(me,), daemon=True) for me in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

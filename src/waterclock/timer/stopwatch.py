@@ -17,7 +17,7 @@ class Stopwatch:
     >>> clock = ManualClock(5.0)
     >>> stopwatch = Stopwatch(clock)
     >>> stopwatch.pause(), clock.advance_s(60.0), stopwatch.resume(), clock.advance_s(1.0)
-    (True, None, True, None)
+    (None, None, True, None)
     >>> stopwatch.now_ns()
     6000000000
     """
@@ -30,14 +30,11 @@ class Stopwatch:
         self.paused = False
         self.shift_ns = 0  # spent in pause so far
 
-    def pause(self) -> bool:
-        """Stop; False when it stands already."""
-        if self.paused:
-            return False
+    def pause(self) -> None:
+        """Stop; one that stands already stands where it stood."""
         stopped_ns = self.now_ns()
         self.now_ns = lambda: stopped_ns
         self.paused = True
-        return True
 
     def resume(self) -> bool:
         """Go on from where it stopped; False when it goes already."""
