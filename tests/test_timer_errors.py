@@ -107,3 +107,34 @@ def test_what_is_neither_an_exception_nor_an_interrupt_is_reported_and_the_rest_
     assert timer.advance(1) == 2
     assert errors == [stop]
     assert len(diary.lines) == 1
+
+
+def test_an_error_of_the_wheel_itself_comes_out_and_loses_nothing(make: Make) -> None:
+    class Short:
+        """The wheel, short of memory for once."""
+
+        def __init__(self, wheel: Any) -> None:
+            self._wheel = wheel
+            self._short = True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._wheel, name)
+
+        def __len__(self) -> int:
+            return len(self._wheel)
+
+        def advance(self, now: int, limit: int) -> int:
+            if self._short:
+                self._short = False
+                raise MemoryError
+            return int(self._wheel.advance(now, limit))
+
+    errors: list[BaseException] = []
+    timer = by_hand(make, on_error=errors.append)
+    diary = Diary(timer)
+    timer.call_later(1, diary("ran"))
+    timer._wheel = Short(timer._wheel)
+    with pytest.raises(MemoryError):
+        timer.advance(1)
+    assert (timer.advance(0), errors) == (1, [])
+    assert diary.lines == [("ran", 1.0)]

@@ -257,8 +257,6 @@ class Drive(Turning):
         (True, True, [])
         """
         with self._lock:
-            if self._closed:
-                return []
             self._closed = True
             self._set_alarm(NEVER)
             handles = self._end_all()
