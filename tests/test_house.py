@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
     "wheel": {"errors"},
+    "timer": {"wheel", "clock", "errors"},
     "rules": {"wheel", "errors"},
     "sinks": {"errors"},
     "spark": {"rules", "sinks", "errors", "clock"},
@@ -30,8 +31,8 @@ EXCEPTIONS = {("rules/model.py", "spark")}
 # module that only these rooms or files may import
 ONLY_IN = {
     "time": ("clock.py",),
-    "threading": ("spark/interrupts.py",),
-    "asyncio": (),
+    "threading": ("spark/interrupts.py", "timer/"),
+    "asyncio": ("timer/loop.py", "timer/home.py", "timer/timeouts.py"),
     "sqlite3": ("sinks/sqlite.py",),
     "pyspark": ("spark/",),
     "pickle": (),

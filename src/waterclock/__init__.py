@@ -8,17 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from waterclock.clock import ManualClock, SystemClock
+    from waterclock.errors import TimerClosed, TimerFull
     from waterclock.rules import Result, Rules
+    from waterclock.timer import AsyncTimer, Timer
     from waterclock.wheel import TimingWheel
 
 __version__ = "0.1.0"
-__all__ = ["ManualClock", "Result", "Rules", "SystemClock", "TimingWheel", "__version__"]
+__all__ = [
+    "AsyncTimer",
+    "ManualClock",
+    "Result",
+    "Rules",
+    "SystemClock",
+    "Timer",
+    "TimerClosed",
+    "TimerFull",
+    "TimingWheel",
+    "__version__",
+]
 
 _HOME = {
+    "AsyncTimer": "waterclock.timer",
     "ManualClock": "waterclock.clock",
     "SystemClock": "waterclock.clock",
     "Result": "waterclock.rules",
     "Rules": "waterclock.rules",
+    "Timer": "waterclock.timer",
+    "TimerClosed": "waterclock.errors",
+    "TimerFull": "waterclock.errors",
     "TimingWheel": "waterclock.wheel",
 }
 

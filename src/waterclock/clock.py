@@ -2,6 +2,7 @@
 
 Rule 1: a core gets `now` as an argument; only drivers and commands hold a clock.
 Rule 2: durations come from the monotonic clock, which never steps back; wall time is for people and file names.
+Rule 3: seconds are floats and for people; what is compared and added up is whole nanoseconds.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a driver needs of time: `monotonic_s()` in seconds from an arbitrary start, never going back."""
+    """What a driver needs of time: one moment in seconds and in nanoseconds, from an arbitrary start, never going back."""
 
     def monotonic_s(self) -> float: ...
+
+    def monotonic_ns(self) -> int: ...
 
     def sleep_s(self, duration_s: float) -> None: ...
 
 
 class SystemClock:
     """The machine's monotonic clock."""
+
+    monotonic_ns = staticmethod(time.monotonic_ns)  # no function of ours around it: drivers read it for every timer
 
     def monotonic_s(self) -> float:
         return time.monotonic()
@@ -29,7 +34,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is turned by hand.
+    """A clock that stands still until it is turned by hand. It counts whole nanoseconds.
 
     >>> clock = ManualClock()
     >>> clock.sleep_s(60.0)
@@ -38,10 +43,13 @@ class ManualClock:
     """
 
     def __init__(self, start_s: float = 0.0) -> None:
-        self._now_s = start_s
+        self._now_ns = round(start_s * 1e9)
 
     def monotonic_s(self) -> float:
-        return self._now_s
+        return self._now_ns / 1e9
+
+    def monotonic_ns(self) -> int:
+        return self._now_ns
 
     def sleep_s(self, duration_s: float) -> None:
         self.advance_s(duration_s)
@@ -50,4 +58,13 @@ class ManualClock:
         """Turn the clock by `duration_s` seconds; a negative duration raises ValueError (monotonic means monotonic)."""
         if duration_s < 0:
             raise ValueError(f"duration_s must not be negative, got {duration_s}")
-        self._now_s += duration_s
+        self._now_ns += round(duration_s * 1e9)
+
+    def advance_to_ns(self, moment_ns: int) -> None:
+        """Turn the clock to `moment_ns`; where that has passed, leave it alone.
+
+        >>> clock = ManualClock(5.0)
+        >>> clock.advance_to_ns(4), clock.monotonic_s()
+        (None, 5.0)
+        """
+        self._now_ns = max(self._now_ns, moment_ns)

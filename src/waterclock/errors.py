@@ -2,7 +2,9 @@
 
     WaterclockError
     ├── UsageError          you: a wrong pipeline file, option or rule; the message names the remedy
-    │   └── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
+    │   ├── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
+    │   └── TimerClosed     you: a timer was added after `close()`
+    ├── TimerFull           your load: as many timers wait as `max_pending` allows
     └── EnvironmentMissing  your machine: Java, a package or a server is not there
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
@@ -19,6 +21,14 @@ class UsageError(WaterclockError):
 
 class StateMismatch(UsageError):
     """Stored state does not belong to what is being started; going on would lose or double results."""
+
+
+class TimerClosed(UsageError):
+    """The driver was closed: it takes no timer any more, and what waited for it will not come."""
+
+
+class TimerFull(WaterclockError):
+    """As many timers wait as `max_pending` allows: come back later, allow more, or choose another `when_full`."""
 
 
 class EnvironmentMissing(WaterclockError):

@@ -1,0 +1,22 @@
+"""Two drivers that turn a timing wheel by a clock: `Timer` from a thread, `AsyncTimer` from an asyncio loop."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from waterclock.timer.lateness import Lateness, TimerStatistics
+
+if TYPE_CHECKING:
+    from waterclock.timer.handles import Handle
+    from waterclock.timer.loop import AsyncTimer
+    from waterclock.timer.thread import Timer
+
+__all__ = ["AsyncTimer", "Handle", "Lateness", "Timer", "TimerStatistics"]
+
+_HOME = {"AsyncTimer": "loop", "Handle": "handles", "Timer": "thread"}
+
+
+def __getattr__(name: str) -> Any:
+    """On first use: who wants a thread does not pay for the import of asyncio."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'waterclock.timer' has no attribute {name!r}")
+    return getattr(import_module(f"waterclock.timer.{_HOME[name]}"), name)

@@ -1,0 +1,330 @@
+"""What both drivers share: a timing wheel of nanoseconds, turned by a clock. Knows no thread and no loop.
+
+A driver sleeps until the earliest tick in its wheel, runs what is due, and sleeps again. How it sleeps is the
+driver's: thread.py waits on a lock, loop.py leaves one `call_at` with the event loop. Under a ManualClock nobody
+sleeps: `advance` turns the clock from tick to tick and runs the very same `_turn`.
+
+Adding is the path that has to be short. `call_later` reads the clock, puts the callback into the wheel and returns
+the wheel's own handle; then it compares one number, `_alarm_ns`:
+
+    a deadline below it     somebody has to be told: `_look`
+    NEVER                   tell me of everything: nobody is awake, or the driver is closed
+    AWAKE                   tell me of nothing: the driver is awake and looks into the wheel before it sleeps
+
+Rule 1: who goes to sleep sets the alarm to NEVER first, then looks into the wheel, then sets it to what it sleeps for.
+    Between the first and the second a timer may come in: it is seen by the look, or it tells.
+Rule 2: after close the alarm is NEVER for good. So an add that crossed the close looks, finds the driver closed,
+    and takes its timer back, or finds it taken by the close.
+Rule 3: `_lock` is held to change the alarm, never while a callback runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+from weakref import WeakSet
+
+from waterclock.clock import Clock, ManualClock, SystemClock
+from waterclock.errors import TimerClosed
+from waterclock.timer.handles import Handle
+from waterclock.timer.lateness import Histogram, TimerStatistics
+from waterclock.timer.locked import LockedWheel
+from waterclock.timer.offload import Offload
+from waterclock.timer.periodic import NEXT_BEAT, Missed, PeriodicHandle
+from waterclock.timer.report import Report
+from waterclock.timer.room import Room, WhenFull
+from waterclock.timer.stopwatch import Stopwatch
+from waterclock.timer.turning import Turning
+from waterclock.timer.units import nanoseconds
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+NEVER = 2**63
+AWAKE = -NEVER
+
+_LIVE: WeakSet[Drive] = WeakSet()
+
+
+class Drive(Turning):
+    """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
+
+    _lock: AbstractContextManager[Any]
+
+    def __init__(
+        self,
+        tick_s: float,
+        clock: Clock | None,
+        executor: Executor | None,
+        report: Report,
+        max_pending: int | None,
+        when_full: WhenFull,
+    ) -> None:
+        self._tick_ns = nanoseconds("tick_s", tick_s, least=1)
+        self._clock = clock if clock is not None else SystemClock()
+        self._manual = self._clock if isinstance(self._clock, ManualClock) else None
+        self._stopwatch = Stopwatch(self._clock)
+        self._now_ns = self._stopwatch.now_ns
+        self._report = report
+        self._histogram = Histogram()
+        self._offload = None if executor is None else Offload(executor, report, self._histogram, self._stopwatch)
+        self._most, self._when_full = _cap(max_pending, when_full)
+        self._wakeups = 0
+        self._closed = False
+        self._start_empty()
+        _LIVE.add(self)
+
+    def _start_empty(self) -> None:
+        """A new wheel with nothing in it: at the start, and in a forked child."""
+        self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
+        self._room = None
+        self._add: Callable[..., Handle] = self._wheel.add_at if self._offload is None else self._add_to_executor
+        if self._most is not None:
+            self._room = Room(self._wheel, self._add, self._most, self._when_full, self._report)
+            self._add = self._room.add
+        self._periodic: set[PeriodicHandle] = set()
+        self._fired = 0
+        self._slice = 1
+        self._alarm_ns = NEVER
+        self._set_alarm(NEVER)
+
+    # What a driver is
+
+    def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
+        raise NotImplementedError
+
+    def _hasten(self) -> None:
+        """Under the lock: what the driver sleeps for is no longer the first thing to do."""
+        raise NotImplementedError
+
+    def _hang_up(self) -> None:
+        """Under the lock: the driver is closed."""
+        raise NotImplementedError
+
+    # Adding
+
+    def time(self) -> float:
+        """Now, in the seconds that `call_at` and `when()` count in: the clock's, less what was spent in pause.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> Timer(clock=ManualClock(5.0)).time()
+        5.0
+        """
+        return self._now_ns() / 1e9
+
+    def call_later(self, delay_s: float, fn: Callable[..., Any], /, *args: Any) -> Handle:
+        """Call `fn(*args)` once `delay_s` seconds have passed; zero or less means at the driver's next turn.
+
+        `TimerClosed` after `close()`, `TimerFull` as `when_full` says, `ValueError` for a delay that is no number
+        or ends more than 146 years after the clock's zero.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> handle = timer.call_later(0.25, print, "a quarter")
+        >>> timer.advance(0.249), timer.advance(0.001), handle.pending
+        a quarter
+        (0, 1, False)
+        """
+        try:
+            deadline = self._now_ns() + round(delay_s * 1e9)
+        except (OverflowError, ValueError):
+            raise ValueError(f"delay_s must be a number of seconds, got {delay_s}") from None
+        if not args:
+            handle = self._add(deadline, fn)
+        elif len(args) == 1:
+            handle = self._add(deadline, fn, args[0])
+        else:
+            handle = self._add(deadline, partial(fn, *args))
+        if deadline < self._alarm_ns:
+            self._look(handle, deadline)
+        return handle
+
+    def call_at(self, when_s: float, fn: Callable[..., Any], /, *args: Any) -> Handle:
+        """Call `fn(*args)` when `time()` is `when_s`; at the next turn where that has passed. Errors as `call_later`.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> timer.call_at(60.0, print).when()
+        60.0
+        """
+        deadline = nanoseconds("when_s", when_s)
+        handle = self._add(deadline, partial(fn, *args) if args else fn)
+        if deadline < self._alarm_ns:
+            self._look(handle, deadline)
+        return handle
+
+    def every(self, interval_s: float, fn: Callable[..., Any], /, *args: Any, missed: Missed = "skip") -> Handle:
+        """Call `fn(*args)` every `interval_s` seconds, the first time after one interval; `cancel()` ends it.
+
+        missed: what to do when a call ends after the next was due. "skip" leaves out what was missed and stays on the
+        beat, "burst" makes up for each, "delay" counts anew from the end of the late call. An error in a call is
+        reported, and the beat goes on. `ValueError` for an interval under a nanosecond or another `missed`.
+        `max_pending` does not refuse it.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> handle = timer.every(10, print, "tick")
+        >>> timer.advance(25), handle.when(), handle.cancel()
+        tick
+        tick
+        (2, 30.0, True)
+        """
+        if missed not in NEXT_BEAT:
+            raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
+        if not callable(fn):
+            raise TypeError(f"callback must be callable, got {fn!r}")
+        return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, fn, args)
+
+    def _add_to_executor(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+        assert self._offload is not None
+        return cast(Handle, self._wheel.add_at(deadline, *self._offload.wrapped(fn, argument)))
+
+    def _add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
+        """For timers of the driver itself: no cap, no executor."""
+        handle: Handle = self._wheel.add_at(deadline, fn, *argument)
+        if deadline < self._alarm_ns:
+            self._look(handle, deadline)
+        return handle
+
+    def _look(self, handle: Handle, deadline: int) -> None:
+        """A timer was added that the driver may not know of."""
+        with self._lock:
+            if self._closed:
+                if handle.cancel():
+                    raise TimerClosed("the timer was closed and takes no callback any more: make a new one")
+            elif deadline < self._alarm_ns:
+                try:
+                    self._hasten()
+                except BaseException:
+                    handle.cancel()  # the caller gets no handle, so nothing of it may stay behind
+                    raise
+
+    def _set_alarm(self, alarm_ns: int) -> None:
+        """Under the lock. Nobody sleeps for a manual clock, nor while time stands still; a closed driver looks at all."""
+        if self._closed:
+            self._alarm_ns = NEVER
+        elif self._manual is not None or self._stopwatch.paused:
+            self._alarm_ns = AWAKE
+        else:
+            self._alarm_ns = alarm_ns
+
+    def _set_alarm_for(self, due_ns: int | None) -> None:
+        """Under the lock: the driver sleeps for this tick. Only an earlier tick is news, not an earlier nanosecond."""
+        self._set_alarm(NEVER if due_ns is None else due_ns - self._tick_ns + 1)
+
+    # Pausing, closing, looking
+
+    def pause(self) -> None:
+        """Let time stand still: everything that waits keeps its remaining time, also what is added meanwhile.
+
+        A tick that is being run is run to its end. Twice is once.
+        """
+        with self._lock:
+            self._stopwatch.pause()
+            self._now_ns = self._stopwatch.now_ns
+            self._set_alarm(AWAKE)
+
+    def resume(self) -> None:
+        """Let time go on from where it stood; without a pause nothing happens.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> handle = timer.call_later(10, print, "after ten seconds of its time")
+        >>> timer.pause(), timer.advance(60), timer.resume(), timer.advance(9), timer.advance(1)
+        after ten seconds of its time
+        (None, 0, None, 0, 1)
+        """
+        with self._lock:
+            if not self._stopwatch.resume():
+                return
+            self._now_ns = self._stopwatch.now_ns
+            self._set_alarm(NEVER)
+            if self._manual is None and len(self._wheel) and not self._closed:
+                self._hasten()
+
+    def close(self) -> list[Handle]:
+        """End the driver: what waited never runs and comes back, in no promised order; every add raises `TimerClosed`.
+
+        A callback that runs already is not waited for. Closing again gives an empty list.
+
+        >>> from waterclock import ManualClock, Timer
+        >>> timer = Timer(clock=ManualClock())
+        >>> handle = timer.call_later(10, print)
+        >>> timer.close() == [handle], handle.cancelled(), timer.close()
+        (True, True, [])
+        """
+        with self._lock:
+            if self._closed:
+                return []
+            self._closed = True
+            self._set_alarm(NEVER)
+            handles = self._end_all()
+            self._hang_up()
+        if self._room is not None:
+            self._room.left()
+        return handles
+
+    def _end_all(self) -> list[Handle]:
+        """Take everything out of the wheel; give back the handles that callers have."""
+        periodic, self._periodic = self._periodic, set()
+        beats = {handle.end() for handle in periodic}
+        handles = [handle for handle in self._wheel.clear() if handle not in beats]
+        return [*(handles if self._room is None else self._room.faces_of(handles)), *periodic]
+
+    def statistics(self) -> TimerStatistics:
+        """Counts since the start, as one frozen record."""
+        wheel = self._wheel.statistics()
+        return TimerStatistics(
+            pending=wheel.pending,
+            added=wheel.added,
+            fired=wheel.fired,
+            cancelled=wheel.cancelled,
+            failed=self._report.failed,
+            wakeups=self._wakeups,
+            lateness=self._histogram.lateness(),
+        )
+
+    def __len__(self) -> int:
+        """How many timers wait."""
+        return len(self._wheel)
+
+    def __bool__(self) -> bool:
+        """A driver is there, however few timers wait."""
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Forking
+
+    def _after_fork(self) -> None:
+        """In the child: the parent's timers are over, the lock may be held by a thread that is not here."""
+        forsaken = self._wheel
+        self._start_empty()
+        forsaken.forsake() if isinstance(forsaken, LockedWheel) else forsaken.clear()
+
+
+def _cap(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
+    if when_full not in ("raise", "block", "run"):
+        raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
+    if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):
+        raise ValueError(f"max_pending must be a whole number from 1, or None, got {max_pending!r}")
+    return max_pending, when_full
+
+
+def _empty_in_the_child() -> None:
+    for drive in tuple(_LIVE):
+        drive._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_empty_in_the_child)

@@ -1,0 +1,77 @@
+"""What a caller holds: the wheel's own handle wherever that will do, else one of these.
+
+Rule 1: every handle has the same four: `cancel`, `cancelled`, `when`, `pending`.
+Rule 2: `cancel` is True exactly once, and then the callback never runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Handle(Protocol):
+    """A timer of a driver; times are seconds of `timer.time()`."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether it still waits: neither run nor cancelled."""
+        ...
+
+    def cancel(self) -> bool:
+        """True once, and then it never runs; else False: it ran, or was cancelled."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled; False while it waits and after it ran."""
+        ...
+
+    def when(self) -> float:
+        """The moment it was asked to run."""
+        ...
+
+
+class RanHandle:
+    """Of a callback that ran in its caller, for want of room: over from the start."""
+
+    __slots__ = ("_deadline_ns",)
+
+    pending = False
+
+    def __init__(self, deadline_ns: int) -> None:
+        self._deadline_ns = deadline_ns
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def when(self) -> float:
+        return self._deadline_ns / 1e9
+
+
+class RoomHandle:
+    """Of a wheel where callers wait for room: its cancel tells them."""
+
+    __slots__ = ("__weakref__", "_left", "inner")
+
+    def __init__(self, inner: Handle, left: Callable[[], None]) -> None:
+        self.inner = inner
+        self._left = left
+
+    @property
+    def pending(self) -> bool:
+        return self.inner.pending
+
+    def cancel(self) -> bool:
+        done = self.inner.cancel()
+        if done:
+            self._left()
+        return done
+
+    def cancelled(self) -> bool:
+        return self.inner.cancelled()
+
+    def when(self) -> float:
+        return self.inner.when()

@@ -1,0 +1,154 @@
+"""`AsyncTimer`: a timing wheel turned by an asyncio loop, which holds one `call_at` for all its timers.
+
+Rule 1: everything happens in the loop's thread; nothing here takes a lock.
+Rule 2: the one `call_at` is moved when a timer is added for an earlier tick, and after each turn. A cancelled timer moves
+    nothing: the loop calls once, finds nothing due, and is told the next tick.
+Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock's resolution too early, and would
+    then be asked to call again at once.
+Rule 4: a turn runs what was due when it began; then the loop has its turn too.
+Rule 5: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from waterclock.clock import Clock
+from waterclock.errors import TimerClosed
+from waterclock.timer.drive import AWAKE, Drive
+from waterclock.timer.home import Home
+from waterclock.timer.locked import LockedWheel
+from waterclock.timer.report import OnError, Report
+from waterclock.timer.room import WhenFull
+from waterclock.timer.timeouts import Timeout
+from waterclock.timer.units import nanoseconds
+from waterclock.wheel import TimingWheel
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+ROUND_UP_S = 1e-6
+
+
+class AsyncTimer(Drive):
+    """Callbacks after a delay, from the running asyncio loop, and `sleep` and `timeout` that cost less than asyncio's.
+
+    Arguments are those of `Timer`, but for a thread's: `when_full` cannot be "block". It belongs to the loop that runs
+    when it is first needed, and is used from that loop's thread only. Without `on_error`, what a callback raises goes to
+    the loop's exception handler. Under a ManualClock the loop is asked for nothing, and `advance` turns it.
+
+    >>> import asyncio
+    >>> async def main() -> None:
+    ...     with AsyncTimer() as timer:
+    ...         handle = timer.call_later(0.001, print, "a millisecond")
+    ...         await timer.sleep(0.002)
+    >>> asyncio.run(main())
+    a millisecond
+    """
+
+    def __init__(
+        self,
+        tick_s: float = 0.001,
+        *,
+        clock: Clock | None = None,
+        executor: Executor | None = None,
+        on_error: OnError | None = None,
+        max_pending: int | None = None,
+        when_full: WhenFull = "raise",
+    ) -> None:
+        if when_full == "block":
+            raise ValueError("when_full='block' would stop the loop that makes room: choose 'raise' or 'run'")
+        self._lock = self._turning = nullcontext()
+        self._home = Home(on_error)
+        self._alarm: asyncio.TimerHandle | None = None
+        self._sleepers: set[asyncio.Future[Any]] = set()
+        super().__init__(tick_s, clock, executor, Report(self._home.report), max_pending, when_full)
+
+    def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
+        return (TimingWheel if hasattr(TimingWheel, "clear") else LockedWheel)(tick_ns, start_ns)
+
+    # Being driven
+
+    def _hasten(self) -> None:
+        loop, due = self._home.loop(), self._next_due()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._set_alarm_for(due)
+        if due is not None:
+            when_s = loop.time() + max(due - self._now_ns(), 0) / 1e9 + ROUND_UP_S
+            self._alarm = loop.call_at(when_s, self._wake, context=self._home.context)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._wakeups += 1
+        self._set_alarm(AWAKE)
+        try:
+            self._turn(self._clock.monotonic_ns())
+        finally:
+            self._hasten()
+
+    def _hang_up(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        sleepers, self._sleepers = self._sleepers, set()
+        for sleeper in sleepers:
+            if not sleeper.done():
+                sleeper.set_exception(TimerClosed("the timer was closed while this sleep waited for it"))
+
+    def _from_executor(self, then: Callable[[], None]) -> Callable[[], object]:
+        return partial(self._home.loop().call_soon_threadsafe, then)
+
+    def _after_fork(self) -> None:
+        self._home.leave()
+        self._alarm = None
+        self._sleepers = set()
+        super()._after_fork()
+
+    # Awaiting
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait `delay_s` seconds; zero or less gives the loop one turn. `TimerClosed` where the timer is closed meanwhile.
+
+        >>> import asyncio
+        >>> asyncio.run(AsyncTimer().sleep(0.001))
+        """
+        delay_ns = nanoseconds("delay_s", delay_s)
+        if delay_ns <= 0:
+            return await asyncio.sleep(0)
+        sleeper = self._home.loop().create_future()
+        handle = self._add_and_look(self._now_ns() + delay_ns, _rouse, sleeper)
+        self._sleepers.add(sleeper)
+        try:
+            await sleeper
+        finally:
+            handle.cancel()
+            self._sleepers.discard(sleeper)
+
+    def timeout(self, delay_s: float | None) -> Timeout:
+        """Cancel what the `async with` holds after `delay_s` seconds and raise TimeoutError there; None for never.
+
+        Works as `asyncio.timeout` does, with this timer's time.
+
+        >>> import asyncio
+        >>> async def main() -> None:
+        ...     timer = AsyncTimer()
+        ...     try:
+        ...         async with timer.timeout(0.001):
+        ...             await asyncio.sleep(60)
+        ...     except TimeoutError:
+        ...         print("no minute")
+        >>> asyncio.run(main())
+        no minute
+        """
+        return Timeout(self, None if delay_s is None else (self._now_ns() + nanoseconds("delay_s", delay_s)) / 1e9)
+
+
+def _rouse(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

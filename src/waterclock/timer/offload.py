@@ -1,0 +1,57 @@
+"""Callbacks in an executor: the driver hands them over, one of the executor's threads runs them.
+
+Rule 1: lateness counts to the moment the callback starts in the executor: a queue there is seen.
+Rule 2: its error goes where all errors go, from the thread it was raised in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from waterclock.timer.lateness import Histogram
+from waterclock.timer.report import Report
+from waterclock.timer.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+class Offload:
+    """Stands before the wheel: what is added runs in `executor` when its time comes."""
+
+    def __init__(self, executor: Executor, report: Report, histogram: Histogram, stopwatch: Stopwatch) -> None:
+        self._executor = executor
+        self._report = report
+        self._histogram = histogram
+        self._stopwatch = stopwatch
+        self._lock = Lock()
+        self.due_ns = 0  # the tick that is being run
+
+    def wrapped(self, fn: Callable[..., Any], argument: tuple[Any, ...]) -> tuple[Any, Any]:
+        """What the wheel is to call, and with what, so that `fn(*argument)` runs in the executor."""
+        if not callable(fn):
+            raise TypeError(f"callback must be callable, got {fn!r}")
+        return self._hand_over, (fn, argument, None)
+
+    def submit(self, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None) -> None:
+        """Run `fn(*argument)` in the executor, and after it, failed or not, `then`."""
+        self._executor.submit(self._run, self.due_ns, fn, argument, then)
+
+    def _hand_over(self, call: tuple[Any, tuple[Any, ...], None]) -> None:
+        self.submit(*call)
+
+    def _run(
+        self, due_ns: int, fn: Callable[..., Any], argument: tuple[Any, ...], then: Callable[[], object] | None
+    ) -> None:
+        lateness_ns = max(self._stopwatch.now_ns() - due_ns, 0)
+        with self._lock:
+            self._histogram.record(lateness_ns, 1)
+        try:
+            fn(*argument)
+        except BaseException as error:  # the future is nobody's: what is not reported here would be lost
+            self._report(error)
+        finally:
+            if then is not None:
+                then()

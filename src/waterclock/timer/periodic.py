@@ -1,0 +1,120 @@
+"""A timer that comes back: one place in the wheel at a time, beats counted from the first due time.
+
+    missed    the next call, after one that ended when further beats had passed
+    skip      at the first beat that has not passed: the ones in between are left out
+    burst     at the next beat, though it has passed: each is made up for, one after the other
+    delay     an interval after the end of the late call; beats are counted from there
+
+Rule 1: beats are whole nanoseconds, first + n * interval: nothing drifts.
+Rule 2: a call is planned when the one before has ended, so two never overlap, not even in an executor.
+Rule 3: `cancel` is a step under the driver's lock, and so is the beginning of a call: one of them comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from waterclock.errors import TimerClosed
+
+if TYPE_CHECKING:
+    from waterclock.timer.drive import Drive
+    from waterclock.timer.handles import Handle
+
+Missed = Literal["skip", "burst", "delay"]
+
+
+def skip(beat_ns: int, interval_ns: int, now_ns: int) -> int:
+    """The first beat at or after now.
+
+    >>> skip(10, 10, 35), skip(10, 10, 20), skip(10, 10, 12)
+    (40, 20, 20)
+    """
+    return beat_ns + interval_ns * max(1, -((beat_ns - now_ns) // interval_ns))
+
+
+def burst(beat_ns: int, interval_ns: int, now_ns: int) -> int:
+    """The next beat, passed or not.
+
+    >>> burst(10, 10, 35)
+    20
+    """
+    return beat_ns + interval_ns
+
+
+def delay(beat_ns: int, interval_ns: int, now_ns: int) -> int:
+    """The next beat, or where that has passed an interval from now.
+
+    >>> delay(10, 10, 35), delay(10, 10, 12)
+    (45, 20)
+    """
+    return beat_ns + interval_ns if beat_ns + interval_ns >= now_ns else now_ns + interval_ns
+
+
+NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": burst, "delay": delay}
+
+
+class PeriodicHandle:
+    """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
+
+    __slots__ = ("_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_next_beat", "_over")
+
+    def __init__(
+        self, drive: Drive, interval_ns: int, missed: Missed, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> None:
+        self._drive = drive
+        self._interval_ns = interval_ns
+        self._next_beat = NEXT_BEAT[missed]
+        self._fn, self._args = fn, args
+        self._inner: Handle | None = None
+        self._over = False
+        self._beat_ns = drive._now_ns() + interval_ns
+        self._wait()
+
+    @property
+    def pending(self) -> bool:
+        return not self._over
+
+    def cancelled(self) -> bool:
+        return self._over
+
+    def when(self) -> float:
+        return self._beat_ns / 1e9
+
+    def cancel(self) -> bool:
+        with self._drive._lock:
+            if self._over:
+                return False
+            self._over = True
+            inner, self._inner = self._inner, None
+            self._drive._periodic.discard(self)
+        if inner is not None and inner.cancel():
+            self._drive._leave(1)
+        return True
+
+    def end(self) -> Handle | None:
+        """Under the driver's lock: the driver is closed. Gives back its timer in the wheel."""
+        self._over = True
+        return self._inner
+
+    def _wait(self) -> None:
+        with self._drive._lock:
+            if not self._over:
+                self._drive._periodic.add(self)
+                self._inner = self._drive._add_and_look(self._beat_ns, self._begin)
+
+    def _begin(self) -> None:
+        """The beat has come."""
+        with self._drive._lock:
+            if self._over:
+                return
+            self._inner = None
+        self._drive._call(self._fn, self._args, self._plan)
+
+    def _plan(self) -> None:
+        """The call has ended."""
+        self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
+        try:
+            self._wait()
+        except TimerClosed:
+            self._over = True
