@@ -19,11 +19,14 @@ setup(
             extra_compile_args=["-O3"],
             optional=True,
         ),
+        Extension(
+            "waterclock.purgatory._lock", [f"{PURGATORY}/_lock.pyx"], extra_compile_args=["-O3"], optional=True
+        ),
         # the file that also runs uncompiled, under another name and with the types of _delayed.pxd
         Extension(
             "waterclock.purgatory._delayed",
             [f"{PURGATORY}/delayed.py"],
-            depends=[f"{PURGATORY}/_delayed.pxd"],
+            depends=[f"{PURGATORY}/_delayed.pxd", f"{PURGATORY}/_lock.pxd"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

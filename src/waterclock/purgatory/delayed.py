@@ -1,68 +1,65 @@
 # cython: language_level=3, annotation_typing=False, binding=False, auto_pickle=False, nonecheck=True
 """Delayed operations: each waits for a key or a deadline, whichever comes first, and is over once.
 
-A write waits until two replicas hold it; a long poll waits until there is enough to read. Each is an
-operation: a question (`try_complete`), a deed (`on_complete`), a timeout. It is watched under the keys whose
-change may answer the question. Who changes something calls `check_and_complete(key)`, and every operation
-watched there is asked again.
+A write waits until two replicas hold it; a long poll waits until there is enough to read. Each is an operation:
+a question (`try_complete`), a deed (`on_complete`), a timeout. It is watched under the keys whose change may
+answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
 
     state      leaves it by                                            then
     waiting    try_complete says True, force_complete()                over, "completed"
                the timeout                                             over, "expired"
                cancel_for_key(), close(), a cancelled wait()           over, "cancelled"
-    over       -                                                       it is in no watch list and holds no callable
+    over       -                                                       in no watch list, without callables
 
-Rule 1: an operation's state, the watch lists and the counts change together, under the purgatory's lock. So an
-    operation that is over is in no list, at no moment, and `watched` is exact.
+Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
+    operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
-Rule 3: nobody waits for an operation's own lock. Who finds it held by another thread leaves word and goes on.
+Rule 3: nobody waits for an operation's own lock. Who finds it with another thread leaves word and goes on.
+Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
 
-No lost wake-up (rule 3, told in threads A and B; test_a_trigger_during_a_try_is_tried_by_who_holds_the_lock plays it):
+No lost wake-up, told in threads A and B; test_a_trigger_during_a_try_is_tried_by_the_thread_that_is_at_it plays it:
 
-    A  check_and_complete("k") takes the operation's lock and asks: not yet
-    B  makes the condition true, calls check_and_complete("k"), and finds the lock held
-       by A. It writes down "again" and returns 0.
-    A  is done asking and wants to let go of the lock. It reads "again", and asks once more.
+    A  check_and_complete("k") takes the operation's lock and asks: not yet.
+    B  makes the condition true, calls check_and_complete("k"), finds the lock with A.
+       It leaves word, "again", and returns 0.
+    A  is done asking, and lets go of the lock. It finds "again", and asks once more.
 
-B's word and A's letting go are both steps under the purgatory's lock, so one comes first. B first: A reads the
-word. A first: B finds the lock free, takes it and asks itself. In neither order the trigger is lost, and B never
-waits for A, however long A's question takes; so two threads that trigger each other's operations cannot lock
-each other out. The same holds for the first try against the first trigger: see `try_complete_else_watch`.
+B's leaving word and A's letting go are both steps under the purgatory's lock, so one comes first. B first: A finds
+the word. A first: B finds the operation's lock free and asks itself. The trigger is lost in neither, and B never
+waits for A, however long A's question takes. So two threads that trigger each other's operations cannot lock each
+other up, and a timeout or a `force_complete()` is held up by no question.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Hashable, Iterable
 from math import isfinite
-from threading import RLock, get_ident
-from types import SimpleNamespace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from waterclock.errors import PurgatoryClosed
+from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
+from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.records import PurgatoryStatistics
+from waterclock.purgatory.report import report
+
+if TYPE_CHECKING:
+    from waterclock.timer import AsyncTimer, Timer
 
 Outcome = Literal["completed", "expired", "cancelled"]
 COMPLETED: Outcome = "completed"
 EXPIRED: Outcome = "expired"
 CANCELLED: Outcome = "cancelled"
 
-SPARSE = 8  # a watch list that once was this many times longer is copied, for a dict keeps its size
-
-
-class Timer(Protocol):
-    """What a purgatory needs of a timer: `Timer` and `AsyncTimer` have it."""
-
-    def call_later(self, delay_s: float, fn: Callable[..., Any], /, *args: Any) -> Any: ...
+SHORT = 64  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
+SPARSE = 8
 
 
 class DelayedOperation:
     """Something that waits: `try_complete` asks whether it is over, `on_complete` runs once when it is.
 
-    Each callable gets the operation as its one argument. `timeout_s` is in seconds: None waits for ever, zero or
-    less expires at the timer's next turn. `on_expire` runs after `on_complete`, on a timeout only. `ValueError`
-    for a timeout that is not finite, `TypeError` for what cannot be called or is no number.
+    Each callable gets the operation as its argument. `timeout_s` is in seconds: None waits for ever, zero or less
+    expires at the timer's next turn. `on_expire` runs after `on_complete`, on a timeout only. All three are let go
+    of when it is over. `TypeError` for what cannot be called, `ValueError` for a timeout that is not finite.
 
     >>> op = DelayedOperation(lambda op: False, lambda op: print("over:", op.outcome), timeout_s=None)
     >>> op.completed, op.outcome, op.force_complete(), op.force_complete()
@@ -70,20 +67,10 @@ class DelayedOperation:
     (False, None, True, False)
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_again",
-        "_credit",
-        "_holder",
-        "_keys",
-        "_on_complete",
-        "_on_expire",
-        "_outcome",
-        "_purgatory",
-        "_timeout",
-        "_timeout_s",
-        "_try_complete",
-    )
+    # fmt: off
+    __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_places",
+                 "_purgatory", "_timeout", "_timeout_s", "_try_complete")
+    # fmt: on
 
     def __init__(
         self,
@@ -92,21 +79,21 @@ class DelayedOperation:
         timeout_s: float | None,
         on_expire: Callable[[DelayedOperation], Any] | None = None,
     ) -> None:
+        if type(self) is not DelayedOperation:
+            raise TypeError("DelayedOperation takes no subclasses: what it does is in its callables")
         if not callable(try_complete) or not callable(on_complete) or not (on_expire is None or callable(on_expire)):
-            raise _not_callable(try_complete=try_complete, on_complete=on_complete, on_expire=on_expire)
-        if timeout_s is not None and not isfinite(timeout_s):
-            raise ValueError(f"timeout_s must be a finite number of seconds, or None to wait for ever, got {timeout_s}")
+            raise not_callable(try_complete=try_complete, on_complete=on_complete, on_expire=on_expire)
         self._try_complete: Any = try_complete
         self._on_complete: Any = on_complete
         self._on_expire: Any = on_expire
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s if type(timeout_s) is float and isfinite(timeout_s) else as_timeout(timeout_s)
         self._timeout: Any = None  # the timer's handle
         self._outcome: Outcome | None = None
         self._purgatory = _NOWHERE
-        self._keys: tuple[Hashable, ...] = ()
+        self._places: list[WatchList] = []
         self._holder = 0  # its own lock: the thread that asks now, or 0
-        self._again = False  # a word for the holder: a trigger came while it asked
-        self._credit = False  # the holder's thread ended it, and has not counted it yet
+        self._again = False  # word for the holder: a trigger came meanwhile
+        self._credit = False  # the holder completed it and has not counted it yet
 
     @property
     def outcome(self) -> Outcome | None:
@@ -118,104 +105,89 @@ class DelayedOperation:
         """Whether it is over, whatever the outcome. True already inside `on_complete`."""
         return self._outcome is not None
 
-    @property
-    def timeout_s(self) -> float | None:
-        """The seconds it was given, counted from when it is watched; None for ever."""
-        return self._timeout_s
-
     def force_complete(self) -> bool:
         """End it as "completed", whatever `try_complete` would say. True for exactly one caller.
 
-        It works before the operation was ever handed to a purgatory, too.
+        An operation that no purgatory has seen yet is ended too; the purgatory it is handed to says: over already.
         """
         purgatory = self._purgatory
-        return purgatory._end(self, COMPLETED) or (
-            self._purgatory is not purgatory and self._purgatory._end(self, COMPLETED)
-        )
+        if purgatory._end(self, COMPLETED):
+            return True
+        return self._purgatory is not purgatory and self._purgatory._end(self, COMPLETED)  # taken in just then
 
     def __repr__(self) -> str:
-        return f"<DelayedOperation {self._outcome or 'waiting'}, timeout_s={self._timeout_s}>"
+        return f"<DelayedOperation, {self._outcome or 'waiting'}, timeout_s={self._timeout_s}>"
 
 
 class WatchList:
-    """The operations watched under one key, in the order they came; a dict used as an ordered set."""
+    """The operations watched under one key, in the order they came: a dict as an ordered set."""
 
-    __slots__ = ("longest", "operations")
+    __slots__ = ("key", "longest", "operations")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
         self.operations: dict[DelayedOperation, None] = {}
-        self.longest = 64
+        self.longest = SHORT
 
     def add(self, op: DelayedOperation) -> None:
         self.operations[op] = None
         if len(self.operations) > self.longest:
             self.longest = len(self.operations)
 
-    def remove(self, op: DelayedOperation) -> int:
-        """Take one out; how many are left."""
+    def remove(self, op: DelayedOperation) -> None:
         del self.operations[op]
-        left = len(self.operations)
-        if left * SPARSE < self.longest and self.longest > 64:
+        if self.longest > SHORT and len(self.operations) * SPARSE < self.longest:
             self.operations = dict(self.operations)
-            self.longest = max(64, left)
-        return left
+            self.longest = max(SHORT, len(self.operations))
 
 
 class Purgatory:
-    """Where delayed operations wait, watched by key, each with a timeout of `timer` (a `Timer` or `AsyncTimer`).
+    """Where delayed operations wait, watched by key, each with a timeout of `timer`, a `Timer` or an `AsyncTimer`.
 
     `name` stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to
-    `sys.unraisablehook`; it stops no other operation. Every method may be called from any thread that the timer
-    may be called from.
+    `sys.unraisablehook`, and stops no other operation. Its methods may be called from wherever the timer's may.
 
     >>> from waterclock import ManualClock, Timer
-    >>> acks = []
-    >>> with Timer(clock=ManualClock()) as timer:
-    ...     purgatory = Purgatory("produce", timer)
-    ...     op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=1.5)
-    ...     print(purgatory.try_complete_else_watch(op, ["orders-0"]))
-    ...     acks += ["b1", "b2"]
-    ...     print(purgatory.check_and_complete("orders-0"))
-    False
+    >>> acks, purgatory = [], Purgatory("produce", Timer(clock=ManualClock()))
+    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=1.5)
+    >>> purgatory.try_complete_else_watch(op, ["orders-0"]), acks.extend(["b1", "b2"])
+    (False, None)
+    >>> purgatory.check_and_complete("orders-0")
     over: completed
     1
     """
 
     def __init__(
-        self, name: str, timer: Timer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
+        self, name: str, timer: Timer | AsyncTimer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
     ) -> None:
         self._name = name
         self._timer = timer
         self._on_error = on_error
-        self._lock = RLock()  # re-entrant: the garbage collector may run a user's __del__ in the middle of a step
+        self._lock = Lock()
         self._lists: dict[Hashable, WatchList] = {}
         self._closed = False
-        self._watched = self._delayed = self._completed = self._expired = self._cancelled = 0
-
-    @property
-    def name(self) -> str:
-        """What it was called."""
-        return self._name
+        self._watched = self._delayed = 0
+        self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
 
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """Ask the operation once; if it is not over, watch it under every one of `keys` and ask once more.
+        """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
 
-        True: it is over already. False: it waits, and its timeout runs from now. `ValueError` without a key, or
-        for an operation used before; `PurgatoryClosed` after `close()`. The timer's errors (`TimerClosed`,
-        `TimerFull`) are raised too, and the operation then waits nowhere and can be used again.
+        `ValueError` without a key, or for an operation used before; `PurgatoryClosed` after `close()`. The timer's
+        errors (`TimerClosed`, `TimerFull`) come through. After an error the operation waits nowhere, and may be
+        used again.
 
-        1. Try, under the operation's lock. Most are over here and cost no list.
-        2. Watch it under every key. A trigger from now on finds it.
-        3. Try again: for what came after 1 and found it in no list yet.
-        4. Let go of the lock. A trigger that came during 3 left word: then try once more.
-        5. Start the timeout.
+        1. Ask, under the operation's lock. Most operations are over here, and touch no list.
+        2. Put it into the list of every key. From now on a trigger finds it.
+        3. Ask again, for a trigger that came after 1 and found it in no list.
+        4. Let go of the lock; ask once more where a trigger left word during 3.
+        5. Start the timeout. It is stopped at once where the operation was completed since 4.
         """
-        distinct = _distinct(keys)
+        several = keys if type(keys) is tuple and keys else as_several(keys)
         if not self._take(op):
             return True
         try:
             if not self._try(op):  # 1
-                self._watch(op, distinct)  # 2
+                self._watch(op, several)  # 2
                 self._try(op)  # 3
             if self._let_go(op, 0):  # 4
                 self._attempt(op)
@@ -227,10 +199,13 @@ class Purgatory:
         return op._outcome is not None
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something about `key` changed: ask every operation watched there. How many this call completed.
+        """Something about `key` changed: ask all operations watched there; how many this call completed.
 
-        Operations are asked in the order they came. One that another thread is asking right now is asked again by
-        that thread, and is not counted here.
+        They are asked in the order they came. One that another thread is asking at this moment is asked again by
+        that thread, and not counted here.
+
+        >>> Purgatory("fetch", timer=None).check_and_complete("nobody waits here")
+        0
         """
         completed = 0
         for op in self._watchers(key):
@@ -238,18 +213,16 @@ class Purgatory:
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """End every operation watched under `key` as "cancelled", under all its keys; these operations."""
+        """End all operations watched under `key` as "cancelled", under their other keys too; those operations."""
         return [op for op in self._watchers(key) if self._end(op, CANCELLED)]
 
-    async def wait(
-        self, keys: Iterable[Hashable], predicate: Callable[[], Any], timeout_s: float | None
-    ) -> bool:
+    async def wait(self, keys: Iterable[Hashable], predicate: Callable[[], Any], timeout_s: float | None) -> bool:
         """True once `predicate()` holds; it is asked at first, and at each trigger of one of `keys`.
 
-        False when `timeout_s` was over first, or when the wait was ended by `cancel_for_key` or `close`. A task
-        that is cancelled while it waits leaves every watch list. Errors as for `try_complete_else_watch`.
+        False when `timeout_s` was over first, or when `cancel_for_key` or `close` ended the wait. A task that is
+        cancelled leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
         """
-        from waterclock.purgatory.waiting import Waker  # asyncio: for those only who wait in it
+        from waterclock.purgatory.waiting import Waker  # asyncio is imported for those who wait in it
 
         waker = Waker()
         op = DelayedOperation(lambda op: predicate(), waker.wake, timeout_s)
@@ -257,34 +230,32 @@ class Purgatory:
             if not self.try_complete_else_watch(op, keys):
                 await waker.woken
         finally:
-            self._end(op, CANCELLED)  # when the task was cancelled; else it is over
+            self._end(op, CANCELLED)  # for a task that was cancelled; any other finds it over
         return op._outcome is COMPLETED
 
     def watched_for(self, key: Hashable) -> int:
-        """How many operations wait under `key` now."""
+        """How many operations wait under `key`.
+
+        >>> Purgatory("fetch", timer=None).watched_for("orders-0")
+        0
+        """
         with self._lock:
             watch_list = self._lists.get(key)
             return 0 if watch_list is None else len(watch_list.operations)
 
     def statistics(self) -> PurgatoryStatistics:
-        """Counts of this moment, consistent with each other, as one frozen record."""
+        """Counts of one moment, as one frozen record."""
         with self._lock:
-            return PurgatoryStatistics(
-                watched=self._watched,
-                delayed=self._delayed,
-                completed=self._completed,
-                expired=self._expired,
-                cancelled=self._cancelled,
-            )
+            return PurgatoryStatistics(watched=self._watched, delayed=self._delayed, **self._over)
 
     def close(self) -> list[DelayedOperation]:
         """End everything that waits as "cancelled", and return it; a second time an empty list.
 
-        Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer is left alone: it may serve others.
+        Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it.
         """
+        waiting: dict[DelayedOperation, None] = {}
         with self._lock:
             self._closed = True
-            waiting: dict[DelayedOperation, None] = {}
             for watch_list in self._lists.values():
                 waiting.update(watch_list.operations)
         return [op for op in list(waiting) if self._end(op, CANCELLED)]
@@ -292,184 +263,159 @@ class Purgatory:
     # Steps under the lock
 
     def _take(self, op: DelayedOperation) -> bool:
-        """Take in a new operation and hold its lock; False when somebody completed it before it came here."""
+        """Take in a new operation, with its lock; False where it was completed before it came."""
         if not isinstance(op, DelayedOperation):
-            raise TypeError(f"op must be a DelayedOperation, got {op!r}")
+            raise not_an_operation(op)
         with _NOWHERE._lock:
             if self._closed:
-                raise self._is_closed()
+                raise closed(self._name)
             if op._purgatory is not _NOWHERE:
-                raise ValueError(f"op is used once, and was handed to a purgatory before: {op!r}; make a new one")
+                raise used_before(op)
             op._purgatory = self
-            op._holder = get_ident()
+            op._holder = self._lock.me()
             return op._outcome is None
 
     def _watch(self, op: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
         """Put it into the list of every key, unless it is over by now."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             if self._closed:
-                raise self._is_closed()
+                raise closed(self._name)
             if op._outcome is not None:
                 return
-            op._keys = keys
             for key in keys:
                 watch_list = self._lists.get(key)
                 if watch_list is None:
-                    watch_list = self._lists[key] = WatchList()
-                watch_list.add(op)
-            self._watched += len(keys)
-            self._delayed += 1
+                    watch_list = self._lists.setdefault(key, WatchList(key))
+                if op not in watch_list.operations:
+                    watch_list.add(op)
+                    op._places.append(watch_list)
+                    self._watched += 1
+        finally:
+            self._delayed += bool(op._places)
+            self._lock.release()
 
     def _unwatch(self, op: DelayedOperation) -> None:
-        """Take it out of the list of every key; a list without operations goes."""
-        for key in op._keys:
-            watch_list = self._lists[key]
-            if not watch_list.remove(op):
-                del self._lists[key]
-        if op._keys:
-            self._watched -= len(op._keys)
+        """Under the lock: take it out of all its lists. A list without operations goes."""
+        for watch_list in op._places:
+            watch_list.remove(op)
+            if not watch_list.operations:
+                self._lists.pop(watch_list.key, None)
+        if op._places:
+            self._watched -= len(op._places)
             self._delayed -= 1
-        op._keys = ()
+            op._places.clear()
 
     def _end(self, op: DelayedOperation, outcome: Outcome) -> bool:
-        """The one way to be over: True for exactly one caller, who then runs the callables."""
-        with self._lock:
+        """The one way to be over. True for exactly one caller, which runs what was to be run."""
+        self._lock.acquire()
+        try:
             if op._outcome is not None or op._purgatory is not self:
                 return False
             op._outcome = outcome
+            op._credit = outcome is COMPLETED and op._holder != 0 and op._holder == self._lock.me()
             self._unwatch(op)
-            self._count(outcome)
-            op._credit = outcome is COMPLETED and op._holder != 0 and op._holder == get_ident()
-            timeout, on_complete, on_expire = op._timeout, op._on_complete, op._on_expire
-            op._try_complete = op._on_complete = op._on_expire = op._timeout = None
+            self._over[outcome] += 1
+            # held here until the lock is released: letting go of them may run code of the user
+            timeout, on_complete, on_expire, _ = op._timeout, op._on_complete, op._on_expire, op._try_complete
+            op._timeout = op._on_complete = op._on_expire = op._try_complete = None
+        finally:
+            self._lock.release()
         if timeout is not None and outcome is not EXPIRED:
             timeout.cancel()
         self._run(on_complete, op)
-        if outcome is EXPIRED and on_expire is not None:
+        if on_expire is not None and outcome is EXPIRED:
             self._run(on_expire, op)
         return True
 
-    def _count(self, outcome: Outcome) -> None:
-        self._completed += outcome is COMPLETED
-        self._expired += outcome is EXPIRED
-        self._cancelled += outcome is CANCELLED
-
     def _watchers(self, key: Hashable) -> list[DelayedOperation]:
-        with self._lock:
+        """A copy: who walks it asks and ends operations, and they leave the list meanwhile."""
+        self._lock.acquire()
+        try:
             watch_list = self._lists.get(key)
             return [] if watch_list is None else list(watch_list.operations)
+        finally:
+            self._lock.release()
 
     def _withdraw(self, op: DelayedOperation) -> bool:
-        """Undo a watch that failed half-way, as if it never was; False when somebody ended it meanwhile."""
+        """A watch failed half-way: as if it had never been. False where somebody ended the operation meanwhile."""
         with self._lock:
             if op._outcome is not None:
                 return False
             self._unwatch(op)
-            op._purgatory = _NOWHERE
             op._holder, op._again = 0, False
+            op._purgatory = _NOWHERE
             return True
 
-    # Trying
+    # Asking
 
     def _attempt(self, op: DelayedOperation) -> bool:
-        """A trigger for one operation: ask it, or leave word with who asks it now. True when we completed it."""
-        me = get_ident()
-        again = True
-        done = False
-        while again and not done:
-            with self._lock:
+        """One trigger, one operation: ask it, or leave word with who asks it now. True when it was completed here."""
+        me = self._lock.me()
+        while True:
+            self._lock.acquire()
+            try:
                 if op._outcome is not None:
                     return False
                 holder = op._holder
-                if holder not in (0, me):
+                if holder != 0 and holder != me:
                     op._again = True
                     return False
                 op._holder, op._again = me, False
+            finally:
+                self._lock.release()
+            again = completed = False
             try:
-                done = self._try(op)
+                completed = self._try(op)
             finally:
                 again = self._let_go(op, holder)
-        return done
+            if completed or not again:
+                return completed
 
     def _let_go(self, op: DelayedOperation, holder: int) -> bool:
-        """Give the operation's lock back to who held it before us; whether somebody left word meanwhile."""
-        with self._lock:
-            op._holder = holder
-            return op._again and not holder
+        """Give the operation's lock back to who had it before (nobody: 0). Whether somebody left word."""
+        self._lock.acquire()
+        op._holder = holder
+        again = op._again and holder == 0
+        self._lock.release()
+        return again
 
     def _try(self, op: DelayedOperation) -> bool:
-        """Ask once, holding its lock, and end it if it says so; True when it ended in this thread just now."""
+        """Ask once, with the operation's lock. True when that completed it; a trigger within a trigger counts once."""
         try_complete = op._try_complete
         if try_complete is None:
             return False
-        if self._run(try_complete, op):
-            self._end(op, COMPLETED)
-        credit, op._credit = op._credit, False
-        return credit
+        try:
+            if try_complete(op):
+                self._end(op, COMPLETED)
+        except Exception as error:
+            report(self._on_error, error, op)
+        completed, op._credit = op._credit, False
+        return completed
 
-    # The timeout, and errors
-
-    def _is_closed(self) -> PurgatoryClosed:
-        return PurgatoryClosed(f"the purgatory {self._name!r} is closed: it takes no operation any more, make a new one")
+    # Timeouts and errors
 
     def _start_timeout(self, op: DelayedOperation) -> None:
         handle = self._timer.call_later(op._timeout_s, _expire, op)
-        with self._lock:
-            if op._outcome is None:
-                op._timeout = handle
-                return
-        handle.cancel()  # it was over before it had a timeout to cancel
+        self._lock.acquire()
+        if op._outcome is None:
+            op._timeout = handle
+        self._lock.release()
+        if op._outcome is not None:
+            handle.cancel()  # nobody may have seen it; a second cancel does nothing
 
-    def _run(self, fn: Callable[[DelayedOperation], Any], op: DelayedOperation) -> Any:
-        """Call a callable of the user; an exception is reported and counts as None."""
+    def _run(self, fn: Callable[[DelayedOperation], Any], op: DelayedOperation) -> None:
         try:
-            return fn(op)
+            fn(op)
         except Exception as error:
-            self._report(error, op)
-
-    def _report(self, error: Exception, op: DelayedOperation) -> None:
-        try:
-            if self._on_error is not None:
-                self._on_error(error, op)
-                return
-        except Exception as second:
-            error = second
-        _to_the_hook(error, op)
+            report(self._on_error, error, op)
 
 
 def _expire(op: DelayedOperation) -> None:
     op._purgatory._end(op, EXPIRED)
 
 
-def _to_the_hook(error: Exception, op: DelayedOperation) -> None:
-    message = "Exception ignored in a callable of a delayed operation"
-    sys.unraisablehook(
-        SimpleNamespace(
-            exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=message, object=op
-        )
-    )
-
-
-def _distinct(keys: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    if isinstance(keys, str | bytes):
-        raise TypeError(f"keys must be several keys, got the one {keys!r}: write [{keys!r}]")
-    distinct = tuple(dict.fromkeys(keys))
-    if not distinct:
-        raise ValueError("keys must hold at least one key: an operation without one would only ever expire")
-    return distinct
-
-
-def _not_callable(**callables: Any) -> TypeError:
-    name, value = next((n, v) for n, v in callables.items() if not callable(v))
-    return TypeError(f"{name} must be callable with the operation as its argument, got {value!r}")
-
-
-# Where operations are before they are handed to a purgatory: its lock guards them until then.
+# Where an operation is until it is handed to a purgatory. In a forked child its lock may be held by a thread that is
+# not there: it is made anew.
 _NOWHERE = Purgatory("nowhere", None)  # type: ignore[arg-type]
-
-
-def _unlock_in_child() -> None:
-    _NOWHERE._lock = RLock()  # another thread of the parent may have held it at the fork, and is not here to let go
-
-
-os.register_at_fork(after_in_child=_unlock_in_child)
+os.register_at_fork(after_in_child=lambda: _NOWHERE.__init__("nowhere", None))  # type: ignore[misc]

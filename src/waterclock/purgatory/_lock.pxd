@@ -1,0 +1,9 @@
+from cpython.pythread cimport PyThread_type_lock
+
+cdef class Lock:
+    cdef PyThread_type_lock lock
+    cdef unsigned long owner
+    cdef Py_ssize_t depth
+    cpdef bint acquire(self)
+    cpdef void release(self) except *
+    cpdef unsigned long me(self)
