@@ -53,7 +53,7 @@ cdef class Purgatory:
     cdef bint _let_go(self, DelayedOperation op, unsigned long holder) except -1
     @cython.locals(completed=bint)
     cdef bint _try(self, DelayedOperation op) except -1
-    cdef void _start_timeout(self, DelayedOperation op) except *
+    cdef void _start_timeout(self, DelayedOperation op, timeout_s) except *
     cdef void _run(self, object fn, DelayedOperation op) except *
 
 cdef Purgatory _NOWHERE

@@ -14,20 +14,8 @@ answer the question. Who changes something calls `check_and_complete(key)`: all 
 Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
     operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
-Rule 3: nobody waits for an operation's own lock. Who finds it with another thread leaves word and goes on.
+Rule 3: nobody waits for an operation's own lock: lock.py tells why, and why no wake-up is lost.
 Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
-
-No lost wake-up, told in threads A and B; test_a_trigger_during_a_try_is_tried_by_the_thread_that_is_at_it plays it:
-
-    A  check_and_complete("k") takes the operation's lock and asks: not yet.
-    B  makes the condition true, calls check_and_complete("k"), finds the lock with A.
-       It leaves word, "again", and returns 0.
-    A  is done asking, and lets go of the lock. It finds "again", and asks once more.
-
-B's leaving word and A's letting go are both steps under the purgatory's lock, so one comes first. B first: A finds
-the word. A first: B finds the operation's lock free and asks itself. The trigger is lost in neither, and B never
-waits for A, however long A's question takes. So two threads that trigger each other's operations cannot lock each
-other up, and a timeout or a `force_complete()` is held up by no question.
 """
 
 from __future__ import annotations
@@ -35,7 +23,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
 from waterclock.purgatory.lock import Lock
@@ -49,6 +37,8 @@ Outcome = Literal["completed", "expired", "cancelled"]
 COMPLETED: Outcome = "completed"
 EXPIRED: Outcome = "expired"
 CANCELLED: Outcome = "cancelled"
+
+Call: TypeAlias = "Callable[[DelayedOperation], Any]"
 
 SHORT = 64  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
 SPARSE = 8
@@ -67,17 +57,11 @@ class DelayedOperation:
     (False, None, True, False)
     """
 
-    # fmt: off
     __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_places",
-                 "_purgatory", "_timeout", "_timeout_s", "_try_complete")
-    # fmt: on
+                 "_purgatory", "_timeout", "_timeout_s", "_try_complete")  # fmt: skip
 
     def __init__(
-        self,
-        try_complete: Callable[[DelayedOperation], Any],
-        on_complete: Callable[[DelayedOperation], Any],
-        timeout_s: float | None,
-        on_expire: Callable[[DelayedOperation], Any] | None = None,
+        self, try_complete: Call, on_complete: Call, timeout_s: float | None, on_expire: Call | None = None
     ) -> None:
         if type(self) is not DelayedOperation:
             raise TypeError("DelayedOperation takes no subclasses: what it does is in its callables")
@@ -106,10 +90,7 @@ class DelayedOperation:
         return self._outcome is not None
 
     def force_complete(self) -> bool:
-        """End it as "completed", whatever `try_complete` would say. True for exactly one caller.
-
-        An operation that no purgatory has seen yet is ended too; the purgatory it is handed to says: over already.
-        """
+        """End it as "completed", whatever `try_complete` would say, watched or not. True for exactly one caller."""
         purgatory = self._purgatory
         if purgatory._end(self, COMPLETED):
             return True
@@ -172,9 +153,8 @@ class Purgatory:
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
 
-        `ValueError` without a key, or for an operation used before; `PurgatoryClosed` after `close()`. The timer's
-        errors (`TimerClosed`, `TimerFull`) come through. After an error the operation waits nowhere, and may be
-        used again.
+        `ValueError` without a key, or for an operation used before; `PurgatoryClosed` after `close()`; the timer's
+        own (`TimerClosed`, `TimerFull`). After an error the operation waits nowhere, and may be used again.
 
         1. Ask, under the operation's lock. Most operations are over here, and touch no list.
         2. Put it into the list of every key. From now on a trigger finds it.
@@ -192,7 +172,7 @@ class Purgatory:
             if self._let_go(op, 0):  # 4
                 self._attempt(op)
             if op._outcome is None and op._timeout_s is not None:
-                self._start_timeout(op)  # 5
+                self._start_timeout(op, op._timeout_s)  # 5
         except BaseException as error:
             if self._withdraw(op) or not isinstance(error, Exception):
                 raise
@@ -201,8 +181,7 @@ class Purgatory:
     def check_and_complete(self, key: Hashable) -> int:
         """Something about `key` changed: ask all operations watched there; how many this call completed.
 
-        They are asked in the order they came. One that another thread is asking at this moment is asked again by
-        that thread, and not counted here.
+        In the order they came. One that another thread is asking now is asked again by that thread, not counted here.
 
         >>> Purgatory("fetch", timer=None).check_and_complete("nobody waits here")
         0
@@ -240,8 +219,7 @@ class Purgatory:
         0
         """
         with self._lock:
-            watch_list = self._lists.get(key)
-            return 0 if watch_list is None else len(watch_list.operations)
+            return len(self._lists[key].operations) if key in self._lists else 0
 
     def statistics(self) -> PurgatoryStatistics:
         """Counts of one moment, as one frozen record."""
@@ -266,7 +244,8 @@ class Purgatory:
         """Take in a new operation, with its lock; False where it was completed before it came."""
         if not isinstance(op, DelayedOperation):
             raise not_an_operation(op)
-        with _NOWHERE._lock:
+        _NOWHERE._lock.acquire()
+        try:
             if self._closed:
                 raise closed(self._name)
             if op._purgatory is not _NOWHERE:
@@ -274,6 +253,8 @@ class Purgatory:
             op._purgatory = self
             op._holder = self._lock.me()
             return op._outcome is None
+        finally:
+            _NOWHERE._lock.release()
 
     def _watch(self, op: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
         """Put it into the list of every key, unless it is over by now."""
@@ -347,8 +328,6 @@ class Purgatory:
             op._purgatory = _NOWHERE
             return True
 
-    # Asking
-
     def _attempt(self, op: DelayedOperation) -> bool:
         """One trigger, one operation: ask it, or leave word with who asks it now. True when it was completed here."""
         me = self._lock.me()
@@ -364,7 +343,6 @@ class Purgatory:
                 op._holder, op._again = me, False
             finally:
                 self._lock.release()
-            again = completed = False
             try:
                 completed = self._try(op)
             finally:
@@ -393,10 +371,8 @@ class Purgatory:
         completed, op._credit = op._credit, False
         return completed
 
-    # Timeouts and errors
-
-    def _start_timeout(self, op: DelayedOperation) -> None:
-        handle = self._timer.call_later(op._timeout_s, _expire, op)
+    def _start_timeout(self, op: DelayedOperation, timeout_s: float) -> None:
+        handle = self._timer.call_later(timeout_s, _expire, op)
         self._lock.acquire()
         if op._outcome is None:
             op._timeout = handle
@@ -404,7 +380,7 @@ class Purgatory:
         if op._outcome is not None:
             handle.cancel()  # nobody may have seen it; a second cancel does nothing
 
-    def _run(self, fn: Callable[[DelayedOperation], Any], op: DelayedOperation) -> None:
+    def _run(self, fn: Call, op: DelayedOperation) -> None:
         try:
             fn(op)
         except Exception as error:
