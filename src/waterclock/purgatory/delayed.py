@@ -96,6 +96,9 @@ class DelayedOperation:
             return True
         return self._purgatory is not purgatory and self._purgatory._end(self, COMPLETED)  # taken in just then
 
+    def __reduce__(self) -> Any:
+        raise TypeError("an operation is over once: it is neither copied nor pickled")
+
     def __repr__(self) -> str:
         return f"<DelayedOperation, {self._outcome or 'waiting'}, timeout_s={self._timeout_s}>"
 
@@ -219,7 +222,8 @@ class Purgatory:
         0
         """
         with self._lock:
-            return len(self._lists[key].operations) if key in self._lists else 0
+            watch_list = self._lists.get(key)
+            return 0 if watch_list is None else len(watch_list.operations)
 
     def statistics(self) -> PurgatoryStatistics:
         """Counts of one moment, as one frozen record."""
@@ -237,8 +241,6 @@ class Purgatory:
             for watch_list in self._lists.values():
                 waiting.update(watch_list.operations)
         return [op for op in list(waiting) if self._end(op, CANCELLED)]
-
-    # Steps under the lock
 
     def _take(self, op: DelayedOperation) -> bool:
         """Take in a new operation, with its lock; False where it was completed before it came."""
