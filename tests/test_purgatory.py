@@ -342,7 +342,7 @@ def test_close_ends_everything_as_cancelled_and_returns_it(bench: Bench) -> None
 def test_after_close_nothing_is_taken_in_and_the_operation_is_not_asked_nor_used_up(bench: Bench) -> None:
     bench.purgatory.close()
     op = bench.make("a")
-    with pytest.raises(PurgatoryClosed, match="purgatory 'test' was closed.*make a new one"):
+    with pytest.raises(PurgatoryClosed, match=r"purgatory 'test' was closed.*make a new one"):
         bench.purgatory.try_complete_else_watch(op, ["k"])
     assert bench.diary == []
     assert bench.kind.Purgatory("another", bench.timer).try_complete_else_watch(op, ["k"]) is False
