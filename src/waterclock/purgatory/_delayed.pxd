@@ -17,7 +17,8 @@ cdef class WatchList:
     cdef object key
     cdef dict operations
     cdef Py_ssize_t longest
-    cdef void add(self, DelayedOperation op) except *
+    @cython.locals(before=Py_ssize_t)
+    cdef bint add(self, DelayedOperation op) except -1
     cdef void remove(self, DelayedOperation op) except *
 
 @cython.final

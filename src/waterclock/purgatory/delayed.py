@@ -113,10 +113,12 @@ class WatchList:
         self.operations: dict[DelayedOperation, None] = {}
         self.longest = SHORT
 
-    def add(self, op: DelayedOperation) -> None:
+    def add(self, op: DelayedOperation) -> bool:
+        """False where it is in the list already, for a key that was given twice."""
+        before = len(self.operations)
         self.operations[op] = None
-        if len(self.operations) > self.longest:
-            self.longest = len(self.operations)
+        self.longest = max(self.longest, len(self.operations))
+        return len(self.operations) != before
 
     def remove(self, op: DelayedOperation) -> None:
         del self.operations[op]
@@ -270,8 +272,7 @@ class Purgatory:
                 watch_list = self._lists.get(key)
                 if watch_list is None:
                     watch_list = self._lists.setdefault(key, WatchList(key))
-                if op not in watch_list.operations:
-                    watch_list.add(op)
+                if watch_list.add(op):
                     op._places.append(watch_list)
                     self._watched += 1
         finally:
