@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -186,6 +187,17 @@ def test_keys_that_are_equal_are_one_key(bench: Bench) -> None:
     op = bench.watch("a", Key("k"), Key("l"))
     assert (bench.purgatory.watched_for(Key("k")), bench.counts()[0]) == (1, 2)
     assert bench.purgatory.cancel_for_key(Key("l")) == [op]
+
+
+def test_a_key_that_cannot_be_hashed_is_refused_everywhere_and_leaves_the_lock_free(bench: Bench) -> None:
+    op = bench.watch("a", "k")
+    for ask in (bench.purgatory.check_and_complete, bench.purgatory.cancel_for_key, bench.purgatory.watched_for):
+        with pytest.raises(TypeError, match="unhashable"):
+            ask([])
+    thread = Thread(target=op.force_complete, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert op.completed
 
 
 # Arguments

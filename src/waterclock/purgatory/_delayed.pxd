@@ -7,7 +7,7 @@ cdef class DelayedOperation:
     cdef object __weakref__
     cdef object _try_complete, _on_complete, _on_expire, _timeout_s, _timeout, _outcome
     cdef Purgatory _purgatory
-    cdef list _places
+    cdef WatchList _place
     cdef unsigned long _holder
     cdef bint _again, _credit
     cpdef bint force_complete(self) except -1

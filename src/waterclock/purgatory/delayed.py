@@ -1,9 +1,8 @@
 # cython: language_level=3, annotation_typing=False, binding=False, auto_pickle=False, nonecheck=True
 """Delayed operations: each waits for a key or a deadline, whichever comes first, and is over once.
 
-A write waits until two replicas hold it; a long poll waits until there is enough to read. Each is an operation:
-a question (`try_complete`), a deed (`on_complete`), a timeout. It is watched under the keys whose change may
-answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
+An operation is a question (`try_complete`), a deed (`on_complete`) and a timeout, watched under the keys whose change
+may answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
 
     state      leaves it by                                            then
     waiting    try_complete says True, force_complete()                over, "completed"
@@ -40,8 +39,7 @@ CANCELLED: Outcome = "cancelled"
 
 Call: TypeAlias = "Callable[[DelayedOperation], Any]"
 
-SHORT = 64  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
-SPARSE = 8
+SHORT, SPARSE = 64, 8  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
 
 
 class DelayedOperation:
@@ -57,7 +55,7 @@ class DelayedOperation:
     (False, None, True, False)
     """
 
-    __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_places",
+    __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_place",
                  "_purgatory", "_timeout", "_timeout_s", "_try_complete")  # fmt: skip
 
     def __init__(
@@ -74,7 +72,7 @@ class DelayedOperation:
         self._timeout: Any = None  # the timer's handle
         self._outcome: Outcome | None = None
         self._purgatory = _NOWHERE
-        self._places: list[WatchList] = []
+        self._place: WatchList | None = None
         self._holder = 0  # its own lock: the thread that asks now, or 0
         self._again = False  # word for the holder: a trigger came meanwhile
         self._credit = False  # the holder completed it and has not counted it yet
@@ -104,24 +102,29 @@ class DelayedOperation:
 
 
 class WatchList:
-    """The operations watched under one key, in the order they came: a dict as an ordered set."""
+    """The operations watched under one key, in the order they came. The lists of one operation are a chain:
+    `op._place` is one of them, and what stands there beside the operation is the next."""
 
     __slots__ = ("key", "longest", "operations")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.operations: dict[DelayedOperation, None] = {}
+        self.operations: dict[DelayedOperation, WatchList | None] = {}
         self.longest = SHORT
 
     def add(self, op: DelayedOperation) -> bool:
         """False where it is in the list already, for a key that was given twice."""
         before = len(self.operations)
-        self.operations[op] = None
-        self.longest = max(self.longest, len(self.operations))
-        return len(self.operations) != before
+        self.operations.setdefault(op, op._place)
+        if len(self.operations) == before:
+            return False
+        op._place = self
+        self.longest = max(self.longest, before + 1)
+        return True
 
     def remove(self, op: DelayedOperation) -> None:
-        del self.operations[op]
+        """Take out an operation whose `_place` this is."""
+        op._place = self.operations.pop(op)
         if self.longest > SHORT and len(self.operations) * SPARSE < self.longest:
             self.operations = dict(self.operations)
             self.longest = max(SHORT, len(self.operations))
@@ -237,7 +240,7 @@ class Purgatory:
 
         Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it.
         """
-        waiting: dict[DelayedOperation, None] = {}
+        waiting: dict[DelayedOperation, Any] = {}
         with self._lock:
             self._closed = True
             for watch_list in self._lists.values():
@@ -273,22 +276,20 @@ class Purgatory:
                 if watch_list is None:
                     watch_list = self._lists.setdefault(key, WatchList(key))
                 if watch_list.add(op):
-                    op._places.append(watch_list)
                     self._watched += 1
         finally:
-            self._delayed += bool(op._places)
+            self._delayed += op._place is not None
             self._lock.release()
 
     def _unwatch(self, op: DelayedOperation) -> None:
         """Under the lock: take it out of all its lists. A list without operations goes."""
-        for watch_list in op._places:
+        self._delayed -= op._place is not None
+        while op._place is not None:
+            watch_list = op._place
             watch_list.remove(op)
+            self._watched -= 1
             if not watch_list.operations:
                 self._lists.pop(watch_list.key, None)
-        if op._places:
-            self._watched -= len(op._places)
-            self._delayed -= 1
-            op._places.clear()
 
     def _end(self, op: DelayedOperation, outcome: Outcome) -> bool:
         """The one way to be over. True for exactly one caller, which runs what was to be run."""
@@ -313,7 +314,7 @@ class Purgatory:
         return True
 
     def _watchers(self, key: Hashable) -> list[DelayedOperation]:
-        """A copy: who walks it asks and ends operations, and they leave the list meanwhile."""
+        """A copy: they leave the list while it is walked."""
         self._lock.acquire()
         try:
             watch_list = self._lists.get(key)
@@ -394,7 +395,6 @@ def _expire(op: DelayedOperation) -> None:
     op._purgatory._end(op, EXPIRED)
 
 
-# Where an operation is until it is handed to a purgatory. In a forked child its lock may be held by a thread that is
-# not there: it is made anew.
+# Where an operation is before a purgatory has it. In a forked child its lock may be held by a thread that is not there.
 _NOWHERE = Purgatory("nowhere", None)  # type: ignore[arg-type]
 os.register_at_fork(after_in_child=lambda: _NOWHERE.__init__("nowhere", None))  # type: ignore[misc]
