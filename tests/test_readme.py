@@ -54,7 +54,11 @@ def known_tests() -> set[str]:
     }
 
 
-PYTHON = [*blocks(ROOT / "README.md", "python"), *blocks(ROOT / "docs" / "rules.md", "python")]
+PYTHON = [
+    block
+    for file in ("README.md", "docs/rules.md", "docs/purgatory.md")
+    for block in blocks(ROOT / file, "python")
+]
 
 
 @pytest.mark.parametrize("content", [c for _, c in PYTHON], ids=[name for name, _ in PYTHON])
