@@ -9,7 +9,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 p
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h)
+BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h) \
+	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py
 ARGS ?=
 
 .PHONY: help run test test-long check check-native format bench clean
@@ -53,7 +54,7 @@ bench: .venv/ready-test  ## the benchmarks, contenders side by side (minutes); r
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
-	rm -f src/waterclock/wheel/*.so src/waterclock/wheel/_objects.c
+	rm -f src/waterclock/*/*.so src/waterclock/wheel/_objects.c src/waterclock/purgatory/delayed.c src/waterclock/purgatory/_lock.c
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \

@@ -8,6 +8,7 @@ from setuptools import Extension, setup
 
 WHEEL = "src/waterclock/wheel"
 HEADERS = ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")
+PURGATORY = "src/waterclock/purgatory"
 
 setup(
     ext_modules=[
@@ -17,6 +18,17 @@ setup(
             depends=[f"{WHEEL}/{header}" for header in HEADERS],
             extra_compile_args=["-O3"],
             optional=True,
-        )
+        ),
+        Extension(
+            "waterclock.purgatory._lock", [f"{PURGATORY}/_lock.pyx"], extra_compile_args=["-O3"], optional=True
+        ),
+        # the file that also runs uncompiled, under another name and with the types of _delayed.pxd
+        Extension(
+            "waterclock.purgatory._delayed",
+            [f"{PURGATORY}/delayed.py"],
+            depends=[f"{PURGATORY}/_delayed.pxd", f"{PURGATORY}/_lock.pxd"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
     ]
 )

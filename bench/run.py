@@ -1,4 +1,4 @@
-"""All benchmarks, their results written down: `make bench`, or `python -m bench.run [wheel|pipeline] ...`.
+"""All benchmarks, their results written down: `make bench`, or `python -m bench.run [wheel|purgatory|pipeline] ...`.
 
 bench/results/<name>.json holds the figures with the machine and the versions; docs/performance.md tells what they mean.
 """
@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import pipeline, wheel
+from bench import pipeline, purgatory, wheel
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,7 +34,12 @@ def run_pipeline(rows_a_batch: int = 40_000, rounds: int = 1) -> list[dict[str, 
     return pipeline.table(runs, rows_a_batch)
 
 
-BENCHMARKS = {"wheel": run_wheel, "pipeline": run_pipeline}
+def run_purgatory() -> list[dict[str, Any]]:
+    """CPU us a request, two loads, two ways of completing."""
+    return purgatory.measure(seconds=3, per_ms=100, rounds=3)
+
+
+BENCHMARKS = {"wheel": run_wheel, "purgatory": run_purgatory, "pipeline": run_pipeline}
 
 
 def main() -> None:

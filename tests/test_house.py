@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "clock": set(),
     "wheel": {"errors"},
     "timer": {"wheel", "clock", "errors"},
+    "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
     "sinks": {"errors"},
     "spark": {"rules", "sinks", "errors", "clock"},
@@ -31,8 +32,8 @@ EXCEPTIONS = {("rules/model.py", "spark")}
 # module that only these rooms or files may import
 ONLY_IN = {
     "time": ("clock.py",),
-    "threading": ("spark/interrupts.py", "timer/"),
-    "asyncio": ("timer/loop.py", "timer/home.py", "timer/timeouts.py"),
+    "threading": ("spark/interrupts.py", "timer/", "purgatory/"),
+    "asyncio": ("timer/loop.py", "timer/home.py", "timer/timeouts.py", "purgatory/waiting.py"),
     "sqlite3": ("sinks/sqlite.py",),
     "pyspark": ("spark/",),
     "pickle": (),

@@ -54,8 +54,8 @@ def known_tests() -> set[str]:
     }
 
 
-SAMPLES = [ROOT / "README.md", ROOT / "docs" / "rules.md", ROOT / "docs" / "timers.md"]
-PYTHON = [sample for file in SAMPLES for sample in blocks(file, "python")]
+SAMPLES = ["README.md", "docs/rules.md", "docs/timers.md", "docs/purgatory.md"]
+PYTHON = [sample for file in SAMPLES for sample in blocks(ROOT / file, "python")]
 
 
 @pytest.mark.parametrize("content", [c for _, c in PYTHON], ids=[name for name, _ in PYTHON])

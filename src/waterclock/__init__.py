@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from waterclock.clock import ManualClock, SystemClock
-    from waterclock.errors import TimerClosed, TimerFull
+    from waterclock.errors import PurgatoryClosed, TimerClosed, TimerFull
+    from waterclock.purgatory import DelayedOperation, Purgatory
     from waterclock.rules import Result, Rules
     from waterclock.timer import AsyncTimer, Timer
     from waterclock.wheel import TimingWheel
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AsyncTimer",
+    "DelayedOperation",
     "ManualClock",
+    "Purgatory",
+    "PurgatoryClosed",
     "Result",
     "Rules",
     "SystemClock",
@@ -29,6 +33,9 @@ __all__ = [
 
 _HOME = {
     "AsyncTimer": "waterclock.timer",
+    "DelayedOperation": "waterclock.purgatory",
+    "Purgatory": "waterclock.purgatory",
+    "PurgatoryClosed": "waterclock.errors",
     "ManualClock": "waterclock.clock",
     "SystemClock": "waterclock.clock",
     "Result": "waterclock.rules",

@@ -3,7 +3,8 @@
     WaterclockError
     ├── UsageError          you: a wrong pipeline file, option or rule; the message names the remedy
     │   ├── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
-    │   └── TimerClosed     you: a timer was added after `close()`
+    │   ├── TimerClosed     you: a timer was added after `close()`
+    │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
     └── EnvironmentMissing  your machine: Java, a package or a server is not there
 
@@ -25,6 +26,10 @@ class StateMismatch(UsageError):
 
 class TimerClosed(UsageError):
     """The driver was closed: it takes no timer any more, and what waited for it will not come."""
+
+
+class PurgatoryClosed(UsageError):
+    """The purgatory was closed: it takes no operation any more, and what waited there was ended as cancelled."""
 
 
 class TimerFull(WaterclockError):

@@ -1,0 +1,400 @@
+# cython: language_level=3, annotation_typing=False, binding=False, auto_pickle=False, nonecheck=True
+"""Delayed operations: each waits for a key or a deadline, whichever comes first, and is over once.
+
+An operation is a question (`try_complete`), a deed (`on_complete`) and a timeout, watched under the keys whose change
+may answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
+
+    state      leaves it by                                            then
+    waiting    try_complete says True, force_complete()                over, "completed"
+               the timeout                                             over, "expired"
+               cancel_for_key(), close(), a cancelled wait()           over, "cancelled"
+    over       -                                                       in no watch list, without callables
+
+Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
+    operation that is over is in no list at no moment, and `watched` is exact.
+Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
+Rule 3: nobody waits for an operation's own lock: lock.py tells why, and why no wake-up is lost.
+Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
+from waterclock.purgatory.lock import Lock
+from waterclock.purgatory.records import PurgatoryStatistics
+from waterclock.purgatory.report import report
+
+if TYPE_CHECKING:
+    from waterclock.timer import AsyncTimer, Timer
+
+Outcome = Literal["completed", "expired", "cancelled"]
+COMPLETED: Outcome = "completed"
+EXPIRED: Outcome = "expired"
+CANCELLED: Outcome = "cancelled"
+
+Call: TypeAlias = "Callable[[DelayedOperation], Any]"
+
+SHORT, SPARSE = 64, 8  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
+
+
+class DelayedOperation:
+    """Something that waits: `try_complete` asks whether it is over, `on_complete` runs once when it is.
+
+    Each callable gets the operation as its argument. `timeout_s` is in seconds: None waits for ever, zero or less
+    expires at the timer's next turn. `on_expire` runs after `on_complete`, on a timeout only. All three are let go
+    of when it is over. `TypeError` for what cannot be called, `ValueError` for a timeout that is not finite.
+
+    >>> op = DelayedOperation(lambda op: False, lambda op: print("over:", op.outcome), timeout_s=None)
+    >>> op.completed, op.outcome, op.force_complete(), op.force_complete()
+    over: completed
+    (False, None, True, False)
+    """
+
+    __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_place",
+                 "_purgatory", "_timeout", "_timeout_s", "_try_complete")  # fmt: skip
+
+    def __init__(
+        self, try_complete: Call, on_complete: Call, timeout_s: float | None, on_expire: Call | None = None
+    ) -> None:
+        if type(self) is not DelayedOperation:
+            raise TypeError("DelayedOperation takes no subclasses: what it does is in its callables")
+        if not callable(try_complete) or not callable(on_complete) or not (on_expire is None or callable(on_expire)):
+            raise not_callable(try_complete=try_complete, on_complete=on_complete, on_expire=on_expire)
+        self._try_complete: Any = try_complete
+        self._on_complete: Any = on_complete
+        self._on_expire: Any = on_expire
+        self._timeout_s = timeout_s if type(timeout_s) is float and isfinite(timeout_s) else as_timeout(timeout_s)
+        self._timeout: Any = None  # the timer's handle
+        self._outcome: Outcome | None = None
+        self._purgatory = _NOWHERE
+        self._place: WatchList | None = None
+        self._holder = 0  # its own lock: the thread that asks now, or 0
+        self._again = False  # word for the holder: a trigger came meanwhile
+        self._credit = False  # the holder completed it and has not counted it yet
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None while it waits, then "completed", "expired" or "cancelled" for good."""
+        return self._outcome
+
+    @property
+    def completed(self) -> bool:
+        """Whether it is over, whatever the outcome. True already inside `on_complete`."""
+        return self._outcome is not None
+
+    def force_complete(self) -> bool:
+        """End it as "completed", whatever `try_complete` would say, watched or not. True for exactly one caller."""
+        purgatory = self._purgatory
+        if purgatory._end(self, COMPLETED):
+            return True
+        return self._purgatory is not purgatory and self._purgatory._end(self, COMPLETED)  # taken in just then
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an operation is over once: it is neither copied nor pickled")
+
+    def __repr__(self) -> str:
+        return f"<DelayedOperation, {self._outcome or 'waiting'}, timeout_s={self._timeout_s}>"
+
+
+class WatchList:
+    """The operations watched under one key, in the order they came. The lists of one operation are a chain:
+    `op._place` is one of them, and what stands there beside the operation is the next."""
+
+    __slots__ = ("key", "longest", "operations")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.operations: dict[DelayedOperation, WatchList | None] = {}
+        self.longest = SHORT
+
+    def add(self, op: DelayedOperation) -> bool:
+        """False where it is in the list already, for a key that was given twice."""
+        before = len(self.operations)
+        self.operations.setdefault(op, op._place)
+        if len(self.operations) == before:
+            return False
+        op._place = self
+        self.longest = max(self.longest, before + 1)
+        return True
+
+    def remove(self, op: DelayedOperation) -> None:
+        """Take out an operation whose `_place` this is."""
+        op._place = self.operations.pop(op)
+        if self.longest > SHORT and len(self.operations) * SPARSE < self.longest:
+            self.operations = dict(self.operations)
+            self.longest = max(SHORT, len(self.operations))
+
+
+class Purgatory:
+    """Where delayed operations wait, watched by key, each with a timeout of `timer`, a `Timer` or an `AsyncTimer`.
+
+    `name` stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to
+    `sys.unraisablehook`, and stops no other operation. Its methods may be called from wherever the timer's may.
+
+    >>> from waterclock import ManualClock, Timer
+    >>> acks, purgatory = [], Purgatory("produce", Timer(clock=ManualClock()))
+    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=1.5)
+    >>> purgatory.try_complete_else_watch(op, ["orders-0"]), acks.extend(["b1", "b2"])
+    (False, None)
+    >>> purgatory.check_and_complete("orders-0")
+    over: completed
+    1
+    """
+
+    def __init__(
+        self, name: str, timer: Timer | AsyncTimer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
+    ) -> None:
+        self._name = name
+        self._timer = timer
+        self._on_error = on_error
+        self._lock = Lock()
+        self._lists: dict[Hashable, WatchList] = {}
+        self._closed = False
+        self._watched = self._delayed = 0
+        self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
+
+    def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+        """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
+
+        `ValueError` without a key, or for an operation used before; `PurgatoryClosed` after `close()`; the timer's
+        own (`TimerClosed`, `TimerFull`). After an error the operation waits nowhere, and may be used again.
+
+        1. Ask, under the operation's lock. Most operations are over here, and touch no list.
+        2. Put it into the list of every key. From now on a trigger finds it.
+        3. Ask again, for a trigger that came after 1 and found it in no list.
+        4. Let go of the lock; ask once more where a trigger left word during 3.
+        5. Start the timeout. It is stopped at once where the operation was completed since 4.
+        """
+        several = keys if type(keys) is tuple and keys else as_several(keys)
+        if not self._take(op):
+            return True
+        try:
+            if not self._try(op):  # 1
+                self._watch(op, several)  # 2
+                self._try(op)  # 3
+            if self._let_go(op, 0):  # 4
+                self._attempt(op)
+            if op._outcome is None and op._timeout_s is not None:
+                self._start_timeout(op, op._timeout_s)  # 5
+        except BaseException as error:
+            if self._withdraw(op) or not isinstance(error, Exception):
+                raise
+        return op._outcome is not None
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Something about `key` changed: ask all operations watched there; how many this call completed.
+
+        In the order they came. One that another thread is asking now is asked again by that thread, not counted here.
+
+        >>> Purgatory("fetch", timer=None).check_and_complete("nobody waits here")
+        0
+        """
+        completed = 0
+        for op in self._watchers(key):
+            completed += self._attempt(op)
+        return completed
+
+    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
+        """End all operations watched under `key` as "cancelled", under their other keys too; those operations."""
+        return [op for op in self._watchers(key) if self._end(op, CANCELLED)]
+
+    async def wait(self, keys: Iterable[Hashable], predicate: Callable[[], Any], timeout_s: float | None) -> bool:
+        """True once `predicate()` holds; it is asked at first, and at each trigger of one of `keys`.
+
+        False when `timeout_s` was over first, or when `cancel_for_key` or `close` ended the wait. A task that is
+        cancelled leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
+        """
+        from waterclock.purgatory.waiting import Waker  # asyncio is imported for those who wait in it
+
+        waker = Waker()
+        op = DelayedOperation(lambda op: predicate(), waker.wake, timeout_s)
+        try:
+            if not self.try_complete_else_watch(op, keys):
+                await waker.woken
+        finally:
+            self._end(op, CANCELLED)  # for a task that was cancelled; any other finds it over
+        return op._outcome is COMPLETED
+
+    def watched_for(self, key: Hashable) -> int:
+        """How many operations wait under `key`.
+
+        >>> Purgatory("fetch", timer=None).watched_for("orders-0")
+        0
+        """
+        with self._lock:
+            watch_list = self._lists.get(key)
+            return 0 if watch_list is None else len(watch_list.operations)
+
+    def statistics(self) -> PurgatoryStatistics:
+        """Counts of one moment, as one frozen record."""
+        with self._lock:
+            return PurgatoryStatistics(watched=self._watched, delayed=self._delayed, **self._over)
+
+    def close(self) -> list[DelayedOperation]:
+        """End everything that waits as "cancelled", and return it; a second time an empty list.
+
+        Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it.
+        """
+        waiting: dict[DelayedOperation, Any] = {}
+        with self._lock:
+            self._closed = True
+            for watch_list in self._lists.values():
+                waiting.update(watch_list.operations)
+        return [op for op in list(waiting) if self._end(op, CANCELLED)]
+
+    def _take(self, op: DelayedOperation) -> bool:
+        """Take in a new operation, with its lock; False where it was completed before it came."""
+        if not isinstance(op, DelayedOperation):
+            raise not_an_operation(op)
+        _NOWHERE._lock.acquire()
+        try:
+            if self._closed:
+                raise closed(self._name)
+            if op._purgatory is not _NOWHERE:
+                raise used_before(op)
+            op._purgatory = self
+            op._holder = self._lock.me()
+            return op._outcome is None
+        finally:
+            _NOWHERE._lock.release()
+
+    def _watch(self, op: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+        """Put it into the list of every key, unless it is over by now."""
+        self._lock.acquire()
+        try:
+            if self._closed:
+                raise closed(self._name)
+            if op._outcome is not None:
+                return
+            for key in keys:
+                watch_list = self._lists.get(key)
+                if watch_list is None:
+                    watch_list = self._lists.setdefault(key, WatchList(key))
+                if watch_list.add(op):
+                    self._watched += 1
+        finally:
+            self._delayed += op._place is not None
+            self._lock.release()
+
+    def _unwatch(self, op: DelayedOperation) -> None:
+        """Under the lock: take it out of all its lists. A list without operations goes."""
+        self._delayed -= op._place is not None
+        while op._place is not None:
+            watch_list = op._place
+            watch_list.remove(op)
+            self._watched -= 1
+            if not watch_list.operations:
+                self._lists.pop(watch_list.key, None)
+
+    def _end(self, op: DelayedOperation, outcome: Outcome) -> bool:
+        """The one way to be over. True for exactly one caller, which runs what was to be run."""
+        self._lock.acquire()
+        try:
+            if op._outcome is not None or op._purgatory is not self:
+                return False
+            op._outcome = outcome
+            op._credit = outcome is COMPLETED and op._holder != 0 and op._holder == self._lock.me()
+            self._unwatch(op)
+            self._over[outcome] += 1
+            # held here until the lock is released: letting go of them may run code of the user
+            timeout, on_complete, on_expire, _ = op._timeout, op._on_complete, op._on_expire, op._try_complete
+            op._timeout = op._on_complete = op._on_expire = op._try_complete = None
+        finally:
+            self._lock.release()
+        if timeout is not None and outcome is not EXPIRED:
+            timeout.cancel()
+        self._run(on_complete, op)
+        if on_expire is not None and outcome is EXPIRED:
+            self._run(on_expire, op)
+        return True
+
+    def _watchers(self, key: Hashable) -> list[DelayedOperation]:
+        """A copy: they leave the list while it is walked."""
+        self._lock.acquire()
+        try:
+            watch_list = self._lists.get(key)
+            return [] if watch_list is None else list(watch_list.operations)
+        finally:
+            self._lock.release()
+
+    def _withdraw(self, op: DelayedOperation) -> bool:
+        """A watch failed half-way: as if it had never been. False where somebody ended the operation meanwhile."""
+        with self._lock:
+            if op._outcome is not None:
+                return False
+            self._unwatch(op)
+            op._holder, op._again = 0, False
+            op._purgatory = _NOWHERE
+            return True
+
+    def _attempt(self, op: DelayedOperation) -> bool:
+        """One trigger, one operation: ask it, or leave word with who asks it now. True when it was completed here."""
+        me = self._lock.me()
+        while True:
+            self._lock.acquire()
+            try:
+                if op._outcome is not None:
+                    return False
+                holder = op._holder
+                if holder != 0 and holder != me:
+                    op._again = True
+                    return False
+                op._holder, op._again = me, False
+            finally:
+                self._lock.release()
+            try:
+                completed = self._try(op)
+            finally:
+                again = self._let_go(op, holder)
+            if completed or not again:
+                return completed
+
+    def _let_go(self, op: DelayedOperation, holder: int) -> bool:
+        """Give the operation's lock back to who had it before (nobody: 0). Whether somebody left word."""
+        self._lock.acquire()
+        op._holder = holder
+        again = op._again and holder == 0
+        self._lock.release()
+        return again
+
+    def _try(self, op: DelayedOperation) -> bool:
+        """Ask once, with the operation's lock. True when that completed it; a trigger within a trigger counts once."""
+        try_complete = op._try_complete
+        if try_complete is None:
+            return False
+        try:
+            if try_complete(op):
+                self._end(op, COMPLETED)
+        except Exception as error:
+            report(self._on_error, error, op)
+        completed, op._credit = op._credit, False
+        return completed
+
+    def _start_timeout(self, op: DelayedOperation, timeout_s: float) -> None:
+        handle = self._timer.call_later(timeout_s, _expire, op)
+        self._lock.acquire()
+        if op._outcome is None:
+            op._timeout = handle
+        self._lock.release()
+        if op._outcome is not None:
+            handle.cancel()  # nobody may have seen it; a second cancel does nothing
+
+    def _run(self, fn: Call, op: DelayedOperation) -> None:
+        try:
+            fn(op)
+        except Exception as error:
+            report(self._on_error, error, op)
+
+
+def _expire(op: DelayedOperation) -> None:
+    op._purgatory._end(op, EXPIRED)
+
+
+# Where an operation is before a purgatory has it. In a forked child its lock may be held by a thread that is not there.
+_NOWHERE = Purgatory("nowhere", None)  # type: ignore[arg-type]
+os.register_at_fork(after_in_child=lambda: _NOWHERE.__init__("nowhere", None))  # type: ignore[misc]
