@@ -53,7 +53,7 @@ bench: .venv/ready-test  ## the benchmarks, contenders side by side (minutes); r
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
-	rm -f src/waterclock/wheel/*.so src/waterclock/wheel/_objects.c
+	rm -f src/waterclock/wheel/*.so src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \

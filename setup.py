@@ -7,16 +7,20 @@ Everything else about the package stands in pyproject.toml.
 from setuptools import Extension, setup
 
 WHEEL = "src/waterclock/wheel"
-HEADERS = ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")
+MODULES = {
+    "_objects": ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd"),
+    "_arrays": ("segments.h", "slots.h", "batch.h", "saved.h"),
+}
 
 setup(
     ext_modules=[
         Extension(
-            "waterclock.wheel._objects",
-            [f"{WHEEL}/_objects.pyx"],
-            depends=[f"{WHEEL}/{header}" for header in HEADERS],
+            f"waterclock.wheel.{module}",
+            [f"{WHEEL}/{module}.pyx"],
+            depends=[f"{WHEEL}/{header}" for header in headers],
             extra_compile_args=["-O3"],
             optional=True,
         )
+        for module, headers in MODULES.items()
     ]
 )

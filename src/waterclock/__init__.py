@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from waterclock.clock import ManualClock, SystemClock
     from waterclock.rules import Result, Rules
-    from waterclock.wheel import TimingWheel
+    from waterclock.wheel import ArrayWheel, TimingWheel
 
 __version__ = "0.1.0"
-__all__ = ["ManualClock", "Result", "Rules", "SystemClock", "TimingWheel", "__version__"]
+__all__ = ["ArrayWheel", "ManualClock", "Result", "Rules", "SystemClock", "TimingWheel", "__version__"]
 
 _HOME = {
+    "ArrayWheel": "waterclock.wheel",
     "ManualClock": "waterclock.clock",
     "SystemClock": "waterclock.clock",
     "Result": "waterclock.rules",
