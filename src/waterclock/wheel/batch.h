@@ -9,6 +9,7 @@
 #include "slots.h"
 
 enum { AHEAD = 24 };          /* elements between asking for a record and needing it */
+enum { SOME = 64 };           /* ids that are cancelled before the chunks they left are tidied */
 enum { FINER = ALL_BUCKETS }; /* where a bucket cascades to: each to the bucket of its tick */
 static const int64_t LAST = (int64_t)1 << 62; /* no deadline lies beyond */
 
@@ -118,19 +119,30 @@ static void wheel_schedule(Wheel *w, const int64_t *deadlines, int64_t *ids, int
 
 static inline int was_given(const Wheel *w, uint32_t index) { return index - 1 < w->fresh - 1; }
 
-static inline void cancel_fetch(const Wheel *w, const int64_t *ids, int64_t i, int64_t count) {
+/* Inlined by force: GCC drops the call of a function that does nothing but fetch. */
+__attribute__((always_inline)) static inline void cancel_fetch(const Wheel *w, const int64_t *ids, int64_t i, int64_t count) {
     if (i + 2 * AHEAD < count && was_given(w, (uint32_t)ids[i + 2 * AHEAD]))
         prefetchw(record_of(w, (uint32_t)ids[i + 2 * AHEAD]));
     if (i + AHEAD < count && was_given(w, (uint32_t)ids[i + AHEAD]))
         prefetchw(chunk_of(w, record_of(w, (uint32_t)ids[i + AHEAD])->slot / SLOTS));
 }
 
-static void wheel_cancel(Wheel *w, const int64_t *ids, uint8_t *done, int64_t count) {
+__attribute__((always_inline)) static inline void tidy_fetch(const Wheel *w, uint32_t c) {
+    const uint32_t *slots = slots_of(w, c);
+    prefetchw(chunk_of(w, (uint32_t)chunk_of(w, c)->prev));
+    prefetchw(chunk_of(w, (uint32_t)chunk_of(w, c)->next));
+    for (uint32_t i = 0; i < SLOTS; i += 16)
+        prefetchw(slots + i);
+}
+
+/* Chunks are tidied a little later, when what that needs has been fetched. */
+static int64_t cancel_some(Wheel *w, const int64_t *ids, uint8_t *done, int64_t count, int64_t ahead) {
     int64_t cancelled = 0, soonest = (int64_t)((uint64_t)w->base + w->soonest * (uint64_t)w->tick);
+    uint32_t loose[SOME], loose_count = 0;
     for (int64_t i = 0; i < count; i++) {
         uint32_t index = (uint32_t)ids[i];
         Record *r;
-        cancel_fetch(w, ids, i, count);
+        cancel_fetch(w, ids, i, count + ahead);
         done[i] = 0;
         if (unlikely(ids[i] < 0 || !was_given(w, index)))
             continue;
@@ -139,10 +151,24 @@ static void wheel_cancel(Wheel *w, const int64_t *ids, uint8_t *done, int64_t co
             continue;
         if (unlikely(r->deadline <= soonest))
             w->soonest = 0;
-        slot_clear(w, r->slot);
+        if (slot_clear(w, r->slot)) {
+            loose[loose_count++] = r->slot / SLOTS;
+            tidy_fetch(w, r->slot / SLOTS);
+        }
         record_free(w, index, r);
         cancelled++;
         done[i] = 1;
+    }
+    for (uint32_t i = 0; i < loose_count; i++)
+        chunk_tidy(w, loose[i]);
+    return cancelled;
+}
+
+static void wheel_cancel(Wheel *w, const int64_t *ids, uint8_t *done, int64_t count) {
+    int64_t cancelled = 0;
+    for (int64_t i = 0; i < count; i += SOME) {
+        int64_t some = count - i < SOME ? count - i : SOME;
+        cancelled += cancel_some(w, ids + i, done + i, some, count - i - some);
     }
     w->live -= cancelled;
     w->cancelled += cancelled;
@@ -163,67 +189,120 @@ static uint64_t wheel_peek(const Wheel *w, uint32_t *which) {
     return above + ((uint64_t)digit << shift);
 }
 
-/* The indices in a chunk, in order; their records are fetched. */
-static inline uint32_t chunk_gather(const Wheel *w, uint32_t c, uint32_t *index) {
-    const uint32_t *slots = slots_of(w, c);
-    uint32_t count = 0;
-    for (uint64_t left = chunk_of(w, c)->used; left != 0; left &= left - 1) {
-        uint32_t next = slots[__builtin_ctzll(left)];
-        prefetchw(record_of(w, next));
-        index[count++] = next;
-    }
-    return count;
+/* A walk along a chain of chunks: the indices of one, and those of the next, whose records are fetched meanwhile. */
+typedef struct {
+    uint32_t chunk, next, now, count[2], index[2][SLOTS];
+} Walk;
+
+static inline void walk_begin(Walk *k, const Wheel *w, uint32_t head) {
+    k->now = k->count[1] = k->next = 0;
+    k->chunk = head;
+    if (head == 0)
+        return;
+    k->count[0] = chunk_gather(w, head, k->index[0]);
+    k->next = (uint32_t)chunk_of(w, head)->next;
+    if (k->next != 0)
+        k->count[1] = chunk_read(w, k->next, k->index[1]);
+}
+
+static inline void walk_on(Walk *k, const Wheel *w) {
+    k->chunk = k->next;
+    k->now ^= 1;
+    k->next = k->chunk == 0 ? 0 : (uint32_t)chunk_of(w, k->chunk)->next;
+    k->count[k->now ^ 1] = k->next == 0 ? 0 : chunk_read(w, k->next, k->index[k->now ^ 1]);
+}
+
+/* The i-th index of the chunk; asks for the record of the i-th of the next one. */
+__attribute__((always_inline)) static inline uint32_t walk_at(const Walk *k, const Wheel *w, uint32_t i) {
+    if (i < k->count[k->now ^ 1])
+        prefetchw(record_of(w, k->index[k->now ^ 1][i]));
+    return k->index[k->now][i];
 }
 
 /* Empty a bucket into finer ones, or into `to`. Memory for the first chunks of those is reserved; the rest
  * is paid with the chunks this gives back. */
 static void bucket_cascade(Wheel *w, uint32_t from, uint32_t to) {
-    uint32_t index[2][SLOTS], count, now = 0, c = w->buckets[from].head, next;
+    Walk k;
+    walk_begin(&k, w, w->buckets[from].head);
     w->cascaded += w->buckets[from].live;
     w->opened++;
     w->buckets[from] = (Bucket){0, 0, 0};
     bucket_unmark(w, from);
-    for (count = c == 0 ? 0 : chunk_gather(w, c, index[now]); c != 0; c = next, now ^= 1) {
-        uint32_t following = 0;
-        next = (uint32_t)chunk_of(w, c)->next;
-        if (next != 0)
-            following = chunk_gather(w, next, index[now ^ 1]);
-        chunk_release(w, c);
-        for (uint32_t i = 0; i < count; i++) {
-            Record *r = record_of(w, index[now][i]);
-            bucket_append(w, to == FINER ? bucket_of(w, tick_of(w, r->deadline)) : to, index[now][i], r);
+    for (; k.chunk != 0; walk_on(&k, w)) {
+        chunk_release(w, k.chunk);
+        for (uint32_t i = 0; i < k.count[k.now]; i++) {
+            uint32_t index = walk_at(&k, w, i);
+            Record *r = record_of(w, index);
+            bucket_append(w, to == FINER ? bucket_of(w, tick_of(w, r->deadline)) : to, index, r);
         }
-        count = following;
     }
 }
 
 /* Take out up to `room` from the front of a bucket; 1 when it is empty then. */
 static int bucket_expire(Wheel *w, uint32_t which, Expired *out) {
     Bucket *b = &w->buckets[which];
-    uint32_t index[SLOTS], c = b->head;
-    while ((c = b->head) != 0 && out->count < out->room) {
-        Chunk *chunk = chunk_of(w, c);
-        uint32_t count = chunk_gather(w, c, index);
+    Walk k;
+    for (walk_begin(&k, w, b->head); k.chunk != 0 && out->count < out->room; walk_on(&k, w)) {
+        Chunk *chunk = chunk_of(w, k.chunk);
+        uint32_t count = k.count[k.now];
         if (count > out->room - out->count)
             count = (uint32_t)(out->room - out->count);
         for (uint32_t i = 0; i < count; i++) {
-            Record *r = record_of(w, index[i]);
-            out->ids[out->count] = id_of(r, index[i]);
+            uint32_t index = walk_at(&k, w, i);
+            Record *r = record_of(w, index);
+            out->ids[out->count] = id_of(r, index);
             out->deadlines[out->count++] = r->deadline;
-            record_free(w, index[i], r);
+            record_free(w, index, r);
             chunk->used &= chunk->used - 1;
         }
         b->live -= count;
         if (chunk->used == 0)
-            chunk_unlink(w, c);
+            chunk_unlink(w, k.chunk);
         else
-            chunk_tidy(w, c);
+            chunk_tidy(w, k.chunk); /* there is no room: the walk ends */
     }
     return b->head == 0;
 }
 
-/* Bring the next due bucket of the finest level to the front; 0 when there is none. */
-static int wheel_open(Wheel *w, uint32_t *which) {
+/* A bucket of WIDTH ticks that is due as a whole goes out at a stroke: its timers are sorted by counting them. */
+static void block_expire(Wheel *w, uint32_t which, Expired *out) {
+    uint32_t place[WIDTH] = {0}, sum = 0;
+    Walk k;
+    for (walk_begin(&k, w, w->buckets[which].head); k.chunk != 0; walk_on(&k, w))
+        for (uint32_t i = 0; i < k.count[k.now]; i++)
+            place[tick_of(w, record_of(w, walk_at(&k, w, i))->deadline) % WIDTH]++;
+    for (uint32_t i = 0; i < WIDTH; i++) {
+        uint32_t count = place[i];
+        place[i] = sum;
+        sum += count;
+    }
+    for (walk_begin(&k, w, w->buckets[which].head); k.chunk != 0; walk_on(&k, w)) {
+        for (uint32_t i = 0; i < k.count[k.now]; i++) {
+            uint32_t index = walk_at(&k, w, i);
+            Record *r = record_of(w, index);
+            uint32_t at = place[tick_of(w, r->deadline) % WIDTH]++;
+            out->ids[out->count + at] = id_of(r, index);
+            out->deadlines[out->count + at] = r->deadline;
+            *freed_at(w, w->free_count + at) = index;
+            r->mark = (r->mark + 1) | FREE_MARK;
+        }
+        chunk_release(w, k.chunk);
+    }
+    w->free_count += sum;
+    out->count += sum;
+    w->opened++;
+    w->buckets[which] = (Bucket){0, 0, 0};
+    bucket_unmark(w, which);
+}
+
+static int block_fits(const Wheel *w, uint32_t which, const Expired *out) {
+    uint32_t live = w->buckets[which].live;
+    return out != NULL && live >= WIDTH / 16 && live <= out->room - out->count;
+}
+
+/* Bring the next due bucket of the finest level to the front; 0 when there is none. A whole block goes out here where
+ * there is room for it. */
+static int wheel_open(Wheel *w, uint32_t *which, Expired *out) {
     while (w->used != 0) {
         uint64_t tick = wheel_peek(w, which);
         if (tick > w->now)
@@ -231,7 +310,10 @@ static int wheel_open(Wheel *w, uint32_t *which) {
         w->cursor = tick;
         if (*which < WIDTH)
             return 1;
-        bucket_cascade(w, *which, FINER);
+        if (*which < 2 * WIDTH && w->now - tick >= WIDTH - 1 && block_fits(w, *which, out))
+            block_expire(w, *which, out);
+        else
+            bucket_cascade(w, *which, FINER);
     }
     w->cursor = w->now;
     return 0;
@@ -242,7 +324,7 @@ static int wheel_turn(Wheel *w, Expired *out) {
     uint32_t which;
     if (!bucket_expire(w, DUE, out))
         return 0;
-    while (wheel_open(w, &which)) {
+    while (wheel_open(w, &which, out)) {
         if (!bucket_expire(w, which, out))
             return 0;
         w->opened++;
@@ -253,7 +335,7 @@ static int wheel_turn(Wheel *w, Expired *out) {
 /* Move all that is due to DUE, in order. */
 static void wheel_settle(Wheel *w) {
     uint32_t which;
-    while (wheel_open(w, &which))
+    while (wheel_open(w, &which, NULL))
         bucket_cascade(w, which, DUE);
     if (w->buckets[LATE].head != 0)
         bucket_cascade(w, LATE, DUE);

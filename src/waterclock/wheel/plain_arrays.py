@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from heapq import heapify, heappop, heappush
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from waterclock.wheel import columns, saved
 from waterclock.wheel.columns import whole
@@ -42,7 +42,7 @@ def _alone(
         finally:
             self._door.append(token)
 
-    return guarded
+    return cast("Callable[Concatenate[ArrayWheel, _P], _R]", guarded)
 
 
 class ArrayWheel:

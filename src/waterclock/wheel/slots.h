@@ -29,7 +29,7 @@
 #include "segments.h"
 
 enum { LEVELS = 8, DIGIT = 8, WIDTH = 1 << DIGIT, WORDS = WIDTH / 64 };
-enum { BUCKETS = LEVELS * WIDTH, DUE = BUCKETS, LATE, ALL_BUCKETS };
+enum { BUCKETS = LEVELS * WIDTH, DUE = BUCKETS, LATE, ALL_BUCKETS, NOWHERE = ALL_BUCKETS };
 enum { SLOTS = 64, LOOSE = 32, MERGED = 48 }; /* slots a chunk; few enough to look at neighbours, to merge */
 enum { RECORD_BITS = 17, CHUNK_BITS = 13 };   /* a segment: 2 MB of records; 2 MB of slots, 64 a chunk */
 enum { MAX_CHUNKS = 1 << 26 };                /* what a link holds, and a slot of 32 bits */
@@ -157,25 +157,36 @@ static inline uint32_t chunk_take(Wheel *w) { /* reserved before: cannot fail */
 }
 
 static inline void chunk_release(Wheel *w, uint32_t c) {
-    chunk_of(w, c)->next = w->pool;
+    *chunk_of(w, c) = (Chunk){0, w->pool, 0, NOWHERE};
     w->pool = c;
     w->pooled++;
 }
 
-static inline void slot_move(Wheel *w, uint32_t index, uint32_t to, uint32_t place) {
-    slots_of(w, to)[place] = index;
-    record_of(w, index)->slot = to * SLOTS + place;
+/* The indices in a chunk, in order. */
+static inline uint32_t chunk_read(const Wheel *w, uint32_t c, uint32_t *index) {
+    const uint32_t *slots = slots_of(w, c);
+    uint32_t count = 0;
+    for (uint64_t left = chunk_of(w, c)->used; left != 0; left &= left - 1)
+        index[count++] = slots[__builtin_ctzll(left)];
+    return count;
 }
 
-/* Close the gaps of a chunk; returns how many it holds, which is the place of its first free slot. */
-static uint32_t chunk_pack(Wheel *w, uint32_t c) {
-    Chunk *chunk = chunk_of(w, c);
-    const uint32_t *slots = slots_of(w, c);
-    uint32_t place = 0;
-    for (uint64_t left = chunk->used; left != 0; left &= left - 1)
-        slot_move(w, slots[__builtin_ctzll(left)], c, place++);
-    chunk->used = lowest(place);
-    return place;
+/* The same, and their records are fetched. */
+static inline uint32_t chunk_gather(const Wheel *w, uint32_t c, uint32_t *index) {
+    uint32_t count = chunk_read(w, c, index);
+    for (uint32_t i = 0; i < count; i++)
+        prefetchw(record_of(w, index[i]));
+    return count;
+}
+
+/* Make these the content of a chunk, without gaps. */
+static void chunk_fill(Wheel *w, uint32_t c, const uint32_t *index, uint32_t count) {
+    uint32_t *slots = slots_of(w, c);
+    for (uint32_t place = 0; place < count; place++) {
+        slots[place] = index[place];
+        record_of(w, index[place])->slot = c * SLOTS + place;
+    }
+    chunk_of(w, c)->used = lowest(count);
 }
 
 /* Buckets */
@@ -202,13 +213,15 @@ static void bucket_unmark(Wheel *w, uint32_t which) {
 /* Room for one, which is taken at once: the last chunk is packed when it is loose, else there is one more. */
 static void bucket_grow(Wheel *w, uint32_t which) {
     Bucket *b = &w->buckets[which];
-    uint32_t tail = 0, c;
+    uint32_t index[SLOTS], tail = 0, c;
     if (b->head == 0) {
         bucket_mark(w, which);
     } else {
         tail = tail_of(b);
         if (count_bits(chunk_of(w, tail)->used) <= LOOSE) {
-            b->end = tail * SLOTS + chunk_pack(w, tail);
+            uint32_t count = chunk_gather(w, tail, index);
+            chunk_fill(w, tail, index, count);
+            b->end = tail * SLOTS + count;
             return;
         }
     }
@@ -253,18 +266,12 @@ static void chunk_unlink(Wheel *w, uint32_t c) {
     chunk_release(w, c);
 }
 
-/* Move what is in the chunk behind c to the end of c, where it fits. */
+/* Take what is in the chunk behind c into c, where it fits. */
 static void chunk_merge(Wheel *w, uint32_t c) {
-    Chunk *chunk = chunk_of(w, c), *next = chunk_of(w, chunk->next);
-    const uint32_t *slots = slots_of(w, chunk->next);
-    uint32_t place = SLOTS - (uint32_t)__builtin_clzll(chunk->used);
-    if (place + count_bits(next->used) > SLOTS)
-        place = chunk_pack(w, c);
-    for (uint64_t left = next->used; left != 0; left &= left - 1) {
-        chunk->used |= (uint64_t)1 << place;
-        slot_move(w, slots[__builtin_ctzll(left)], c, place++);
-    }
-    chunk_unlink(w, chunk->next);
+    uint32_t index[SLOTS], next = (uint32_t)chunk_of(w, c)->next, count = chunk_gather(w, c, index);
+    count += chunk_gather(w, next, index + count);
+    chunk_fill(w, c, index, count);
+    chunk_unlink(w, next);
 }
 
 static int chunks_fit(const Wheel *w, uint32_t c, uint32_t next) {
@@ -273,7 +280,9 @@ static int chunks_fit(const Wheel *w, uint32_t c, uint32_t next) {
 
 /* After leaving: an empty chunk goes, and of three neighbours two become one where they fit. */
 static void chunk_tidy(Wheel *w, uint32_t c) {
-    uint32_t prev = chunk_of(w, c)->prev, next = chunk_of(w, c)->next;
+    uint32_t prev = (uint32_t)chunk_of(w, c)->prev, next = (uint32_t)chunk_of(w, c)->next;
+    if (chunk_of(w, c)->bucket == NOWHERE)
+        return; /* a neighbour has taken it in meanwhile */
     if (chunk_of(w, c)->used == 0) {
         chunk_unlink(w, c);
         if (chunks_fit(w, prev, next))
@@ -285,15 +294,15 @@ static void chunk_tidy(Wheel *w, uint32_t c) {
     }
 }
 
-/* A timer leaves its slot. Neighbours are looked at when an eighth of a loose chunk has gone again. */
-static inline void slot_clear(Wheel *w, uint32_t slot) {
+/* A timer leaves its slot; true when its chunk is to be tidied soon, which is when an eighth of a loose
+ * chunk has gone again. */
+static inline int slot_clear(Wheel *w, uint32_t slot) {
     Chunk *chunk = chunk_of(w, slot / SLOTS);
     uint32_t left;
     chunk->used &= ~((uint64_t)1 << slot % SLOTS);
     w->buckets[chunk->bucket].live--;
     left = count_bits(chunk->used);
-    if (unlikely(left <= LOOSE && left % (SLOTS / 8) == 0))
-        chunk_tidy(w, slot / SLOTS);
+    return unlikely(left <= LOOSE && left % (SLOTS / 8) == 0);
 }
 
 #endif
