@@ -42,7 +42,7 @@ check-native: .venv/ready-test  ## the compiled modules' tests under AddressSani
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  tests/test_import.py tests/test_wheel* $(ARGS)
+	  tests/test_import.py tests/test_wheel* tests/test_arrays* $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .

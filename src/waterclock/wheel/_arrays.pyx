@@ -286,8 +286,8 @@ cdef class ArrayWheel:
         memcpy(to + len(blob) - len(end), PyBytes_AS_STRING(end), len(end))
         return blob
 
-    @staticmethod
-    def from_bytes(blob):
+    @classmethod
+    def from_bytes(cls, blob):
         """The wheel that `to_bytes` was asked of. `ValueError` for bytes that are cut, altered or no wheel's."""
         header, content = saved.opened(blob)
         cdef ArrayWheel made = ArrayWheel(header.tick)
