@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 WHEEL = "src/waterclock/wheel"
 MODULES = {
     "_objects": ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd"),
-    "_arrays": ("segments.h", "slots.h", "batch.h", "saved.h"),
+    "_arrays": ("segments.h", "slots.h", "batch.h", "expire.h", "saved.h"),
 }
 
 setup(

@@ -115,7 +115,7 @@ def within(room, call, *arguments):
 
 SCHEDULE = """
 failed = done = 0
-for room in range(0, 24 << 20, 1 << 20):
+for room in range(0, 48 << 20, 2 << 20):
     wheel = ArrayWheel()
     wheel.schedule(array("q", [5, 70_000, 70_000]))
     before = wheel.to_bytes()

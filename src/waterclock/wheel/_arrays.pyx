@@ -2,7 +2,7 @@
 # cython: binding=False, auto_pickle=False
 """The compiled array wheel: promises and interface of plain_arrays.py, with another structure underneath.
 
-The structure stands in slots.h, batch.h and saved.h, in C without Python; memory in segments.h. Here are the
+The structure stands in slots.h, batch.h, expire.h and saved.h, in C without Python; memory in segments.h. Here are the
 arrays of the outside: looked at, held while they are read, and made before anything changes.
 
 Rule 1: whatever can raise comes before the structure changes: arguments, then results, then memory.

@@ -6,7 +6,7 @@
 #ifndef WATERCLOCK_SAVED_H
 #define WATERCLOCK_SAVED_H
 
-#include "batch.h"
+#include "expire.h"
 
 /* Columns in this order, little-endian, unaligned: deadlines (8 bytes a timer), their indices, the free
  * indices, the generations of indices 1 .. n (4 bytes each). */
