@@ -43,7 +43,7 @@ check-native: .venv/ready-test  ## the compiled modules' tests under AddressSani
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  tests/test_import.py tests/test_wheel* $(ARGS)
+	  tests/test_import.py tests/test_wheel* tests/test_arrays* $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
@@ -54,7 +54,8 @@ bench: .venv/ready-test  ## the benchmarks, contenders side by side (minutes); r
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
-	rm -f src/waterclock/*/*.so src/waterclock/wheel/_objects.c src/waterclock/purgatory/delayed.c src/waterclock/purgatory/_lock.c
+	rm -f src/waterclock/*/*.so src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c
+	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/_lock.c
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \

@@ -1,4 +1,4 @@
-"""Kafka's way with time, for Python: timing wheels, and rules that make streams ordered, exact and on time.
+"""Kafka's way with time, for Python: timing wheels, timers, the purgatory; rules that make streams ordered and on time.
 
 Names are imported on first use, so that `import waterclock` costs nothing that is not needed.
 """
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from waterclock.purgatory import DelayedOperation, Purgatory
     from waterclock.rules import Result, Rules
     from waterclock.timer import AsyncTimer, Timer
-    from waterclock.wheel import TimingWheel
+    from waterclock.wheel import ArrayWheel, TimingWheel
 
 __version__ = "0.1.0"
 __all__ = [
+    "ArrayWheel",
     "AsyncTimer",
     "DelayedOperation",
     "ManualClock",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "ArrayWheel": "waterclock.wheel",
     "AsyncTimer": "waterclock.timer",
     "DelayedOperation": "waterclock.purgatory",
     "Purgatory": "waterclock.purgatory",

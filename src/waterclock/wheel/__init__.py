@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.wheel.records import WheelStatistics
 
-__all__ = ["COMPILED", "ReferenceWheelWarning", "TimerHandle", "TimingWheel", "WheelStatistics"]
+__all__ = ["COMPILED", "ArrayWheel", "ReferenceWheelWarning", "TimerHandle", "TimingWheel", "WheelStatistics"]
 
 if TYPE_CHECKING:
+    from waterclock.wheel._arrays import ArrayWheel
     from waterclock.wheel._objects import TimerHandle, TimingWheel
 
 
@@ -26,13 +27,28 @@ except ImportError:
 
 
 def __getattr__(name: str) -> Any:
-    """`TimingWheel` and `TimerHandle` on first use: who never uses a wheel is not told which one it would have been."""
-    if name not in ("TimingWheel", "TimerHandle"):
+    """The wheels on first use: who never uses one is not told which one it would have been."""
+    if name == "ArrayWheel":
+        globals()[name] = _array_wheel()
+    elif name in ("TimingWheel", "TimerHandle"):
+        if not COMPILED:
+            warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=2)
+        globals().update(TimingWheel=_wheel.TimingWheel, TimerHandle=_wheel.TimerHandle)
+    else:
         raise AttributeError(f"module 'waterclock.wheel' has no attribute {name!r}")
-    if not COMPILED:
-        warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=2)
-    globals().update(TimingWheel=_wheel.TimingWheel, TimerHandle=_wheel.TimerHandle)
     return globals()[name]
+
+
+def _array_wheel() -> Any:
+    try:
+        from waterclock.wheel import _arrays
+
+        return _arrays.ArrayWheel
+    except ImportError:
+        from waterclock.wheel import plain_arrays
+
+        warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=3)
+        return plain_arrays.ArrayWheel
 
 
 _MISSING = (
