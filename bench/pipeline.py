@@ -23,7 +23,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import contenders, orders
+from waterclock.bench import contenders, orders
 from waterclock import Rules
 from waterclock.spark.config import Config, Source
 from waterclock.spark.pipeline import Pipeline

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench import pipeline, wheel
+from waterclock.bench import pipeline, wheel
 
 RESULTS = Path(__file__).parent / "results"
 

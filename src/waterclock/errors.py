@@ -5,7 +5,8 @@
     │   ├── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
     │   └── TimerClosed     you: a timer was added after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
-    └── EnvironmentMissing  your machine: Java, a package or a server is not there
+    ├── EnvironmentMissing  your machine: Java, a package or a server is not there
+    └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
 """
@@ -33,3 +34,7 @@ class TimerFull(WaterclockError):
 
 class EnvironmentMissing(WaterclockError):
     """Something outside the package is missing; the message says how to get it."""
+
+
+class WrongAnswer(WaterclockError):
+    """A benchmark's contender answered wrongly; the message names it and what was expected."""
