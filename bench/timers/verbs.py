@@ -68,7 +68,7 @@ STANDARD: Final = (
 )
 CONTENDERS: Final = (
     STANDARD[0],
-    Contender("waterclock, ArrayWheel", "keepers:ArrayKeeper"),
+    Contender("waterclock, ArrayWheel", "arrays:ArrayKeeper"),
     *STANDARD[1:],
     Contender("uvloop call_later", "packages:Uvloop", 1_000_000, LONG, fifo=False),
     Contender("sortedcontainers", "packages:Sorted", 1_000_000, LONG),

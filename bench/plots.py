@@ -1,0 +1,212 @@
+"""Figures as pictures: what a verb costs as more timers wait, and what a request costs as more of them come.
+
+Rule 1: drawn from a record alone, in memory or read back from its JSON; nothing is measured here.
+Rule 2: both axes of the timers are logarithmic, the same in each panel: a heap's growth is a slope, a wheel's none.
+Rule 3: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter; what others
+        published is marks without a line, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from waterclock.bench import kafka
+from waterclock.bench.tables import short
+
+OURS: Final = {
+    "waterclock, compiled": "#0b3c5d",
+    "waterclock, ArrayWheel": "#1f7a8c",
+    "waterclock, reference": "#7a8ea3",
+}
+OTHERS: Final = {
+    "asyncio call_later": "#d55e00",
+    "uvloop call_later": "#b8860b",
+    "heapq, lazy deletion": "#a03070",
+    "sortedcontainers": "#6a8f3c",
+    "APScheduler": "#8c564b",
+    "sched": "#999999",
+}
+KAFKA: Final = "#555555"
+COLORS: Final = {**OURS, **OTHERS}
+ABOUT: Final = {
+    "add": "add one",
+    "cancel": "cancel one",
+    "churn": "churn: cancel one, add one",
+    "expire": "expire one, its callback run",
+}
+STYLE: Final[dict[Any, Any]] = {
+    "font.size": 9,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#444444",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e8e8e8",
+    "legend.frameon": False,
+}
+GAP: Final = 0.052  # least distance of two labels, as a share of the panel's height
+Line = tuple[str, str, list[tuple[float, float]]]  # name, colour, points
+
+
+def draw(record: Mapping[str, Any], file: Path) -> bool:
+    """The picture of a record as a PNG; False for a benchmark that has none."""
+    figures = record["figures"]
+    with mpl.rc_context(STYLE):
+        if record["benchmark"] in ("timers", "wheel"):
+            figure = _verbs(figures)
+        elif record["benchmark"] == "purgatory":
+            figure = _rates(figures["rates"])
+        else:
+            return False
+        figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=150)
+    return True
+
+
+# Timers
+
+
+def _verbs(figures: Mapping[str, Any]) -> Figure:
+    figure = Figure(figsize=(11, 8.4))
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for axes, (verb, title) in zip(panels.flat, ABOUT.items(), strict=True):
+        lines = _lines_of(figures["ns"], verb)
+        for _, color, points in lines:
+            ours = color in OURS.values()
+            axes.plot(*zip(*points, strict=True), color=color, lw=2.4 if ours else 1.3, marker="o", ms=4 if ours else 3)
+        published = [(n, ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]
+        if published:
+            axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
+            lines.append(("Kafka *", KAFKA, published))
+        axes.set_title(title)
+        _pending_axis(axes, figures["pending"])
+        axes._ends = lines  # type: ignore[attr-defined]
+    for axes in panels.flat:
+        _label_ends(axes, axes._ends)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("CPU ns an operation")
+    for axes in panels[1]:
+        axes.set_xlabel("timers pending")
+    figure.text(0.988, 0.012, kafka.TIMER_NOTE, fontsize=7, color=KAFKA, ha="right")
+    figure.subplots_adjust(left=0.07, right=0.87, top=0.95, bottom=0.085, wspace=0.42, hspace=0.16)
+    return figure
+
+
+def _lines_of(ns: Mapping[str, Any], verb: str) -> list[Line]:
+    return [
+        (name, COLORS.get(name, "#0b3c5d"), sorted((int(size), cost) for size, cost in of[verb].items()))
+        for name, of in ns.items()
+        if of[verb]
+    ]
+
+
+def _pending_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks([int(size) for size in sizes], [short(int(size)) for size in sizes])
+    axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(LogLocator(10))
+    axes.yaxis.set_major_formatter(FuncFormatter(_nanoseconds))
+    axes.tick_params(which="both", length=0)
+    axes.tick_params(labelbottom=True, labelleft=True)
+
+
+def _nanoseconds(ns: float, _: int) -> str:
+    return f"{ns / 1000:g} us" if ns >= 1000 else f"{ns:g} ns"
+
+
+def _label_ends(axes: Axes, lines: Sequence[Line]) -> None:
+    """Names to the right of the panel, at the height of their lines' ends and moved apart where they would touch."""
+    ends = sorted((_height(axes, points[-1][1]), name, color, points[-1]) for name, color, points in lines)
+    heights = _apart([height for height, *_ in ends])
+    for height, (_, name, color, (x, y)) in zip(heights, ends, strict=True):
+        axes.annotate(
+            name,
+            xy=(x, y),
+            xytext=(1.03, height),
+            textcoords="axes fraction",
+            color=color,
+            va="center",
+            fontsize=8.5,
+            fontweight="bold" if color in OURS.values() else "normal",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3},
+            annotation_clip=False,
+        )
+
+
+def _height(axes: Axes, y: float) -> float:
+    """A value's height in the panel, 0 to 1."""
+    _, height = axes.transAxes.inverted().transform(axes.transData.transform((axes.get_xlim()[0], y)))
+    return float(height)
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Rising heights, at least `GAP` apart: each pushed up by the one below, then all moved back by half of it.
+
+    >>> _apart([0.5, 0.9])
+    [0.5, 0.9]
+    """
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + GAP) if placed else height)
+    over = max(0.0, placed[-1] - 1.0) if placed else 0.0
+    for place in range(len(placed) - 1, -1, -1):
+        ceiling = placed[place + 1] - GAP if place + 1 < len(placed) else placed[place] - over
+        placed[place] = min(placed[place], ceiling)
+    return placed
+
+
+# Purgatory
+
+
+def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
+    figure = Figure(figsize=(9.5, 4.6))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, keys, title in zip(panels, ("shared", "own"), ("3 of 100 keys", "a key of its own"), strict=True):
+        lines = _loads(records, keys)
+        for (_, color, points), held in lines:
+            axes.plot(*zip(*points, strict=True), color=color, lw=2)
+            for (x, y), good in zip(points, held, strict=True):
+                axes.plot(x, y, "o", ms=6, mec=color, mfc=color if good else "white")
+        axes.fill_between(kafka.PURGATORY_RATES, *kafka.PURGATORY_US, color=KAFKA, alpha=0.15, lw=0)
+        axes.set_title(f"each request under {title}")
+        axes.set_xlabel("requests a second")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, max([*(r["rate"] for r in records), kafka.PURGATORY_RATES[1]]) * 1.05)
+        axes.tick_params(length=0, labelleft=True)
+        band = (sum(kafka.PURGATORY_RATES) / 2, sum(kafka.PURGATORY_US) / 2)
+        axes.annotate("Kafka *", band, color=KAFKA, ha="center", va="center", fontsize=8.5)
+        for (name, color, points), _ in lines:
+            axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
+    panels[0].set_ylabel("CPU us a request")
+    note = "hollow: the rate was not held      * published by its own measurement on another machine (Java)"
+    figure.text(0.988, 0.012, note, fontsize=7, color=KAFKA, ha="right")
+    figure.subplots_adjust(left=0.07, right=0.97, top=0.92, bottom=0.17, wspace=0.14)
+    return figure
+
+
+def _loads(records: Sequence[Mapping[str, Any]], keys: str) -> list[tuple[Line, list[bool]]]:
+    found: list[tuple[Line, list[bool]]] = []
+    colors = iter(("#0b3c5d", "#d55e00"))
+    for p50_ms in dict.fromkeys(r["p50_ms"] for r in records):
+        of = [r for r in records if r["keys"] == keys and r["p50_ms"] == p50_ms]
+        if of:
+            points = [(float(r["rate"]), float(r["cpu_us"])) for r in of]
+            name = f"{of[0]['expected']:.0%} expire"
+            found.append(((name, next(colors), points), [bool(r["held"]) for r in of]))
+    return found
