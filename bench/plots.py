@@ -2,7 +2,8 @@
 
 Rule 1: drawn from a record alone, in memory or read back from its JSON; nothing is measured here.
 Rule 2: both axes of the timers are logarithmic, the same in each panel: a heap's growth is a slope, a wheel's none.
-Rule 3: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter; what others
+Rule 3: a contender measured at one size only shows no growth: it stands in the table, and in a line below.
+Rule 4: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter; what others
         published is marks without a line, and says so.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -20,21 +22,22 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from waterclock.bench import kafka
 from waterclock.bench.tables import short
 
+# contender: (its name at the end of its line, colour)
 OURS: Final = {
-    "waterclock, compiled": "#0b3c5d",
-    "waterclock, ArrayWheel": "#1f7a8c",
-    "waterclock, reference": "#7a8ea3",
+    "waterclock, compiled": ("waterclock", "#0b3c5d"),
+    "waterclock (NOT compiled)": ("waterclock, not compiled", "#0b3c5d"),
+    "waterclock, ArrayWheel": ("waterclock, arrays", "#17839b"),
+    "waterclock, reference": ("waterclock in Python", "#7a8ea3"),
 }
 OTHERS: Final = {
-    "asyncio call_later": "#d55e00",
-    "uvloop call_later": "#b8860b",
-    "heapq, lazy deletion": "#a03070",
-    "sortedcontainers": "#6a8f3c",
-    "APScheduler": "#8c564b",
-    "sched": "#999999",
+    "asyncio call_later": ("asyncio", "#d55e00"),
+    "uvloop call_later": ("uvloop", "#b8860b"),
+    "heapq, lazy deletion": ("heapq", "#a03070"),
+    "sortedcontainers": ("sortedcontainers", "#6a8f3c"),
+    "APScheduler": ("APScheduler", "#8c564b"),
+    "sched": ("sched", "#777777"),
 }
 KAFKA: Final = "#555555"
-COLORS: Final = {**OURS, **OTHERS}
 ABOUT: Final = {
     "add": "add one",
     "cancel": "cancel one",
@@ -56,8 +59,9 @@ STYLE: Final[dict[Any, Any]] = {
     "grid.color": "#e8e8e8",
     "legend.frameon": False,
 }
-GAP: Final = 0.052  # least distance of two labels, as a share of the panel's height
-Line = tuple[str, str, list[tuple[float, float]]]  # name, colour, points
+GAP: Final = 0.055  # least distance of two labels, as a share of the panel's height
+BOLD: Final = {color for _, color in OURS.values()}
+Line = tuple[str, str, list[tuple[float, float]]]  # name at its end, colour, points
 
 
 def draw(record: Mapping[str, Any], file: Path) -> bool:
@@ -80,36 +84,42 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
 
 
 def _verbs(figures: Mapping[str, Any]) -> Figure:
-    figure = Figure(figsize=(11, 8.4))
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for axes, (verb, title) in zip(panels.flat, ABOUT.items(), strict=True):
-        lines = _lines_of(figures["ns"], verb)
-        for _, color, points in lines:
-            ours = color in OURS.values()
-            axes.plot(*zip(*points, strict=True), color=color, lw=2.4 if ours else 1.3, marker="o", ms=4 if ours else 3)
-        published = [(n, ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]
-        if published:
-            axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
-            lines.append(("Kafka *", KAFKA, published))
-        axes.set_title(title)
-        _pending_axis(axes, figures["pending"])
-        axes._ends = lines  # type: ignore[attr-defined]
-    for axes in panels.flat:
-        _label_ends(axes, axes._ends)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("CPU ns an operation")
-    for axes in panels[1]:
-        axes.set_xlabel("timers pending")
+    figure = Figure(figsize=(11.5, 8.6))
+    panels = list(figure.subplots(2, 2, sharex=True, sharey=True).flat)
+    figure.subplots_adjust(left=0.065, right=0.845, top=0.95, bottom=0.1, wspace=0.56, hspace=0.2)
+    drawn = [_verb(axes, figures, verb) for axes, verb in zip(panels, ABOUT, strict=True)]
+    for axes, lines in zip(panels, drawn, strict=True):
+        axes.set_ylabel("CPU an operation")
+        _label_ends(axes, lines)
     figure.text(0.988, 0.012, kafka.TIMER_NOTE, fontsize=7, color=KAFKA, ha="right")
-    figure.subplots_adjust(left=0.07, right=0.87, top=0.95, bottom=0.085, wspace=0.42, hspace=0.16)
+    for axes in panels[2:]:
+        axes.set_xlabel("timers pending")
+    if once := [name for name, of in figures["ns"].items() if len(of["add"]) < 2]:
+        figure.text(0.012, 0.034, f"at one size only, see the table: {', '.join(once)}", fontsize=7, color="#777777")
     return figure
 
 
+def _verb(axes: Axes, figures: Mapping[str, Any], verb: str) -> list[Line]:
+    """One panel without its labels, which need the limits of all panels; what is to be labelled."""
+    lines = _lines_of(figures["ns"], verb)
+    for _, color, points in lines:
+        width, size = (2.4, 4) if color in BOLD else (1.3, 3)
+        axes.plot(*zip(*points, strict=True), color=color, lw=width, marker="o", ms=size)
+    if published := [(n, ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]:
+        axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
+        lines.append(("Kafka *", KAFKA, published))
+    axes.set_title(ABOUT[verb])
+    _pending_axis(axes, figures["pending"])
+    return lines
+
+
 def _lines_of(ns: Mapping[str, Any], verb: str) -> list[Line]:
+    """A line for each contender with two sizes or more; with one point, where only one size was measured at all."""
+    most = max(len(of[verb]) for of in ns.values())
     return [
-        (name, COLORS.get(name, "#0b3c5d"), sorted((int(size), cost) for size, cost in of[verb].items()))
+        (*(OURS | OTHERS)[name], sorted((int(size), cost) for size, cost in of[verb].items()))
         for name, of in ns.items()
-        if of[verb]
+        if len(of[verb]) >= min(2, most)
     ]
 
 
@@ -121,8 +131,7 @@ def _pending_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_locator(LogLocator(10))
     axes.yaxis.set_major_formatter(FuncFormatter(_nanoseconds))
-    axes.tick_params(which="both", length=0)
-    axes.tick_params(labelbottom=True, labelleft=True)
+    axes.tick_params(which="both", length=0, labelbottom=True, labelleft=True)
 
 
 def _nanoseconds(ns: float, _: int) -> str:
@@ -133,17 +142,17 @@ def _label_ends(axes: Axes, lines: Sequence[Line]) -> None:
     """Names to the right of the panel, at the height of their lines' ends and moved apart where they would touch."""
     ends = sorted((_height(axes, points[-1][1]), name, color, points[-1]) for name, color, points in lines)
     heights = _apart([height for height, *_ in ends])
-    for height, (_, name, color, (x, y)) in zip(heights, ends, strict=True):
+    for height, (_, name, color, end) in zip(heights, ends, strict=True):
         axes.annotate(
             name,
-            xy=(x, y),
-            xytext=(1.03, height),
+            xy=end,
+            xytext=(1.05, height),
             textcoords="axes fraction",
             color=color,
             va="center",
             fontsize=8.5,
-            fontweight="bold" if color in OURS.values() else "normal",
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3},
+            fontweight="bold" if color in BOLD else "normal",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.7, "alpha": 0.7, "shrinkA": 1, "shrinkB": 4},
             annotation_clip=False,
         )
 
@@ -155,19 +164,21 @@ def _height(axes: Axes, y: float) -> float:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Rising heights, at least `GAP` apart: each pushed up by the one below, then all moved back by half of it.
+    """Rising heights moved to be `GAP` apart, as little as can be: those that touch spread around their middle.
 
     >>> _apart([0.5, 0.9])
     [0.5, 0.9]
+    >>> [round(height, 4) for height in _apart([0.5, 0.5])]
+    [0.4725, 0.5275]
     """
-    placed: list[float] = []
-    for height in heights:
-        placed.append(max(height, placed[-1] + GAP) if placed else height)
-    over = max(0.0, placed[-1] - 1.0) if placed else 0.0
-    for place in range(len(placed) - 1, -1, -1):
-        ceiling = placed[place + 1] - GAP if place + 1 < len(placed) else placed[place] - over
-        placed[place] = min(placed[place], ceiling)
-    return placed
+    groups: list[list[float]] = []  # each a run of labels that touch, less their distance
+    for place, height in enumerate(heights):
+        groups.append([height - place * GAP])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            touching = groups.pop()
+            groups[-1] += touching
+    level = [fmean(group) for group in groups for _ in group]
+    return [height + place * GAP for place, height in enumerate(level)]
 
 
 # Purgatory
@@ -182,17 +193,17 @@ def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
             axes.plot(*zip(*points, strict=True), color=color, lw=2)
             for (x, y), good in zip(points, held, strict=True):
                 axes.plot(x, y, "o", ms=6, mec=color, mfc=color if good else "white")
-        axes.fill_between(kafka.PURGATORY_RATES, *kafka.PURGATORY_US, color=KAFKA, alpha=0.15, lw=0)
         axes.set_title(f"each request under {title}")
         axes.set_xlabel("requests a second")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
-        axes.set_ylim(bottom=0)
         axes.set_xlim(0, max([*(r["rate"] for r in records), kafka.PURGATORY_RATES[1]]) * 1.05)
         axes.tick_params(length=0, labelleft=True)
-        band = (sum(kafka.PURGATORY_RATES) / 2, sum(kafka.PURGATORY_US) / 2)
-        axes.annotate("Kafka *", band, color=KAFKA, ha="center", va="center", fontsize=8.5)
         for (name, color, points), _ in lines:
             axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
+    band = (sum(kafka.PURGATORY_RATES) / 2, sum(kafka.PURGATORY_US) / 2)
+    panels[0].fill_between(kafka.PURGATORY_RATES, *kafka.PURGATORY_US, color=KAFKA, alpha=0.15, lw=0)
+    panels[0].annotate("Kafka *", band, color=KAFKA, ha="center", va="center", fontsize=8.5)
+    panels[0].set_ylim(bottom=0)  # of both, and only now, when everything is drawn
     panels[0].set_ylabel("CPU us a request")
     note = "hollow: the rate was not held      * published by its own measurement on another machine (Java)"
     figure.text(0.988, 0.012, note, fontsize=7, color=KAFKA, ha="right")
