@@ -1,7 +1,7 @@
 """Behind `waterclock bench`: measure, tell on the way, write down, show.
 
 Rule 1: what is measured stands in the benchmark's own room; here is only which, and where the result goes.
-Rule 2: what could fail besides measuring (the table, the picture) is imported before, so that no figures are lost.
+Rule 2: what could fail besides measuring (folder, table, picture) is made ready before, so that no figures are lost.
 Rule 3: progress goes to stderr, the result to stdout: a table, or with `--json` the record.
 """
 
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.bench import record, tables
-from waterclock.errors import WaterclockError
+from waterclock.errors import UsageError, WaterclockError
 
+TURNED = 100_000  # requests a second where the clock is turned by hand
 Tell = Callable[[str], None]
 Draw = Callable[[Mapping[str, Any], Path], bool]
 Benchmark = tuple[Callable[[argparse.Namespace, Tell], Any], Callable[[Any], str]]  # its figures; its table
@@ -26,7 +27,7 @@ Benchmark = tuple[Callable[[argparse.Namespace, Tell], Any], Callable[[Any], str
 def run(arguments: argparse.Namespace) -> int:
     """One benchmark from the command's arguments; 0, or an error of waterclock's."""
     measure, table = BENCHMARKS[arguments.benchmark]
-    progress, draw = Progress(), _artist()
+    folder, progress, draw = _folder(arguments.out), Progress(), _artist()
     try:
         figures = measure(arguments, progress.tell)
     except KeyboardInterrupt:
@@ -35,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         progress.end()
     result = record.of(arguments.benchmark, _command(arguments), figures)
     text = table(figures)
-    written = result.write(Path(arguments.out), text)
-    picture = Path(arguments.out) / f"{arguments.benchmark}.png"
+    written = result.write(folder, text)
+    picture = folder / f"{arguments.benchmark}.png"
     if draw is not None and draw(json.loads(result.json()), picture):
         written.append(picture)
     print(result.json() if arguments.json else f"{result.head()}\n{text}")
@@ -52,7 +53,12 @@ class Progress:
 
     def tell(self, what: str) -> None:
         """Show what begins now."""
-        print(f"\r\033[K{what}" if self._changing else what, end="" if self._changing else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{what}" if self._changing else what,
+            end="" if self._changing else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def end(self) -> None:
         """Leave the line clean."""
@@ -68,6 +74,16 @@ def _command(arguments: argparse.Namespace) -> str:
         if value is not None:
             words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}"]
     return " ".join(words)
+
+
+def _folder(name: str) -> Path:
+    """Made before anything is measured; `UsageError` where that cannot be."""
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {name}: {error.strerror}; name a folder that can be written to") from None
+    return folder
 
 
 def _artist() -> Draw | None:
@@ -105,10 +121,13 @@ def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
 
 
 def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.purgatory import load, verbs
+    from waterclock.bench.purgatory import load, turned, verbs
 
-    ns = verbs.measure(arguments.sizes, arguments.rounds, tell)
-    return {"ns": ns, "rates": load.measure(arguments.rates, arguments.seconds, tell)}
+    return {
+        "ns": verbs.measure(arguments.sizes, arguments.rounds, tell),
+        "turned": turned.measure(min(TURNED, max(arguments.rates)), arguments.seconds, tell),
+        "rates": load.measure(arguments.rates, arguments.seconds, tell),
+    }
 
 
 def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:

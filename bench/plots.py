@@ -75,7 +75,6 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
         else:
             return False
         figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")
-        file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=150)
     return True
 
@@ -105,7 +104,7 @@ def _verb(axes: Axes, figures: Mapping[str, Any], verb: str) -> list[Line]:
     for _, color, points in lines:
         width, size = (2.4, 4) if color in BOLD else (1.3, 3)
         axes.plot(*zip(*points, strict=True), color=color, lw=width, marker="o", ms=size)
-    if published := [(n, ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]:
+    if published := [(float(n), ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]:
         axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
         lines.append(("Kafka *", KAFKA, published))
     axes.set_title(ABOUT[verb])

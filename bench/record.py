@@ -34,8 +34,7 @@ class Record:
         return f"$ {self.command}\n{self.machine}\n{packages}\n"
 
     def write(self, folder: Path, table: str) -> list[Path]:
-        """<benchmark>.json and <benchmark>.txt in `folder`, which is made; what was written."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """<benchmark>.json and <benchmark>.txt in `folder`; what was written."""
         record, text = folder / f"{self.benchmark}.json", folder / f"{self.benchmark}.txt"
         record.write_text(self.json() + "\n", encoding="utf-8")
         text.write_text(f"{self.head()}\n{table}\n", encoding="utf-8")
@@ -60,8 +59,9 @@ def machine() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     model = re.search(r"^model name\s*: (.+)$", text, re.M)
+    system = f"{platform.system()} {platform.release()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{model[1] if model else 'unknown CPU'}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, {python}"
+    return ", ".join([model[1] if model else "unknown CPU", f"{os.cpu_count()} cores", system, python])
 
 
 def versions() -> dict[str, str]:

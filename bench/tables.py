@@ -6,6 +6,7 @@ Rule 2: what was not measured is a dash, and a line below says why. What others 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,9 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     table = [head, *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(head))]
     return "\n".join(
-        "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(pairs)).rstrip()
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(pairs)
+        ).rstrip()
         for pairs in (list(zip(row, widths, strict=True)) for row in table)
     )
 
@@ -83,8 +86,14 @@ def memory(records: Rows) -> str:
         for r in records
         if "failed" not in r
     ]
-    failed = [f"\n{r['contender']}, {short(r['pending'])}: not measured: {r['failed']}" for r in records if "failed" in r]
-    return aligned(head, rows) + "".join(failed) + "\neach in a process of its own; handles' list not counted; back: of what the burst took"
+    failed = [
+        f"\n{r['contender']}, {short(r['pending'])}: not measured: {r['failed']}" for r in records if "failed" in r
+    ]
+    return (
+        aligned(head, rows)
+        + "".join(failed)
+        + "\neach in a process of its own; handles' list not counted; back: of what the burst took"
+    )
 
 
 def lateness(records: Rows) -> str:
@@ -101,7 +110,10 @@ def lateness(records: Rows) -> str:
         ]
         for r in records
     ]
-    return aligned(head, rows) + "\nafter the due tick of 1 ms (waterclock), or after the deadline (the others)"
+    return aligned(head, rows) + (
+        "\nafter the due tick of 1 ms (waterclock), or after the deadline (the others);\n"
+        f"beside a busy thread a switch interval of {sys.getswitchinterval() * 1e6:,.0f} us has to be waited for"
+    )
 
 
 def loop(records: Rows) -> str:
@@ -118,12 +130,25 @@ def loop(records: Rows) -> str:
 
 def purgatory(figures: Mapping[str, Any]) -> str:
     """The rates, what is held, and the verbs."""
-    return "\n\n".join([rates(figures["rates"]), purgatory_verbs(figures["ns"]), kafka.PURGATORY_NOTE])
+    return "\n\n".join(
+        [rates(figures["rates"]), turned(figures["turned"]), purgatory_verbs(figures["ns"]), kafka.PURGATORY_NOTE]
+    )
 
 
 def rates(records: Rows) -> str:
     """Each rate of each load, and the highest that was held."""
-    head = ["keys, latency p50/p75", "requests/s", "CPU us", "held", "behind", "expired", "drawn", "most", "MB", "grown"]
+    head = [
+        "keys, latency p50/p75",
+        "requests/s",
+        "CPU us",
+        "held",
+        "behind",
+        "expired",
+        "drawn",
+        "most",
+        "MB",
+        "grown",
+    ]
     rows = [
         [
             f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms",
@@ -153,8 +178,19 @@ def highest(records: Rows) -> str:
         load = f"{r['keys']} keys, {r['p50_ms']}/{r['p75_ms']} ms"
         held[load] = max(held.get(load, 0), r["rate"] if r["held"] else 0)
     return "\n".join(
-        f"highest rate held, {load}: {f'{rate:,} requests/s' if rate else 'none of these'}" for load, rate in held.items()
+        f"highest rate held, {load}: {f'{rate:,} requests/s' if rate else 'none of these'}"
+        for load, rate in held.items()
     )
+
+
+def turned(records: Rows) -> str:
+    """CPU us a request by load and contender, the clock turned by hand."""
+    names = list(dict.fromkeys(r["contender"] for r in records))
+    loads: dict[str, list[str]] = {}
+    for r in records:
+        loads.setdefault(f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms", []).append(f"{r['cpu_us']:.2f}")
+    head = f"clock turned by hand, {records[0]['rate']:,}/s, CPU us"
+    return aligned([head, *names], [[load, *cells] for load, cells in loads.items()])
 
 
 def purgatory_verbs(ns: Mapping[str, Mapping[int, float]]) -> str:
@@ -179,4 +215,7 @@ def pipeline(records: Rows) -> str:
         ]
         for r in records
     ]
-    return aligned(head, rows) + "\nsame rule, all rules: how many times as fast waterclock is with the one, with all three"
+    return (
+        aligned(head, rows)
+        + "\nsame rule, all rules: how many times as fast waterclock is with the one, with all three"
+    )

@@ -65,8 +65,8 @@ class Held:
 class Answerer:
     """Makes requests and ends them; what differs between shared and own keys."""
 
-    def __init__(self, purgatory: Purgatory) -> None:
-        self.purgatory = purgatory
+    def __init__(self, purgatory: Any, operation: Any = DelayedOperation) -> None:
+        self.purgatory, self.operation = purgatory, operation
         self.now_ms = 0
         self.over = 0
 
@@ -84,31 +84,31 @@ class Answerer:
 class SharedKeys(Answerer):
     """Under 3 of 100 keys; the answer names the operation."""
 
-    def __init__(self, purgatory: Purgatory) -> None:
-        super().__init__(purgatory)
+    def __init__(self, purgatory: Any, operation: Any = DelayedOperation) -> None:
+        super().__init__(purgatory, operation)
         choose = random.Random(1)
         keys = [f"topic-{number}" for number in range(KEYS)]
         self.keys: Iterator[tuple[str, ...]] = cycle([tuple(choose.sample(keys, KEYS_A_REQUEST)) for _ in range(9_973)])
 
-    def send(self, answered_ms: int) -> DelayedOperation:
-        op = DelayedOperation(lambda op: self.now_ms >= answered_ms, self.count, TIMEOUT_MS / 1000)
+    def send(self, answered_ms: int) -> Any:
+        op = self.operation(lambda op: self.now_ms >= answered_ms, self.count, TIMEOUT_MS / 1000)
         self.purgatory.try_complete_else_watch(op, next(self.keys))
         return op
 
-    def answer(self, sent: DelayedOperation) -> None:
+    def answer(self, sent: Any) -> None:
         sent.force_complete()
 
 
 class OwnKeys(Answerer):
     """Each under a key of its own, a whole number; the answer names the key."""
 
-    def __init__(self, purgatory: Purgatory) -> None:
-        super().__init__(purgatory)
+    def __init__(self, purgatory: Any, operation: Any = DelayedOperation) -> None:
+        super().__init__(purgatory, operation)
         self.number = 0
 
     def send(self, answered_ms: int) -> int:
         self.number = key = self.number + 1
-        op = DelayedOperation(lambda op: self.now_ms >= answered_ms, self.count, TIMEOUT_MS / 1000)
+        op = self.operation(lambda op: self.now_ms >= answered_ms, self.count, TIMEOUT_MS / 1000)
         self.purgatory.try_complete_else_watch(op, (key,))
         return key
 
@@ -147,7 +147,7 @@ def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held:
         sender.run(int(seconds * 1000))
         spent_ns = time.process_time_ns() - begin_ns
         told = purgatory.statistics()
-        _check(sender, answerer, told, len(timer))
+        check(sender, answerer, told, len(timer))
     end_bytes = resident_bytes()
     return Held(
         keys=keys,
@@ -170,9 +170,7 @@ def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held:
 class Sender:
     """Sends and answers, one millisecond after the other, never ahead of the clock."""
 
-    def __init__(
-        self, answerer: Answerer, latencies: Iterator[int], arrivals: Iterator[int], purgatory: Purgatory
-    ) -> None:
+    def __init__(self, answerer: Answerer, latencies: Iterator[int], arrivals: Iterator[int], purgatory: Any) -> None:
         self.answerer, self.purgatory = answerer, purgatory
         self.latencies, self.arrivals = latencies, arrivals
         self.due: defaultdict[int, list[Any]] = defaultdict(list)
@@ -236,11 +234,10 @@ def draw_arrivals(rate: int, number: int) -> list[int]:
     return counts
 
 
-def _check(sender: Sender, answerer: Answerer, told: Any, timers: int) -> None:
+def check(sender: Sender, answerer: Answerer, told: Any, timers: int) -> None:
+    """`WrongAnswer` where a request is not over once, or something is left."""
     over = told.completed + told.expired
     if not sender.sent == answerer.over == over or told.cancelled:
         raise WrongAnswer(f"purgatory: {sender.sent} requests, {answerer.over} over, {told} told")
     if told.watched or told.delayed or timers:
         raise WrongAnswer(f"purgatory: {told.watched} watched, {told.delayed} delayed, {timers} timers left at the end")
-
-

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -103,8 +103,8 @@ class APScheduler(Keeper):
 
     def __init__(self, callback: Callback) -> None:
         super().__init__(callback)
-        self.begin = datetime.now(timezone.utc) - timedelta(hours=2)
-        self.scheduler = _Standing(timezone=timezone.utc, executors={"default": DebugExecutor()})
+        self.begin = datetime.now(UTC) - timedelta(hours=2)
+        self.scheduler = _Standing(timezone=UTC, executors={"default": DebugExecutor()})
         self.scheduler.start(paused=True)
         self.add = self._add
 

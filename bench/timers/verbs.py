@@ -92,7 +92,9 @@ def measure(contenders: Sequence[Contender], sizes: Sequence[int], rounds: int, 
                 for verb, ns in _round(contender.name, make, delays).items():
                     found[contender.name][verb].setdefault(size, []).append(ns)
     largest = max(sizes)
-    notes |= {c.name: f"not beyond {c.largest:,}: {c.why}" for c in contenders if c.name in makers and c.largest < largest}
+    notes |= {
+        c.name: f"not beyond {c.largest:,}: {c.why}" for c in contenders if c.name in makers and c.largest < largest
+    }
     medians = {
         name: {verb: {size: median(ns) for size, ns in by_size.items()} for verb, by_size in verbs.items()}
         for name, verbs in found.items()
@@ -108,7 +110,7 @@ def delays_ms(number: int, seed: int) -> list[int]:
 
 def check(contender: Contender, make: Callable[[Any], Keeper], size: int) -> None:
     """What was not cancelled ran once, by deadline and then in the order of adding; `WrongAnswer` otherwise."""
-    keeper = make(None)
+    keeper = make(print)  # each timer of a check has a callback of its own
     step, number = keeper.step_ms, min(size, CHECKED)
     delays = [delay + -delay % step for delay in delays_ms(number, seed=size)]
     cancelled = random.Random(size).sample(range(number), number // 3)
@@ -126,11 +128,9 @@ def _load(contenders: Sequence[Contender]) -> tuple[dict[str, type[Keeper]], dic
     notes: dict[str, str] = {}
     for contender in contenders:
         try:
-            make = contender.load()
-            make(None).close()
-            makers[contender.name] = make
+            makers[contender.name] = contender.load()
         except ImportError as error:
-            notes[contender.name] = f"not measured: {error}"
+            notes[contender.name] = f"not measured: {error}; pip install 'waterclock[bench]'"
     return makers, notes
 
 

@@ -166,7 +166,9 @@ def _add_bench_options(parser: argparse.ArgumentParser, sizes: str, defaults: di
         parser.add_argument(
             f"--{name}", type=kind, metavar=shown, default=default, help=f"{what} (default: %(default)s)"
         )
-    parser.add_argument("--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
