@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def timers(costs: dict[str, float], sizes: tuple[int, ...] = SIZES) -> dict[str, Any]:
-    ns = {name: {verb: {size: cost for size in sizes} for verb in plots.ABOUT} for name, cost in costs.items()}
+    ns = {name: {verb: dict.fromkeys(sizes, cost) for verb in plots.ABOUT} for name, cost in costs.items()}
     found = {"benchmark": "timers", "machine": "a machine", "figures": {"ns": ns, "pending": list(sizes)}}
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
@@ -57,7 +58,7 @@ def test_one_size_alone_is_a_picture_too(tmp_path: Path) -> None:
 def test_names_are_moved_apart_and_keep_their_order(heights: list[float]) -> None:
     moved = plots._apart(heights)
     assert len(moved) == len(heights)
-    assert all(above - below > plots.GAP - 1e-9 for below, above in zip(moved, moved[1:], strict=False))
+    assert all(above - below > plots.GAP - 1e-9 for below, above in pairwise(moved))
 
 
 def test_names_that_do_not_touch_stay_where_they_are() -> None:
