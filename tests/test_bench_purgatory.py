@@ -10,7 +10,8 @@ import pytest
 
 from waterclock import cli
 from waterclock.bench import tables
-from waterclock.bench.purgatory import load, verbs
+from waterclock.bench.purgatory import load, turned, verbs
+from waterclock.errors import WrongAnswer
 
 
 def bench(folder: Path, *options: str) -> int:
@@ -21,6 +22,8 @@ def test_the_purgatory_is_measured_by_load_rate_and_verb(tmp_path: Path, capsys:
     assert bench(tmp_path, "--rates", "300,600", "--seconds", "0.3") == 0
     figures = json.loads((tmp_path / "purgatory.json").read_text())["figures"]
     assert set(figures["ns"]) == {"watch", "force-complete", "check"}
+    assert {r["contender"] for r in figures["turned"]} == {turned.NAME, "plain Python", "the sender alone"}
+    assert {r["rate"] for r in figures["turned"]} == {600}
     loads = {(r["keys"], r["p50_ms"], r["rate"]) for r in figures["rates"]}
     assert loads >= {(keys, p50_ms, 300) for keys in ("shared", "own") for p50_ms in (20, 200)}
     assert (tmp_path / "purgatory.png").exists()
@@ -64,6 +67,13 @@ def test_an_operation_over_never_or_twice_fails_the_run(
     assert bench(tmp_path, "--rates", "300", "--seconds", "0.2") == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("waterclock: purgatory: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_operation_lost_under_a_clock_turned_by_hand_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load.Sender, "_answer", lambda sender, now_ms: None)
+    monkeypatch.setattr(turned.Turner, "_settle", lambda sender: None)
+    with pytest.raises(WrongAnswer, match="delayed"):
+        turned.measure(1_000, 0.1, lambda what: None)
 
 
 def test_verbs_that_complete_too_few_fail_the_run(

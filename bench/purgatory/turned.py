@@ -62,9 +62,10 @@ class Turner(Sender):
         self.timer = timer
         self.windows: list[int] = []
         self.run(duration_ms)
-        marks = self.windows[min(FILLING_MS, duration_ms // 2) : duration_ms : WINDOW_MS]
+        window_ms = min(WINDOW_MS, duration_ms // 4)
+        marks = self.windows[min(FILLING_MS, duration_ms // 2) : duration_ms : window_ms]
         ns = median(after - before for before, after in pairwise(marks))
-        return ns / 1000 / (WINDOW_MS * self.sent / duration_ms)
+        return ns / 1000 / (window_ms * self.sent / duration_ms)
 
 
 def measure(rate: int, seconds: float, tell: Tell) -> list[dict[str, Any]]:
