@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.purgatory import load, turned, verbs
 from waterclock.errors import WrongAnswer
+from waterclock.purgatory import PurgatoryStatistics
 
 
 def bench(folder: Path, *options: str) -> int:
@@ -56,24 +59,29 @@ def test_what_nobody_answers_in_time_expires(keys: str, monkeypatch: pytest.Monk
     assert (held.expired, held.expected, held.requests > 0) == (1.0, 1.0, True)
 
 
+MEASURED = [lambda: load.run("own", 20, 60, 300, 0.2), lambda: turned.measure(300, 0.2, lambda what: None)]
+
+
 @pytest.mark.parametrize("wrong", [0, 2])
+@pytest.mark.parametrize("measured", MEASURED, ids=["in real time", "turned by hand"])
 def test_an_operation_over_never_or_twice_fails_the_run(
-    wrong: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    measured: Callable[[], Any], wrong: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def count(answerer: load.Answerer, op: Any) -> None:
         answerer.over += wrong
 
     monkeypatch.setattr(load.Answerer, "count", count)
-    assert bench(tmp_path, "--rates", "300", "--seconds", "0.2") == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("waterclock: purgatory: ")
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(WrongAnswer, match=r"purgatory: \d+ requests"):
+        measured()
 
 
-def test_an_operation_lost_under_a_clock_turned_by_hand_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load.Sender, "_answer", lambda sender, now_ms: None)
-    monkeypatch.setattr(turned.Turner, "_settle", lambda sender: None)
-    with pytest.raises(WrongAnswer, match="delayed"):
-        turned.measure(1_000, 0.1, lambda what: None)
+@pytest.mark.parametrize("left", [{"watched": 1}, {"delayed": 1}, {"timers": 1}, {"cancelled": 1}], ids=str)
+def test_what_is_left_at_the_end_fails_the_run(left: dict[str, int]) -> None:
+    counts = {"watched": 0, "delayed": 0, "completed": 2, "expired": 1, "cancelled": 0, "timers": 0} | left
+    timers = counts.pop("timers")
+    sender, answerer = SimpleNamespace(sent=3), SimpleNamespace(over=3)
+    with pytest.raises(WrongAnswer, match="purgatory: "):
+        load.check(sender, answerer, PurgatoryStatistics(**counts), timers)
 
 
 def test_verbs_that_complete_too_few_fail_the_run(
