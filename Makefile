@@ -49,7 +49,7 @@ format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/ready-test  ## the benchmarks, contenders side by side (minutes); results in bench/results
+bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); ARGS=wheel for one; into bench/results
 	@$(BIN)/python -m bench.run $(ARGS)
 
 clean:  ## remove what the targets made
@@ -77,6 +77,11 @@ clean:  ## remove what the targets made
 .venv/ready-test: .venv/ready-run
 	@echo "installing the test tools into .venv"
 	@$(PIP) install --constraint constraints.txt --group test
+	@touch $@
+
+.venv/ready-bench: .venv/ready-test
+	@echo "installing the benchmarks' contenders into .venv"
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,demo,bench]'
 	@touch $@
 
 .venv/ready-check: .venv/ready-test

@@ -1,0 +1,1 @@
+"""Behind `waterclock bench`: contenders side by side in one run, their answers checked beside their speed."""

@@ -23,8 +23,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import contenders, orders
 from waterclock import Rules
+from waterclock.bench import contenders, orders
 from waterclock.spark.config import Config, Source
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.session import start

@@ -1,57 +1,33 @@
-"""All benchmarks, their results written down: `make bench`, or `python -m bench.run [wheel|purgatory|pipeline] ...`.
+"""The benchmarks one after the other, their results into bench/results: `make bench`, or `python -m bench.run [NAME ...]`.
 
-bench/results/<name>.json holds the figures with the machine and the versions; docs/performance.md tells what they mean.
+Each is `waterclock bench NAME` with its own sizes; docs/performance.md tells what the figures mean.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
-from importlib.metadata import version
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from bench import pipeline, purgatory, wheel
+from waterclock.bench.command import BENCHMARKS
+from waterclock.cli import main as waterclock
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def versions() -> dict[str, str]:
-    """What the figures were measured with, beside the machine."""
-    return {name: version(name) for name in ("pyspark", "pyarrow", "msgpack", "numpy")}
-
-
-def run_wheel() -> dict[str, Any]:
-    """CPU ns an operation, at three sizes."""
-    return {str(pending): wheel.run(pending, rounds=5, seed=1) for pending in (1_000, 100_000, 1_000_000)}
-
-
-def run_pipeline(rows_a_batch: int = 40_000, rounds: int = 1) -> list[dict[str, Any]]:
-    """Ours and what users write by hand."""
-    with tempfile.TemporaryDirectory() as folder:
-        runs = pipeline.measure(rows_a_batch, rows_a_batch, rounds, Path(folder))
-    return pipeline.table(runs, rows_a_batch)
-
-
-def run_purgatory() -> list[dict[str, Any]]:
-    """CPU us a request, two loads, two ways of completing."""
-    return purgatory.measure(seconds=3, per_ms=100, rounds=3)
-
-
-BENCHMARKS = {"wheel": run_wheel, "purgatory": run_purgatory, "pipeline": run_pipeline}
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The first exit code that is not 0, and nothing is run after it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (default: all)")
-    RESULTS.mkdir(exist_ok=True)
-    for name in parser.parse_args().names or BENCHMARKS:
-        print(f"{name}: measuring, minutes ...")
-        figures = {"machine": wheel.machine(), "versions": versions(), "figures": BENCHMARKS[name]()}
-        (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
-        print(json.dumps(figures["figures"], indent=1))
+    names = parser.parse_args(arguments).names
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"there is no benchmark {unknown[0]!r}: take some of {', '.join(BENCHMARKS)}")
+    for name in names or BENCHMARKS:
+        if code := waterclock(["bench", name, "--out", str(RESULTS)]):
+            return code
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

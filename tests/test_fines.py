@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from waterclock.examples.fines.check import check
 from waterclock.examples.fines.log import penalties, read_log, unpaid, without_penalties
 from waterclock.examples.fines.main import answers, prepare, run_pipeline
-
 from waterclock.spark.session import Session
 
 

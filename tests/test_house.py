@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "sinks": {"errors"},
     "spark": {"rules", "sinks", "errors", "clock"},
     "trace": {"wheel", "errors"},
-    "cli": {"rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
+    "cli": {"bench", "rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
     "traces": set(),
 }
 # The one arrow upward: the product promises the name `rules.on_spark()`.

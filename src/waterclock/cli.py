@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,13 @@ def demo(arguments: argparse.Namespace) -> int:
     return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
 
 
+def bench(arguments: argparse.Namespace) -> int:
+    """`waterclock bench`: contenders side by side in one run; the result is written down, and drawn."""
+    from waterclock.bench import command
+
+    return int(command.run(arguments))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
@@ -83,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_arguments(
         _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
     )
+    _add_bench(_command(commands, "bench", bench, "measure beside others", "waterclock bench timers --sizes 1k,100k"))
     return parser
 
 
@@ -112,6 +122,74 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", default="out/fines", help="where everything is written (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the disorder (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print report.json")
+
+
+# benchmark: (what it does, what --sizes are, then the defaults of its options)
+_BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "timers": (
+        "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop",
+        "timers pending",
+        {"sizes": "1k,100k,1M,10M", "rounds": "5", "seconds": "10"},
+    ),
+    "purgatory": (
+        "what a delayed operation costs at rising rates, and which rate is held",
+        "operations pending, for the verbs",
+        {"sizes": "1k,100k", "rounds": "5", "rates": "10k,25k,50k,100k,150k,200k", "seconds": "10"},
+    ),
+    "wheel": (
+        "the wheels beside the standard library, nothing to be installed",
+        "timers pending",
+        {"sizes": "1k,100k,1M", "rounds": "5"},
+    ),
+    "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "2"}),
+}
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    for name, (what, sizes, defaults) in _BENCHMARKS.items():
+        example = f"waterclock bench {name} --sizes {defaults['sizes']} --out out/bench"
+        options = _command(benchmarks, name, bench, what, example)
+        options.description = f"`waterclock bench {name}`: {what}."
+        _add_bench_options(options, sizes, defaults)
+
+
+def _add_bench_options(parser: argparse.ArgumentParser, sizes: str, defaults: dict[str, str]) -> None:
+    known: dict[str, tuple[Callable[[str], Any], str, str]] = {
+        "sizes": (_counts, "1k,1M", sizes),
+        "rates": (_counts, "10k,50k", "requests a second, for the load"),
+        "rounds": (_count, "N", "contenders take turns so many times; medians are shown"),
+        "seconds": (_seconds, "S", "how long each measurement in real time takes"),
+    }
+    for name, default in defaults.items():
+        kind, shown, what = known[name]
+        parser.add_argument(
+            f"--{name}", type=kind, metavar=shown, default=default, help=f"{what} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+
+
+def _counts(text: str) -> list[int]:
+    """`1k,2.5M` as numbers, rising, each once."""
+    return sorted({_count(part) for part in text.split(",")})
+
+
+def _count(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(?:\.(\d+))?([kM]?)", text)
+    number = float(f"{match[1]}.{match[2] or 0}") * {"": 1, "k": 1_000, "M": 1_000_000}[match[3]] if match else 0
+    if number < 1 or number != int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is no count from 1 on: write it as 500, 100k or 10M")
+    return int(number)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0.1 <= (seconds := float(text)) <= 86_400:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 86400 seconds")
 
 
 def _how_to_get(error: ModuleNotFoundError) -> str:

@@ -6,7 +6,8 @@
     │   ├── TimerClosed     you: a timer was added after `close()`
     │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
-    └── EnvironmentMissing  your machine: Java, a package or a server is not there
+    ├── EnvironmentMissing  your machine: Java, a package or a server is not there
+    └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
 A wrong argument of a function raises Python's own ValueError or TypeError at the call, naming the argument.
 """
@@ -38,3 +39,7 @@ class TimerFull(WaterclockError):
 
 class EnvironmentMissing(WaterclockError):
     """Something outside the package is missing; the message says how to get it."""
+
+
+class WrongAnswer(WaterclockError):
+    """A benchmark's contender answered wrongly; the message names it and what was expected."""

@@ -1,0 +1,222 @@
+"""Figures as pictures: what a verb costs as more timers wait, and what a request costs as more of them come.
+
+Rule 1: drawn from a record alone, in memory or read back from its JSON; nothing is measured here.
+Rule 2: both axes of the timers are logarithmic, the same in each panel: a heap's growth is a slope, a wheel's none.
+Rule 3: a contender measured at one size only shows no growth: it stands in the table, and in a line below.
+Rule 4: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter; what others
+        published is marks without a line, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from waterclock.bench import kafka
+from waterclock.bench.tables import short
+
+# contender: (its name at the end of its line, colour)
+OURS: Final = {
+    "waterclock, compiled": ("waterclock", "#0b3c5d"),
+    "waterclock (NOT compiled)": ("waterclock, not compiled", "#0b3c5d"),
+    "waterclock, ArrayWheel": ("waterclock, arrays", "#17839b"),
+    "waterclock, reference": ("waterclock in Python", "#7a8ea3"),
+}
+OTHERS: Final = {
+    "asyncio call_later": ("asyncio", "#d55e00"),
+    "uvloop call_later": ("uvloop", "#b8860b"),
+    "heapq, lazy deletion": ("heapq", "#a03070"),
+    "sortedcontainers": ("sortedcontainers", "#6a8f3c"),
+    "APScheduler": ("APScheduler", "#8c564b"),
+    "sched": ("sched", "#777777"),
+}
+KAFKA: Final = "#555555"
+ABOUT: Final = {
+    "add": "add one",
+    "cancel": "cancel one",
+    "churn": "churn: cancel one, add one",
+    "expire": "expire one, its callback run",
+}
+STYLE: Final[dict[Any, Any]] = {
+    "font.size": 9,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": "#444444",
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e8e8e8",
+    "legend.frameon": False,
+}
+GAP: Final = 0.055  # least distance of two labels, as a share of the panel's height
+BOLD: Final = {color for _, color in OURS.values()}
+Line = tuple[str, str, list[tuple[float, float]]]  # name at its end, colour, points
+
+
+def draw(record: Mapping[str, Any], file: Path) -> bool:
+    """The picture of a record as a PNG; False for a benchmark that has none."""
+    figures = record["figures"]
+    with mpl.rc_context(STYLE):
+        if record["benchmark"] in ("timers", "wheel"):
+            figure = _verbs(figures)
+        elif record["benchmark"] == "purgatory":
+            figure = _rates(figures["rates"])
+        else:
+            return False
+        figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")
+        figure.savefig(file, dpi=150)
+    return True
+
+
+# Timers
+
+
+def _verbs(figures: Mapping[str, Any]) -> Figure:
+    figure = Figure(figsize=(11.5, 8.6))
+    panels = list(figure.subplots(2, 2, sharex=True, sharey=True).flat)
+    figure.subplots_adjust(left=0.065, right=0.845, top=0.95, bottom=0.1, wspace=0.56, hspace=0.2)
+    drawn = [_verb(axes, figures, verb) for axes, verb in zip(panels, ABOUT, strict=True)]
+    for axes, lines in zip(panels, drawn, strict=True):
+        axes.set_ylabel("CPU an operation")
+        _label_ends(axes, lines)
+    figure.text(0.988, 0.012, kafka.TIMER_NOTE, fontsize=7, color=KAFKA, ha="right")
+    for axes in panels[2:]:
+        axes.set_xlabel("timers pending")
+    if once := [name for name, of in figures["ns"].items() if len(of["add"]) < 2]:
+        figure.text(0.012, 0.034, f"at one size only, see the table: {', '.join(once)}", fontsize=7, color="#777777")
+    return figure
+
+
+def _verb(axes: Axes, figures: Mapping[str, Any], verb: str) -> list[Line]:
+    """One panel without its labels, which need the limits of all panels; what is to be labelled."""
+    lines = _lines_of(figures["ns"], verb)
+    for _, color, points in lines:
+        width, size = (2.4, 4) if color in BOLD else (1.3, 3)
+        axes.plot(*zip(*points, strict=True), color=color, lw=width, marker="o", ms=size)
+    if published := [(float(n), ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]:
+        axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
+        lines.append(("Kafka *", KAFKA, published))
+    axes.set_title(ABOUT[verb])
+    _pending_axis(axes, figures["pending"])
+    return lines
+
+
+def _lines_of(ns: Mapping[str, Any], verb: str) -> list[Line]:
+    """A line for each contender with two sizes or more; with one point, where only one size was measured at all."""
+    most = max(len(of[verb]) for of in ns.values())
+    return [
+        (*(OURS | OTHERS)[name], sorted((int(size), cost) for size, cost in of[verb].items()))
+        for name, of in ns.items()
+        if len(of[verb]) >= min(2, most)
+    ]
+
+
+def _pending_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks([int(size) for size in sizes], [short(int(size)) for size in sizes])
+    axes.set_xlim(min(sizes) / 1.4, max(sizes) * 1.4)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_locator(LogLocator(10))
+    axes.yaxis.set_major_formatter(FuncFormatter(_nanoseconds))
+    axes.tick_params(which="both", length=0, labelbottom=True, labelleft=True)
+
+
+def _nanoseconds(ns: float, _: int) -> str:
+    return f"{ns / 1000:g} us" if ns >= 1000 else f"{ns:g} ns"
+
+
+def _label_ends(axes: Axes, lines: Sequence[Line]) -> None:
+    """Names to the right of the panel, at the height of their lines' ends and moved apart where they would touch."""
+    ends = sorted((_height(axes, points[-1][1]), name, color, points[-1]) for name, color, points in lines)
+    heights = _apart([height for height, *_ in ends])
+    for height, (_, name, color, end) in zip(heights, ends, strict=True):
+        axes.annotate(
+            name,
+            xy=end,
+            xytext=(1.05, height),
+            textcoords="axes fraction",
+            color=color,
+            va="center",
+            fontsize=8.5,
+            fontweight="bold" if color in BOLD else "normal",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.7, "alpha": 0.7, "shrinkA": 1, "shrinkB": 4},
+            annotation_clip=False,
+        )
+
+
+def _height(axes: Axes, y: float) -> float:
+    """A value's height in the panel, 0 to 1."""
+    _, height = axes.transAxes.inverted().transform(axes.transData.transform((axes.get_xlim()[0], y)))
+    return float(height)
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Rising heights moved to be `GAP` apart, as little as can be: those that touch spread around their middle.
+
+    >>> _apart([0.5, 0.9])
+    [0.5, 0.9]
+    >>> [round(height, 4) for height in _apart([0.5, 0.5])]
+    [0.4725, 0.5275]
+    """
+    groups: list[list[float]] = []  # each a run of labels that touch, less their distance
+    for place, height in enumerate(heights):
+        groups.append([height - place * GAP])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            touching = groups.pop()
+            groups[-1] += touching
+    level = [fmean(group) for group in groups for _ in group]
+    return [height + place * GAP for place, height in enumerate(level)]
+
+
+# Purgatory
+
+
+def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
+    figure = Figure(figsize=(9.5, 4.6))
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, keys, title in zip(panels, ("shared", "own"), ("3 of 100 keys", "a key of its own"), strict=True):
+        lines = _loads(records, keys)
+        for (_, color, points), held in lines:
+            axes.plot(*zip(*points, strict=True), color=color, lw=2)
+            for (x, y), good in zip(points, held, strict=True):
+                axes.plot(x, y, "o", ms=6, mec=color, mfc=color if good else "white")
+        axes.set_title(f"each request under {title}")
+        axes.set_xlabel("requests a second")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
+        axes.set_xlim(0, max([*(r["rate"] for r in records), kafka.PURGATORY_RATES[1]]) * 1.05)
+        axes.tick_params(length=0, labelleft=True)
+        for (name, color, points), _ in lines:
+            axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
+    band = (sum(kafka.PURGATORY_RATES) / 2, sum(kafka.PURGATORY_US) / 2)
+    panels[0].fill_between(kafka.PURGATORY_RATES, *kafka.PURGATORY_US, color=KAFKA, alpha=0.15, lw=0)
+    panels[0].annotate("Kafka *", band, color=KAFKA, ha="center", va="center", fontsize=8.5)
+    panels[0].set_ylim(bottom=0)  # of both, and only now, when everything is drawn
+    panels[0].set_ylabel("CPU us a request")
+    note = "hollow: the rate was not held      * published by its own measurement on another machine (Java)"
+    figure.text(0.988, 0.012, note, fontsize=7, color=KAFKA, ha="right")
+    figure.subplots_adjust(left=0.07, right=0.97, top=0.92, bottom=0.17, wspace=0.14)
+    return figure
+
+
+def _loads(records: Sequence[Mapping[str, Any]], keys: str) -> list[tuple[Line, list[bool]]]:
+    found: list[tuple[Line, list[bool]]] = []
+    colors = iter(("#0b3c5d", "#d55e00"))
+    for p50_ms in dict.fromkeys(r["p50_ms"] for r in records):
+        of = [r for r in records if r["keys"] == keys and r["p50_ms"] == p50_ms]
+        if of:
+            points = [(float(r["rate"]), float(r["cpu_us"])) for r in of]
+            name = f"{of[0]['expected']:.0%} expire"
+            found.append(((name, next(colors), points), [bool(r["held"]) for r in of]))
+    return found

@@ -1,0 +1,221 @@
+"""Figures as text for people: one block a question, contenders down, sizes across.
+
+Rule 1: a ratio is against the first row of its block, in the same run, and larger than one means that the first is quicker.
+Rule 2: what was not measured is a dash, and a line below says why. What others published stands in a row that says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from waterclock.bench import kafka
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def short(number: int) -> str:
+    """A count as one says it.
+
+    >>> short(1_000), short(2_500_000), short(10_000_000), short(999)
+    ('1k', '2.5M', '10M', '999')
+    """
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{letter}"
+    return str(number)
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need, the first to the left, the others to the right."""
+    table = [head, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(pairs)
+        ).rstrip()
+        for pairs in (list(zip(row, widths, strict=True)) for row in table)
+    )
+
+
+def verbs(figures: Mapping[str, Any], published: bool = True) -> str:
+    """A block a verb: ns by contender and number pending."""
+    ns, sizes = figures["ns"], figures["pending"]
+    blocks = []
+    for verb in next(iter(ns.values())):
+        first = next(iter(ns.values()))[verb]
+        rows = [[name, *(_cell(of[verb].get(n), first.get(n)) for n in sizes)] for name, of in ns.items()]
+        by_size = kafka.TIMER_NS[verb]
+        if published and any(n in by_size for n in sizes):
+            rows.append([kafka.TIMER_NAME, *(_cell(by_size.get(n), None) for n in sizes)])
+        blocks.append(aligned([f"{verb}, ns", *(short(n) for n in sizes)], rows))
+    below = [f"{name}: {why}" for name, why in figures["notes"].items()]
+    if published:
+        below.append(kafka.TIMER_NOTE)
+    head = f"CPU ns an operation by number pending, medians of {figures['rounds']} rounds; (times the first row)"
+    return "\n\n".join([head, *blocks, "\n".join(below)]).rstrip()
+
+
+def _cell(ns: float | None, first: float | None) -> str:
+    if ns is None:
+        return "-"
+    return f"{ns:,.0f}" if first is None else f"{ns:,.0f} ({ns / first:.1f}x)"
+
+
+def timers(figures: Mapping[str, Any]) -> str:
+    """Verbs, memory, lateness and the loop."""
+    return "\n\n".join(
+        [verbs(figures), memory(figures["memory"]), lateness(figures["lateness"]), loop(figures["loop"])]
+    )
+
+
+def memory(records: Rows) -> str:
+    """Bytes a timer, what came back after each burst, the slowest cancel."""
+    head = ["memory", "pending", "bytes a timer", "back: expired", "back: cancelled", "slowest cancel", "over 1 ms"]
+    rows = [
+        [
+            r["contender"],
+            short(r["pending"]),
+            f"{r['bytes_a_timer']:.0f}",
+            f"{r['back_after_expire']:.0%}",
+            f"{r['back_after_cancel']:.0%}",
+            "-" if r["slowest_cancel_us"] is None else f"{r['slowest_cancel_us']:,.0f} us",
+            "-" if r["cancels_above_1_ms"] is None else str(r["cancels_above_1_ms"]),
+        ]
+        for r in records
+        if "failed" not in r
+    ]
+    failed = [
+        f"\n{r['contender']}, {short(r['pending'])}: not measured: {r['failed']}" for r in records if "failed" in r
+    ]
+    return (
+        aligned(head, rows)
+        + "".join(failed)
+        + "\neach in a process of its own; handles' list not counted; back: of what the burst took"
+    )
+
+
+def lateness(records: Rows) -> str:
+    """Microseconds after the due tick."""
+    head = ["lateness, us", "beside", "timers", "p50", "p99", "max", "wake-ups a timer", "wake-ups idle"]
+    rows = [
+        [
+            r["driver"],
+            r["beside"],
+            str(r["timers"]),
+            *(f"{r[name]:,.0f}" for name in ("p50_us", "p99_us", "max_us")),
+            f"{r['wakeups_a_timer']:.2f}",
+            "-" if r["idle_wakeups"] is None else str(r["idle_wakeups"]),
+        ]
+        for r in records
+    ]
+    return aligned(head, rows) + (
+        "\nafter the due tick of 1 ms (waterclock), or after the deadline (the others);\n"
+        f"beside a busy thread a switch interval of {sys.getswitchinterval() * 1e6:,.0f} us has to be waited for"
+    )
+
+
+def loop(records: Rows) -> str:
+    """ns a timer in an asyncio loop, against the first way of the same case."""
+    head = ["a loop, CPU ns a timer", "timers", "within", "cancelled", "ns"]
+    first: dict[tuple[float, float], float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault((r["within_s"], r["cancelled"]), r["ns_a_timer"])
+        case = [short(r["timers"]), f"{r['within_s']:g} s", f"{r['cancelled']:.0%}"]
+        rows.append([r["driver"], *case, _cell(r["ns_a_timer"], base)])
+    return aligned(head, rows)
+
+
+def purgatory(figures: Mapping[str, Any]) -> str:
+    """The rates, what is held, and the verbs."""
+    return "\n\n".join(
+        [rates(figures["rates"]), turned(figures["turned"]), purgatory_verbs(figures["ns"]), kafka.PURGATORY_NOTE]
+    )
+
+
+def rates(records: Rows) -> str:
+    """Each rate of each load, and the highest that was held."""
+    head = [
+        "keys, latency p50/p75",
+        "requests/s",
+        "CPU us",
+        "held",
+        "behind",
+        "expired",
+        "drawn",
+        "most",
+        "MB",
+        "grown",
+    ]
+    rows = [
+        [
+            f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms",
+            f"{r['rate']:,}",
+            f"{r['cpu_us']:.2f}",
+            "yes" if r["held"] else "no",
+            f"{r['behind_ms']:.0f} ms",
+            f"{r['expired']:.1%}",
+            f"{r['expected']:.1%}",
+            f"{r['pending_most']:,}",
+            f"{r['resident_mb']:.1f}",
+            f"{r['grown_mb']:.1f}",
+        ]
+        for r in records
+    ]
+    about = (
+        "CPU us a request, sender and timer included; drawn: share of latencies above the timeout of 200 ms;\n"
+        "most: pending at once; MB: resident at the end above the start; grown: of that in the second half"
+    )
+    return f"{aligned(head, rows)}\n{about}\n{highest(records)}"
+
+
+def highest(records: Rows) -> str:
+    """The highest rate that each load held."""
+    held: dict[str, int] = {}
+    for r in records:
+        load = f"{r['keys']} keys, {r['p50_ms']}/{r['p75_ms']} ms"
+        held[load] = max(held.get(load, 0), r["rate"] if r["held"] else 0)
+    return "\n".join(
+        f"highest rate held, {load}: {f'{rate:,} requests/s' if rate else 'none of these'}"
+        for load, rate in held.items()
+    )
+
+
+def turned(records: Rows) -> str:
+    """CPU us a request by load and contender, the clock turned by hand."""
+    names = list(dict.fromkeys(r["contender"] for r in records))
+    loads: dict[str, list[str]] = {}
+    for r in records:
+        loads.setdefault(f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms", []).append(f"{r['cpu_us']:.2f}")
+    head = f"clock turned by hand, {records[0]['rate']:,}/s, CPU us"
+    return aligned([head, *names], [[load, *cells] for load, cells in loads.items()])
+
+
+def purgatory_verbs(ns: Mapping[str, Mapping[int, float]]) -> str:
+    """ns an operation in one thread."""
+    sizes = list(next(iter(ns.values())))
+    rows = [[verb, *(f"{by_size[size]:,.0f}" for size in sizes)] for verb, by_size in ns.items()]
+    return aligned(["one thread, CPU ns", *(f"{short(size)} pending" for size in sizes)], rows)
+
+
+def pipeline(records: Rows) -> str:
+    """Rows a second of each contender, and whether its answer was right."""
+    head = ["pipeline", "rows a batch", "ms a batch", "rows/s", "same rule", "all rules", "answer"]
+    rows = [
+        [
+            r["contender"],
+            f"{r['rows_a_batch']:,}",
+            f"{r['batch_ms']:,}",
+            f"{r['rows_per_second']:,}",
+            "-" if r["same_rule_faster_by"] is None else f"{r['same_rule_faster_by']}x",
+            f"{r['all_rules_faster_by']}x",
+            "right" if r["right"] else "WRONG",
+        ]
+        for r in records
+    ]
+    return (
+        aligned(head, rows)
+        + "\nsame rule, all rules: how many times as fast waterclock is with the one, with all three"
+    )
