@@ -11,28 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.timers import nothing
+from tests.timers import nothing, run
 from waterclock import AsyncTimer, ManualClock, SystemClock, TimerClosed
 
-FOR_EVER_S = 10.0
 Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 def in_loop(main: Main) -> Callable[[], None]:
-    """A test that is a coroutine; one that waits for ever is cancelled, from a thread: the loop's timers are looked at."""
-
-    async def guarded() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        guard = threading.Timer(FOR_EVER_S, loop.call_soon_threadsafe, [task.cancel])
-        guard.start()
-        try:
-            await main()
-        finally:
-            guard.cancel()
+    """A test that is a coroutine."""
 
     def test() -> None:
-        asyncio.run(guarded())
+        run(main())
 
     test.__name__ = main.__name__
     return test
@@ -95,11 +84,35 @@ async def test_an_earlier_tick_moves_the_call_and_nothing_else_does() -> None:
 @in_loop
 async def test_a_loop_is_called_for_ticks_only() -> None:
     timer = AsyncTimer()
-    for ms in (20, 40, 60):
+    first_ms = round(timer.time() * 1000)
+    for ms in (20, 40, 60, 80):
         for _ in range(5):
-            timer.call_later(ms / 1000, nothing)
-    await timer.sleep(0.1)
-    assert timer.statistics().wakeups <= 2 * 4  # each of at most 2 ticks for what was added a hair apart
+            timer.call_at((first_ms + ms) / 1000, nothing)
+    done = asyncio.get_running_loop().create_future()
+    timer.call_at((first_ms + 100) / 1000, done.set_result, None)
+    await done
+    assert timer.statistics().wakeups <= 5
+
+
+def test_a_loop_that_calls_too_early_is_asked_once_more_and_not_again_and_again() -> None:
+    """As one of whole milliseconds does."""
+
+    class Coarse(asyncio.SelectorEventLoop):
+        def call_at(self, when: float, *args: Any, **named: Any) -> asyncio.TimerHandle:
+            return super().call_at(when - 0.0009, *args, **named)
+
+    async def main() -> None:
+        timer, clock, early = AsyncTimer(), SystemClock(), []
+        for ms in (10, 20, 30):
+            due_ns = clock.monotonic_ns() + ms * 10**6
+            timer.call_later(ms / 1000, lambda due_ns=due_ns: early.append(clock.monotonic_ns() < due_ns))
+        await timer.sleep(0.04)
+        assert early == [False] * 3
+        # two ticks for each, as they were added a hair apart, and two calls for each tick
+        assert timer.statistics().wakeups <= 2 * 2 * 4
+
+    with asyncio.Runner(loop_factory=Coarse) as runner:
+        runner.run(main())
 
 
 @in_loop
@@ -153,6 +166,7 @@ def test_an_interrupt_ends_the_loop_and_the_rest_runs_when_it_goes_on() -> None:
         timer = loop.run_until_complete(start())
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(timer.sleep(10))
+        loop.call_later(10, loop.stop)  # should it never come
         loop.run_until_complete(timer.sleep(0.005))
         assert ran == ["the rest"]
         timer.close()
@@ -177,12 +191,18 @@ async def test_an_error_in_the_executor_is_told_in_the_loops_thread() -> None:
 
 @in_loop
 async def test_a_periodic_call_in_the_executor_is_planned_in_the_loop() -> None:
-    calls: list[int] = []
+    loop, calls = asyncio.get_running_loop(), []
+    thrice = loop.create_future()
+
+    def call() -> None:
+        calls.append(threading.get_ident())
+        if len(calls) == 3:
+            loop.call_soon_threadsafe(thrice.set_result, None)
+
     with ThreadPoolExecutor(1) as pool:
         timer = AsyncTimer(executor=pool)
-        handle = timer.every(0.001, lambda: calls.append(threading.get_ident()))
-        while len(calls) < 3:
-            await timer.sleep(0.001)
+        handle = timer.every(0.001, call)
+        await thrice
         assert handle.cancel()
         assert threading.get_ident() not in calls
         timer.close()
@@ -267,13 +287,15 @@ async def test_a_sleep_that_is_cancelled_leaves_nothing_behind() -> None:
 
 @in_loop
 async def test_a_sleep_that_is_cancelled_in_the_turn_of_its_end_stays_cancelled() -> None:
-    timer = AsyncTimer(clock=ManualClock())
+    errors: list[BaseException] = []
+    timer = AsyncTimer(clock=ManualClock(), on_error=errors.append)
     task = asyncio.ensure_future(timer.sleep(1))
     await asyncio.sleep(0)
     timer.call_later(0.5, task.cancel)
     timer.advance(2)
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert errors == []
 
 
 @in_loop

@@ -115,7 +115,8 @@ def test_a_callback_that_adds_itself_again_and_again_runs_once_a_tick(make: Make
 
     def again() -> None:
         ran.append(timer.time())
-        timer.call_later(0.0001, again)
+        if len(ran) < 100:
+            timer.call_later(0.0001, again)
 
     timer.call_later(0, again)
     timer.advance(0.003)

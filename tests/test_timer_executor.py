@@ -143,6 +143,20 @@ def test_a_slow_callback_in_the_midst_of_quick_ones_is_seen(make: Make) -> None:
 
 
 @every_driver
+def test_behind_a_slow_callback_each_start_is_measured_by_itself(make: Make) -> None:
+    timer = by_hand(make)
+    for _ in range(1000):
+        timer.call_later(0, nothing)
+    timer.call_later(1, timer._clock.advance_s, 1)
+    timer.advance(1)
+    for _ in range(3):
+        timer.call_later(1, timer._clock.advance_s, 1)
+    timer.advance(1)
+    late_s = [top_ns // 10**9 for top_ns, _ in timer.statistics().lateness.buckets]
+    assert late_s == [0, 1, 2]
+
+
+@every_driver
 def test_a_slow_tick_makes_the_next_one_late(make: Make) -> None:
     timer = by_hand(make)
     timer.call_later(1, timer._clock.advance_s, 0.5)

@@ -216,6 +216,7 @@ def test_many_threads_never_take_more_than_there_is_room(make: Make, when_full: 
         thread.start()
     for thread in threads:
         thread.join(30)
+        assert not thread.is_alive()
     left = len(timer.close())
     assert most[0] <= 5
     if when_full != "run":  # there one count is touched by two threads

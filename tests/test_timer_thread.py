@@ -80,6 +80,50 @@ def test_close_ends_the_thread_once(make: Make) -> None:
     assert timer.close() == []
 
 
+def test_a_close_before_the_thread_has_looked_for_the_first_time_ends_it(make: Make) -> None:
+    """The ring of the close is heard together with that of the first timer."""
+    timer, pause = make(), threading.Event()
+    with timer._lock:
+        timer.call_later(60, nothing)
+        while timer.statistics().wakeups == 0:
+            pause.wait(0.001)
+        timer.close()
+    timer._thread.join(FOR_EVER_S)
+    assert not timer._thread.is_alive()
+
+
+def test_a_timer_added_between_the_threads_last_look_and_its_sleep_wakes_it(make: Make) -> None:
+    """thread: looks, nothing waits | adder: adds a timer | thread: lies down, and has to hear of it."""
+    timer, done = make(), threading.Event()
+    turn(timer)
+    lies_down(timer)
+    wheel, added = timer._wheel, threading.Event()
+
+    def add() -> None:
+        timer.call_later(0, done.set)
+        added.set()  # who has to tell is not so far: the thread holds the lock
+
+    class Between:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(wheel, name)
+
+        def __len__(self) -> int:
+            return len(wheel)
+
+        def next_deadline(self) -> int | None:
+            found: int | None = wheel.next_deadline()
+            if found is None and timer._lock._is_owned() and timer._wheel is self:
+                timer._wheel = wheel  # once
+                threading.Thread(target=add, daemon=True).start()
+                added.wait(0.1)
+            return found
+
+    timer._wheel = Between()
+    timer.call_later(0, nothing)
+    assert done.wait(FOR_EVER_S)
+    timer.close()
+
+
 def test_close_from_inside_a_callback_ends_the_thread(make: Make) -> None:
     timer = make()
     closed: list[Any] = []
@@ -256,15 +300,21 @@ def test_a_dropped_timer_needs_no_garbage_collector(make: Make, settings: dict[s
 
 def test_a_destructor_that_adds_and_cancels_may_run_anywhere(make: Make) -> None:
     """The collector runs it in the middle of a call of ours, where the driver's lock is held."""
-    with make() as timer:
-        waiting = [timer.call_later(60, nothing) for _ in range(200)]
+    timer = make()
+    waiting = [timer.call_later(60, nothing) for _ in range(200)]
 
-        class Last:
-            def __del__(self) -> None:
-                timer.call_later(0, nothing)
-                waiting.pop().cancel()
+    class Last:
+        def __del__(self) -> None:
+            timer.call_later(0, nothing)
+            waiting.pop().cancel()
 
+    def drop() -> None:
         with timer._lock:
             Last()  # gone at once
-        turn(timer)
-        assert len(timer) == 199
+
+    dropping = threading.Thread(target=drop, daemon=True)
+    dropping.start()
+    dropping.join(FOR_EVER_S)
+    assert not dropping.is_alive()
+    turn(timer)
+    assert len(timer.close()) == 199

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from tests.timers import run
 from waterclock import AsyncTimer, ManualClock
 
 
@@ -22,14 +23,14 @@ class Asyncio:
         return asyncio.get_running_loop().time()
 
 
-Test = Callable[[Any], Awaitable[None]]
+Test = Callable[[Any], Coroutine[Any, Any, None]]
 
 
 def over_both(main: Test) -> Any:
     """A test that is a coroutine, once with each."""
 
     def test(make: Callable[[], Any]) -> None:
-        asyncio.run(main(make()))
+        run(main(make()))
 
     test.__name__ = main.__name__
     return pytest.mark.parametrize("make", [AsyncTimer, Asyncio])(test)
@@ -100,7 +101,7 @@ def test_a_timeout_of_nothing_expires_at_the_first_wait(delay_s: float) -> None:
             await go_on_in(timer.timeout(delay_s))
 
     for timer in (Asyncio(), AsyncTimer(), AsyncTimer(clock=ManualClock())):
-        asyncio.run(main(timer))
+        run(main(timer))
 
 
 @over_both
@@ -296,4 +297,4 @@ def test_a_clock_turned_by_hand_expires_it_to_the_tick() -> None:
             await task
         assert len(timer) == 0
 
-    asyncio.run(main())
+    run(main())

@@ -7,7 +7,9 @@ Rule 2: the contract is one suite, `test_timer_*.py`; a new driver joins it, who
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -50,3 +52,19 @@ class Diary:
 
     def __call__(self, name: str) -> Callable[[], None]:
         return lambda: self.lines.append((name, self._timer.time()))
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """`asyncio.run`, but one that waits for ever is cancelled: by a thread, as tests look at the loop's timers."""
+
+    async def guarded() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        guard = threading.Timer(10, loop.call_soon_threadsafe, [task.cancel])
+        guard.start()
+        try:
+            await main
+        finally:
+            guard.cancel()
+
+    asyncio.run(guarded())
