@@ -152,6 +152,53 @@ def test_operations_that_trigger_each_other_do_not_lock_each_other_up(
     bench.purgatory.close()
 
 
+# No code of the user under the lock of the watch lists
+
+
+def elsewhere(fn: Callable[[], Any]) -> bool:
+    """Whether another thread gets through with it while this one waits."""
+    thread = Thread(target=fn, daemon=True)
+    thread.start()
+    thread.join(5)
+    return not thread.is_alive()
+
+
+def test_no_callable_runs_under_the_lock_of_the_watch_lists(bench: Bench) -> None:
+    free: list[tuple[str, bool]] = []
+
+    def look(name: str) -> Callable[..., None]:
+        return lambda *_: free.append((name, elsewhere(bench.purgatory.statistics)))
+
+    def fail(op: Any) -> None:
+        raise KeyError
+
+    bench = Bench(bench.kind, on_error=look("on_error"))
+    bench.watch("a", "k", try_complete=look("try"), on_complete=look("complete"), timeout_s=1, on_expire=look("expire"))
+    bench.purgatory.check_and_complete("k")
+    bench.timer.advance(1)
+    bench.watch("b", "k", on_complete=fail).force_complete()
+    bench.watch("c", "k", on_complete=look("cancelled"))
+    bench.purgatory.cancel_for_key("k")
+    bench.watch("d", "k", on_complete=look("closed"))
+    bench.purgatory.close()
+    names = ["try", "try", "try", "complete", "expire", "on_error", "cancelled", "closed"]
+    assert free == [(name, True) for name in names]
+
+
+def test_a_payload_is_let_go_of_when_the_lock_of_the_watch_lists_is_free(bench: Bench) -> None:
+    free: list[bool] = []
+
+    class Payload:
+        def ask(self, op: Any) -> bool:
+            return False
+
+        def __del__(self) -> None:
+            free.append(elsewhere(bench.purgatory.statistics))
+
+    bench.watch("a", "k", try_complete=Payload().ask, on_complete=id).force_complete()
+    assert free == [True]
+
+
 # Storms
 
 
@@ -183,6 +230,15 @@ def test_a_condition_that_comes_while_the_operation_is_watched_is_never_missed(
 
         race(runners, lambda op=op: bench.purgatory.try_complete_else_watch(op, ["k", "l"]), bring)
         assert (op.outcome, len(bench.timer)) == ("completed", 0)
+
+
+def test_a_force_that_meets_the_watch_is_never_lost(bench: Bench, runners: ThreadPoolExecutor) -> None:
+    for _ in range(ROUNDS * 3):
+        op = bench.make("a", 1)
+        _, forced = race(
+            runners, lambda op=op: bench.purgatory.try_complete_else_watch(op, ["k", "l"]), op.force_complete
+        )
+        assert (forced, op.outcome, len(bench.timer)) == (True, "completed", 0)
 
 
 def test_of_a_check_and_a_timeout_one_wins(bench: Bench, runners: ThreadPoolExecutor) -> None:
