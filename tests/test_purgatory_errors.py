@@ -153,6 +153,21 @@ def test_an_interrupted_watch_leaves_nothing_behind_and_the_operation_can_be_use
     assert len(asked) == 5
 
 
+def test_word_that_was_left_during_an_interrupted_watch_is_forgotten(bench: Bench) -> None:
+    asked: list[Any] = []
+
+    def try_complete(op: Any) -> None:
+        asked.append(op)
+        if len(asked) == 2:
+            elsewhere(lambda: bench.purgatory.check_and_complete("k"))
+            interrupt(op)
+
+    op = bench.make("a", try_complete=try_complete)
+    with pytest.raises(KeyboardInterrupt):
+        bench.purgatory.try_complete_else_watch(op, ["k"])
+    assert (bench.purgatory.try_complete_else_watch(op, ["k"]), len(asked)) == (False, 4)
+
+
 def test_an_operation_that_was_refused_can_be_watched_from_another_thread(bench: Bench) -> None:
     small = bench.kind.Purgatory("small", Timer(clock=ManualClock(), max_pending=1))
     assert small.try_complete_else_watch(bench.make("first", 1), ["k"]) is False
@@ -188,9 +203,15 @@ def test_a_timeout_that_starts_when_the_operation_is_over_is_cancelled(bench: Be
 
 def test_an_operation_that_is_over_at_the_second_question_has_nothing_to_do_with_the_timer(bench: Bench) -> None:
     asked: list[Any] = []
+    started: list[float] = []
+
+    class Recorder:
+        def call_later(self, delay_s: float, fn: Any, op: Any) -> Any:
+            started.append(delay_s)
+
     op = bench.make("a", 1, try_complete=lambda op: asked.append(op) or len(asked) == 2)
-    assert bench.kind.Purgatory("no timer", None).try_complete_else_watch(op, ["k"]) is True
-    assert bench.errors == []
+    assert bench.kind.Purgatory("recorded", Recorder()).try_complete_else_watch(op, ["k"]) is True
+    assert started == []
 
 
 def test_an_operation_that_another_thread_completes_during_the_first_question_is_not_watched(bench: Bench) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.purgatories import KINDS, Bench
 from waterclock import PurgatoryClosed
+from waterclock.purgatory.lock import PlainLock
 
 ROUNDS = 300
 PATIENCE_S = 30
@@ -152,6 +153,25 @@ def test_operations_that_trigger_each_other_do_not_lock_each_other_up(
     bench.purgatory.close()
 
 
+def test_a_force_that_looked_before_the_purgatory_took_the_operation_in_finds_it_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the look and the lock comes a whole `try_complete_else_watch`; plain only, where a step can be split."""
+    bench = Bench(KINDS["plain"])
+    op = bench.make("a", 1)
+    steps = [lambda: bench.purgatory.try_complete_else_watch(op, ["k"])]
+
+    class Between(PlainLock):
+        def acquire(self) -> bool:
+            if steps:
+                assert steps.pop()() is False
+            return super().acquire()
+
+    monkeypatch.setattr(bench.kind._NOWHERE, "_lock", Between())
+    assert op.force_complete() is True
+    assert (op.outcome, bench.counts(), len(bench.timer)) == ("completed", (0, 0, 1, 0, 0), 0)
+
+
 # No code of the user under the lock of the watch lists
 
 
@@ -269,6 +289,24 @@ def test_of_a_cancel_a_check_and_a_force_one_wins(bench: Bench, runners: ThreadP
         assert len(cancelled) + checked + forced == 1
         assert op.outcome == ("cancelled" if cancelled else "completed")
         assert [entry[0] for entry in bench.diary].count("complete") == 1
+
+
+def test_a_list_that_is_emptied_by_one_thread_and_filled_by_another_loses_nobody(
+    bench: Bench, runners: ThreadPoolExecutor
+) -> None:
+    """An emptied list goes. Who has just looked it up must not put its operation there, where no trigger finds it."""
+
+    def come_and_go() -> list[Any]:
+        ops = []
+        for _ in range(2000):
+            ops.append(bench.kind.DelayedOperation(lambda op: False, id, None))
+            bench.purgatory.try_complete_else_watch(ops[-1], ("k", "l"))
+            bench.purgatory.cancel_for_key("k")
+        return ops
+
+    ops = [op for told in race(runners, *[come_and_go] * 4) for op in told]
+    assert {op.outcome for op in ops} == {"cancelled"}
+    assert bench.counts() == (0, 0, 0, 0, 8000)
 
 
 def test_of_two_that_watch_one_operation_one_is_refused(bench: Bench, runners: ThreadPoolExecutor) -> None:

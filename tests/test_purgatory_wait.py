@@ -192,7 +192,7 @@ def test_a_trigger_from_another_thread_wakes_the_task_on_its_loop(play: Play) ->
         hall.there.add("a")
         thread = Thread(target=hall.purgatory.check_and_complete, args=["k"])
         thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(5):
             assert await task is True
         thread.join()
 
