@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
 import pytest
 
 from tests.purgatories import KINDS, Bench
+from waterclock import ManualClock, Timer, TimerFull
 
 BOOM = RuntimeError("boom")
 
@@ -118,6 +120,14 @@ def test_an_exception_of_an_operation_that_no_purgatory_saw_goes_to_pythons_hook
 # What is no Exception stops at once
 
 
+def elsewhere(fn: Callable[[], Any]) -> None:
+    """In another thread, which the operation's lock would keep out."""
+    thread = Thread(target=fn, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
 def interrupt(op: Any) -> Any:
     raise KeyboardInterrupt
 
@@ -128,7 +138,8 @@ def test_an_interrupted_question_leaves_the_operation_waiting_and_it_can_be_aske
     with pytest.raises(KeyboardInterrupt):
         bench.purgatory.check_and_complete("k")
     assert (op.outcome, bench.counts()) == (None, (1, 1, 0, 0, 0))
-    assert (bench.purgatory.check_and_complete("k"), len(asked)) == (0, 4)
+    elsewhere(lambda: bench.purgatory.check_and_complete("k"))
+    assert len(asked) == 4
 
 
 def test_an_interrupted_watch_leaves_nothing_behind_and_the_operation_can_be_used_again(bench: Bench) -> None:
@@ -138,6 +149,75 @@ def test_an_interrupted_watch_leaves_nothing_behind_and_the_operation_can_be_use
         bench.purgatory.try_complete_else_watch(op, ["k", "l"])
     assert (bench.counts(), len(bench.timer), op.outcome) == ((0, 0, 0, 0, 0), 0, None)
     assert bench.purgatory.try_complete_else_watch(op, ["k"]) is False
+    elsewhere(lambda: bench.purgatory.check_and_complete("k"))
+    assert len(asked) == 5
+
+
+def test_word_that_was_left_during_an_interrupted_watch_is_forgotten(bench: Bench) -> None:
+    asked: list[Any] = []
+
+    def try_complete(op: Any) -> None:
+        asked.append(op)
+        if len(asked) == 2:
+            elsewhere(lambda: bench.purgatory.check_and_complete("k"))
+            interrupt(op)
+
+    op = bench.make("a", try_complete=try_complete)
+    with pytest.raises(KeyboardInterrupt):
+        bench.purgatory.try_complete_else_watch(op, ["k"])
+    assert (bench.purgatory.try_complete_else_watch(op, ["k"]), len(asked)) == (False, 4)
+
+
+def test_an_operation_that_was_refused_can_be_watched_from_another_thread(bench: Bench) -> None:
+    small = bench.kind.Purgatory("small", Timer(clock=ManualClock(), max_pending=1))
+    assert small.try_complete_else_watch(bench.make("first", 1), ["k"]) is False
+    op = bench.make("second", 1)
+    with pytest.raises(TimerFull):
+        small.try_complete_else_watch(op, ["k"])
+    elsewhere(lambda: bench.purgatory.try_complete_else_watch(op, ["k"]))
+    bench.diary.clear()
+    elsewhere(lambda: bench.purgatory.check_and_complete("k"))
+    assert bench.diary == [("try", "second")]
+
+
+def test_a_timer_that_refuses_an_operation_that_is_over_by_then_is_no_error(bench: Bench) -> None:
+    class Full:
+        def call_later(self, delay_s: float, fn: Any, op: Any) -> Any:
+            op.force_complete()  # a trigger came in just before
+            raise TimerFull("no room")
+
+    op = bench.make("a", 1)
+    assert bench.kind.Purgatory("full", Full()).try_complete_else_watch(op, ["k"]) is True
+    assert op.outcome == "completed"
+
+
+def test_a_timeout_that_starts_when_the_operation_is_over_is_cancelled(bench: Bench) -> None:
+    class Late:
+        def call_later(self, delay_s: float, fn: Any, op: Any) -> Any:
+            op.force_complete()
+            return bench.timer.call_later(delay_s, fn, op)
+
+    assert bench.kind.Purgatory("late", Late()).try_complete_else_watch(bench.make("a", 1), ["k"]) is True
+    assert len(bench.timer) == 0
+
+
+def test_an_operation_that_is_over_at_the_second_question_has_nothing_to_do_with_the_timer(bench: Bench) -> None:
+    asked: list[Any] = []
+    started: list[float] = []
+
+    class Recorder:
+        def call_later(self, delay_s: float, fn: Any, op: Any) -> Any:
+            started.append(delay_s)
+
+    op = bench.make("a", 1, try_complete=lambda op: asked.append(op) or len(asked) == 2)
+    assert bench.kind.Purgatory("recorded", Recorder()).try_complete_else_watch(op, ["k"]) is True
+    assert started == []
+
+
+def test_an_operation_that_another_thread_completes_during_the_first_question_is_not_watched(bench: Bench) -> None:
+    op = bench.make("a", 1, try_complete=lambda op: elsewhere(op.force_complete))
+    assert bench.purgatory.try_complete_else_watch(op, ["k"]) is True
+    assert (bench.counts(), len(bench.timer)) == ((0, 0, 1, 0, 0), 0)
 
 
 def test_an_interrupt_in_on_complete_comes_through_and_the_operation_is_over(bench: Bench) -> None:
@@ -194,9 +274,7 @@ def test_a_key_that_cannot_be_hashed_is_refused_everywhere_and_leaves_the_lock_f
     for ask in (bench.purgatory.check_and_complete, bench.purgatory.cancel_for_key, bench.purgatory.watched_for):
         with pytest.raises(TypeError, match="unhashable"):
             ask([])
-    thread = Thread(target=op.force_complete, daemon=True)
-    thread.start()
-    thread.join(30)
+    elsewhere(op.force_complete)
     assert op.completed
 
 

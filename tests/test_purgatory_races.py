@@ -13,6 +13,7 @@ import pytest
 
 from tests.purgatories import KINDS, Bench
 from waterclock import PurgatoryClosed
+from waterclock.purgatory.lock import PlainLock
 
 ROUNDS = 300
 PATIENCE_S = 30
@@ -152,6 +153,72 @@ def test_operations_that_trigger_each_other_do_not_lock_each_other_up(
     bench.purgatory.close()
 
 
+def test_a_force_that_looked_before_the_purgatory_took_the_operation_in_finds_it_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the look and the lock comes a whole `try_complete_else_watch`; plain only, where a step can be split."""
+    bench = Bench(KINDS["plain"])
+    op = bench.make("a", 1)
+    steps = [lambda: bench.purgatory.try_complete_else_watch(op, ["k"])]
+
+    class Between(PlainLock):
+        def acquire(self) -> bool:
+            if steps:
+                assert steps.pop()() is False
+            return super().acquire()
+
+    monkeypatch.setattr(bench.kind._NOWHERE, "_lock", Between())
+    assert op.force_complete() is True
+    assert (op.outcome, bench.counts(), len(bench.timer)) == ("completed", (0, 0, 1, 0, 0), 0)
+
+
+# No code of the user under the lock of the watch lists
+
+
+def elsewhere(fn: Callable[[], Any]) -> bool:
+    """Whether another thread gets through with it while this one waits."""
+    thread = Thread(target=fn, daemon=True)
+    thread.start()
+    thread.join(5)
+    return not thread.is_alive()
+
+
+def test_no_callable_runs_under_the_lock_of_the_watch_lists(bench: Bench) -> None:
+    free: list[tuple[str, bool]] = []
+
+    def look(name: str) -> Callable[..., None]:
+        return lambda *_: free.append((name, elsewhere(bench.purgatory.statistics)))
+
+    def fail(op: Any) -> None:
+        raise KeyError
+
+    bench = Bench(bench.kind, on_error=look("on_error"))
+    bench.watch("a", "k", try_complete=look("try"), on_complete=look("complete"), timeout_s=1, on_expire=look("expire"))
+    bench.purgatory.check_and_complete("k")
+    bench.timer.advance(1)
+    bench.watch("b", "k", on_complete=fail).force_complete()
+    bench.watch("c", "k", on_complete=look("cancelled"))
+    bench.purgatory.cancel_for_key("k")
+    bench.watch("d", "k", on_complete=look("closed"))
+    bench.purgatory.close()
+    names = ["try", "try", "try", "complete", "expire", "on_error", "cancelled", "closed"]
+    assert free == [(name, True) for name in names]
+
+
+def test_a_payload_is_let_go_of_when_the_lock_of_the_watch_lists_is_free(bench: Bench) -> None:
+    free: list[bool] = []
+
+    class Payload:
+        def ask(self, op: Any) -> bool:
+            return False
+
+        def __del__(self) -> None:
+            free.append(elsewhere(bench.purgatory.statistics))
+
+    bench.watch("a", "k", try_complete=Payload().ask, on_complete=id).force_complete()
+    assert free == [True]
+
+
 # Storms
 
 
@@ -185,6 +252,15 @@ def test_a_condition_that_comes_while_the_operation_is_watched_is_never_missed(
         assert (op.outcome, len(bench.timer)) == ("completed", 0)
 
 
+def test_a_force_that_meets_the_watch_is_never_lost(bench: Bench, runners: ThreadPoolExecutor) -> None:
+    for _ in range(ROUNDS * 3):
+        op = bench.make("a", 1)
+        _, forced = race(
+            runners, lambda op=op: bench.purgatory.try_complete_else_watch(op, ["k", "l"]), op.force_complete
+        )
+        assert (forced, op.outcome, len(bench.timer)) == (True, "completed", 0)
+
+
 def test_of_a_check_and_a_timeout_one_wins(bench: Bench, runners: ThreadPoolExecutor) -> None:
     won = set()
     for _ in range(ROUNDS):
@@ -213,6 +289,24 @@ def test_of_a_cancel_a_check_and_a_force_one_wins(bench: Bench, runners: ThreadP
         assert len(cancelled) + checked + forced == 1
         assert op.outcome == ("cancelled" if cancelled else "completed")
         assert [entry[0] for entry in bench.diary].count("complete") == 1
+
+
+def test_a_list_that_is_emptied_by_one_thread_and_filled_by_another_loses_nobody(
+    bench: Bench, runners: ThreadPoolExecutor
+) -> None:
+    """An emptied list goes. Who has just looked it up must not put its operation there, where no trigger finds it."""
+
+    def come_and_go() -> list[Any]:
+        ops = []
+        for _ in range(2000):
+            ops.append(bench.kind.DelayedOperation(lambda op: False, id, None))
+            bench.purgatory.try_complete_else_watch(ops[-1], ("k", "l"))
+            bench.purgatory.cancel_for_key("k")
+        return ops
+
+    ops = [op for told in race(runners, *[come_and_go] * 4) for op in told]
+    assert {op.outcome for op in ops} == {"cancelled"}
+    assert bench.counts() == (0, 0, 0, 0, 8000)
 
 
 def test_of_two_that_watch_one_operation_one_is_refused(bench: Bench, runners: ThreadPoolExecutor) -> None:

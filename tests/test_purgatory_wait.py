@@ -187,11 +187,12 @@ def test_many_waiters_of_one_key_are_woken_by_one_trigger(play: Play) -> None:
 
 def test_a_trigger_from_another_thread_wakes_the_task_on_its_loop(play: Play) -> None:
     async def scene(hall: Hall) -> None:
+        asyncio.get_running_loop().set_debug(True)  # asyncio tells then who touches it from another thread
         task = await hall.begin("a", "k", timeout_s=None)
         hall.there.add("a")
         thread = Thread(target=hall.purgatory.check_and_complete, args=["k"])
         thread.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(5):
             assert await task is True
         thread.join()
 

@@ -39,7 +39,7 @@ cdef class Purgatory:
     cpdef Py_ssize_t watched_for(self, key) except -1
     @cython.locals(watch_list=WatchList, op=DelayedOperation)
     cpdef list close(self)
-    cdef bint _take(self, DelayedOperation op) except -1
+    cdef void _take(self, DelayedOperation op) except *
     @cython.locals(watch_list=WatchList)
     cdef void _watch(self, DelayedOperation op, tuple keys) except *
     @cython.locals(watch_list=WatchList)

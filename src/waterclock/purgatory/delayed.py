@@ -171,8 +171,7 @@ class Purgatory:
         5. Start the timeout. It is stopped at once where the operation was completed since 4.
         """
         several = keys if type(keys) is tuple and keys else as_several(keys)
-        if not self._take(op):
-            return True
+        self._take(op)
         try:
             if not self._try(op):  # 1
                 self._watch(op, several)  # 2
@@ -247,8 +246,8 @@ class Purgatory:
                 waiting.update(watch_list.operations)
         return [op for op in list(waiting) if self._end(op, CANCELLED)]
 
-    def _take(self, op: DelayedOperation) -> bool:
-        """Take in a new operation, with its lock; False where it was completed before it came."""
+    def _take(self, op: DelayedOperation) -> None:
+        """Take in a new operation, with its lock. It may be over by now: then every step finds that."""
         if not isinstance(op, DelayedOperation):
             raise not_an_operation(op)
         _NOWHERE._lock.acquire()
@@ -258,8 +257,7 @@ class Purgatory:
             if op._purgatory is not _NOWHERE:
                 raise used_before(op)
             op._purgatory = self
-            op._holder = self._lock.me()
-            return op._outcome is None
+            op._holder, op._again = self._lock.me(), False
         finally:
             _NOWHERE._lock.release()
 
@@ -328,7 +326,6 @@ class Purgatory:
             if op._outcome is not None:
                 return False
             self._unwatch(op)
-            op._holder, op._again = 0, False
             op._purgatory = _NOWHERE
             return True
 
