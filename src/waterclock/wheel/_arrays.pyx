@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# cython: binding=False, auto_pickle=False
+# cython: binding=False, auto_pickle=False, freethreading_compatible=True
 """The compiled array wheel: promises and interface of plain_arrays.py, with another structure underneath.
 
 The structure stands in slots.h, batch.h, expire.h and saved.h, in C without Python; memory in segments.h. Here are the
