@@ -143,6 +143,19 @@ def test_the_suites_hold_where_numpy_cannot_be_imported(request: pytest.FixtureR
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
+def test_where_it_is_not_compiled_the_plain_one_is_used_and_that_is_told_once() -> None:
+    script = (
+        "import sys, warnings; sys.modules['waterclock.wheel._arrays'] = None\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import waterclock.wheel; before = len(told)\n"
+        "    from waterclock import ArrayWheel; from waterclock.wheel import ArrayWheel as Again\n"
+        "print(ArrayWheel is Again, ArrayWheel.__module__, before, [one.category.__name__ for one in told])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "True waterclock.wheel.plain_arrays 0 ['ReferenceWheelWarning']\n", done.stderr
+
+
 # Threads
 
 MANY = 2_000_000

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# cython: binding=False, auto_pickle=False
+# cython: binding=False, auto_pickle=False, freethreading_compatible=True
 """The compiled array wheel: promises and interface of plain_arrays.py, with another structure underneath.
 
 The structure stands in slots.h, batch.h, expire.h and saved.h, in C without Python; memory in segments.h. Here are the
@@ -65,9 +65,23 @@ cdef int64_t MAX_TICK = <int64_t>1 << 61
 cdef int64_t MAX_NOW = MAX_TIME + MAX_TICK
 
 
-cdef int hold(column, Py_buffer *view) except -1:
-    """Hold a flat column of 64-bit integers, however it calls its format."""
-    PyObject_GetBuffer(column, view, PyBUF_SIMPLE)
+cdef bint is_row(const Py_buffer *view) noexcept:
+    return view.ndim == 1 and view.itemsize == 8 and view.format != NULL and (
+        view.format[0] == c"l" or view.format[0] == c"q"
+    ) and view.format[1] == 0
+
+
+cdef int hold(column, read, Py_buffer *view) except -1:
+    """Hold the numbers of a column: as it stands where it is a row of int64, else as `read` makes it one, or raises."""
+    try:
+        PyObject_GetBuffer(column, view, PyBUF_FORMAT | PyBUF_ND)
+    except (BufferError, TypeError, ValueError):
+        pass
+    else:
+        if is_row(view):
+            return 0
+        PyBuffer_Release(view)
+    PyObject_GetBuffer(read(column), view, PyBUF_SIMPLE)
     return 0
 
 
@@ -140,7 +154,7 @@ cdef class ArrayWheel:
         lies beyond 2**62, `TypeError` for what is no row of 64-bit integers; then nothing was scheduled.
         """
         cdef Py_buffer given
-        hold(columns.deadlines(deadlines), &given)
+        hold(deadlines, columns.deadlines, &given)
         try:
             return self.schedule_all(<const int64_t *>given.buf, given.len // 8)
         finally:
@@ -170,7 +184,7 @@ cdef class ArrayWheel:
         An id that is not known, that has expired, was cancelled before or stands in `ids` a second time is False.
         """
         cdef Py_buffer given
-        hold(columns.integers("ids", ids), &given)
+        hold(ids, columns.ids, &given)
         try:
             return self.cancel_all(<const int64_t *>given.buf, given.len // 8)
         finally:
@@ -299,7 +313,7 @@ cdef class ArrayWheel:
         cdef uint32_t due = header.due, pending = header.pending, free = header.free
         cdef Py_buffer given
         cdef int full, wrong = 0
-        hold(content, &given)
+        PyObject_GetBuffer(content, &given, PyBUF_SIMPLE)
         with nogil:
             full = load_reserve(&made.wheel, pending, free) < 0
             if not full:

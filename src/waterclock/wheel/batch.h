@@ -10,7 +10,7 @@
 #include "slots.h"
 
 enum { AHEAD = 24 };          /* elements between asking for a record and needing it */
-enum { SOME = 64 };           /* ids that are cancelled before the chunks they left are tidied */
+enum { SOME = 128 };          /* ids that are cancelled before the chunks they left are tidied */
 static const int64_t LAST = (int64_t)1 << 62; /* no deadline lies beyond */
 
 /* One thread at a time, whether Python's lock is held or not. */
@@ -123,11 +123,10 @@ __attribute__((always_inline)) static inline void cancel_fetch(const Wheel *w, c
 }
 
 __attribute__((always_inline)) static inline void tidy_fetch(const Wheel *w, uint32_t c) {
-    const uint32_t *slots = slots_of(w, c);
     prefetchw(chunk_of(w, (uint32_t)chunk_of(w, c)->prev));
     prefetchw(chunk_of(w, (uint32_t)chunk_of(w, c)->next));
     for (uint32_t i = 0; i < SLOTS; i += 16)
-        prefetchw(slots + i);
+        prefetchw(slots_of(w, c) + i);
 }
 
 /* Chunks are tidied a little later, when what that needs has been fetched. */

@@ -35,6 +35,11 @@ def integers(name: str, values: Any) -> memoryview:
     return flat.cast("B").cast("q")
 
 
+def ids(values: Any) -> memoryview:
+    """As `integers`; what is beyond the signed ones turns negative, and no id is."""
+    return integers("ids", values)
+
+
 def deadlines(values: Any) -> memoryview:
     """As `integers`; an unsigned one that has no place among the signed ones lies beyond any deadline."""
     flat = integers("deadlines", values)

@@ -105,7 +105,7 @@ class ArrayWheel:
 
         An id that is not known, that has expired, was cancelled before or stands in `ids` a second time is False.
         """
-        return columns.truths([self._cancel(name) for name in columns.integers("ids", ids).tolist()])
+        return columns.truths([self._cancel(name) for name in columns.ids(ids).tolist()])
 
     @_alone
     def advance(self, now: int, limit: int | None = None) -> tuple[Any, Any]:

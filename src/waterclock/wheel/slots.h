@@ -7,7 +7,7 @@
  *
  * A bucket is a chain of chunks of 64 slots, a slot is the index of a record, and the record knows its slot.
  * Which slots of a chunk are in use is one word beside it: leaving clears a bit and touches no slot. A
- * chunk that is empty leaves the chain; two neighbours with at most 48 timers become one.
+ * chunk that is empty leaves the chain; two neighbours with few timers become one.
  *
  *     id = generation, index  ->  record: deadline, mark, slot  ->  chunk: used, next, prev, bucket
  *
@@ -30,7 +30,9 @@
 
 enum { LEVELS = 8, DIGIT = 8, WIDTH = 1 << DIGIT, WORDS = WIDTH / 64 };
 enum { BUCKETS = LEVELS * WIDTH, DUE = BUCKETS, LATE, ALL_BUCKETS, NOWHERE = ALL_BUCKETS };
-enum { SLOTS = 64, LOOSE = 32, MERGED = 48 }; /* slots a chunk; few enough to look at neighbours, to merge */
+/* Slots a chunk. With LOOSE or fewer timers left it is tidied each time FEW more have left: it and a neighbour become
+ * one when they hold MERGED or fewer. So two neighbours hold 34 at least, which is more than a quarter of their slots. */
+enum { SLOTS = 64, LOOSE = 32, FEW = 8, MERGED = 48 };
 enum { RECORD_BITS = 17, CHUNK_BITS = 13 };   /* a segment: 2 MB of records; 2 MB of slots, 64 a chunk */
 enum { MAX_CHUNKS = 1 << 26 };                /* what a link holds, and a slot of 32 bits */
 
@@ -89,6 +91,9 @@ static inline uint32_t count_bits(uint64_t x) {
     x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
     return (uint32_t)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
 }
+
+/* The place behind the highest bit that is set. */
+static inline uint32_t width(uint64_t x) { return x == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(x); }
 
 static inline uint64_t lowest(uint32_t bits) { return bits == 64 ? ~(uint64_t)0 : ((uint64_t)1 << bits) - 1; }
 
@@ -260,7 +265,7 @@ static void chunk_unlink(Wheel *w, uint32_t c) {
     if (next != 0)
         chunk_of(w, next)->prev = prev;
     else /* the one before is the last now, with room behind its last timer */
-        b->end = prev == 0 ? 0 : (prev + 1) * SLOTS - (uint32_t)__builtin_clzll(chunk_of(w, prev)->used);
+        b->end = prev == 0 ? 0 : prev * SLOTS + width(chunk_of(w, prev)->used);
     if (b->head == 0)
         bucket_unmark(w, chunk->bucket);
     chunk_release(w, c);
@@ -278,31 +283,35 @@ static int chunks_fit(const Wheel *w, uint32_t c, uint32_t next) {
     return c != 0 && next != 0 && count_bits(chunk_of(w, c)->used) + count_bits(chunk_of(w, next)->used) <= MERGED;
 }
 
+/* The first of two neighbours that fit into one, of which c is one; else 0. */
+static uint32_t pair_of(const Wheel *w, uint32_t c) {
+    uint32_t prev = (uint32_t)chunk_of(w, c)->prev, next = (uint32_t)chunk_of(w, c)->next;
+    return chunks_fit(w, prev, c) ? prev : chunks_fit(w, c, next) ? c : 0;
+}
+
 /* After leaving: an empty chunk goes, and of three neighbours two become one where they fit. */
 static void chunk_tidy(Wheel *w, uint32_t c) {
-    uint32_t prev = (uint32_t)chunk_of(w, c)->prev, next = (uint32_t)chunk_of(w, c)->next;
+    uint32_t prev = (uint32_t)chunk_of(w, c)->prev, first;
     if (chunk_of(w, c)->bucket == NOWHERE)
         return; /* a neighbour has taken it in meanwhile */
     if (chunk_of(w, c)->used == 0) {
         chunk_unlink(w, c);
-        if (chunks_fit(w, prev, next))
-            chunk_merge(w, prev);
-    } else if (chunks_fit(w, prev, c)) {
-        chunk_merge(w, prev);
-    } else if (chunks_fit(w, c, next)) {
-        chunk_merge(w, c);
+        if ((c = prev) == 0 || chunk_of(w, c)->used == 0)
+            return; /* that one's own turn is still to come */
     }
+    if ((first = pair_of(w, c)) != 0)
+        chunk_merge(w, first);
 }
 
-/* A timer leaves its slot; true when its chunk is to be tidied soon, which is when an eighth of a loose
- * chunk has gone again. */
+/* A timer leaves its slot; true when its chunk is to be tidied soon, which is when a few more have left a
+ * loose one. */
 static inline int slot_clear(Wheel *w, uint32_t slot) {
     Chunk *chunk = chunk_of(w, slot / SLOTS);
     uint32_t left;
     chunk->used &= ~((uint64_t)1 << slot % SLOTS);
     w->buckets[chunk->bucket].live--;
     left = count_bits(chunk->used);
-    return unlikely(left <= LOOSE && left % (SLOTS / 8) == 0);
+    return unlikely(left <= LOOSE && left % FEW == 0);
 }
 
 #endif
