@@ -85,3 +85,22 @@ def test_cancelled_is_false_inside_the_callback(make: Make) -> None:
 
 def test_when_is_the_deadline_in_seconds_of_a_wheel_of_nanoseconds(make: Make) -> None:
     assert make(start=500_000_000).add(1_000_000_000, print).when() == 1.5
+
+
+def test_clear_cancels_all_that_waits_and_gives_it_back_by_deadline(make: Make) -> None:
+    turning, ran = make(slots=4), []
+    handles = [turning.add(delay, ran.append, delay) for delay in (500, 3, 0, 70, 70)]
+    handles[1].cancel()
+    cleared = turning.clear()
+    assert [handle.deadline for handle in cleared] == [0, 70, 70, 500]
+    assert set(cleared) == set(handles) - {handles[1]}
+    assert [handle.cancelled() for handle in handles] == [True] * 5
+    assert (len(turning), turning.advance(1000), turning.clear()) == (0, 0, [])
+
+
+def test_a_callback_may_clear_its_wheel(make: Make) -> None:
+    turning, ran = make(), []
+    turning.add(1, lambda: ran.extend(turning.clear()))
+    later = [turning.add(1, print), turning.add(2, print)]
+    assert (turning.advance(5), ran) == (1, later)
+    turning._check()

@@ -22,7 +22,6 @@ from waterclock.clock import Clock
 from waterclock.errors import TimerClosed
 from waterclock.timer.drive import AWAKE, Drive
 from waterclock.timer.home import Home
-from waterclock.timer.locked import LockedWheel
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.room import WhenFull
 from waterclock.timer.timeouts import Timeout
@@ -72,7 +71,7 @@ class AsyncTimer(Drive):
         super().__init__(tick_s, clock, executor, Report(self._home.report), max_pending, when_full)
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
-        return (TimingWheel if hasattr(TimingWheel, "clear") else LockedWheel)(tick_ns, start_ns)
+        return TimingWheel(tick_ns, start_ns)
 
     # Being driven
 

@@ -109,7 +109,7 @@ class Timer(Drive):
         self._bell = Bell()
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
-        return (TimingWheel if COMPILED and hasattr(TimingWheel, "clear") else LockedWheel)(tick_ns, start_ns)
+        return (TimingWheel if COMPILED else LockedWheel)(tick_ns, start_ns)
 
     def _hasten(self) -> None:
         self._set_alarm(AWAKE)

@@ -15,12 +15,9 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, bits_of, whole
-from waterclock.wheel.structure cimport (
-    HANDLE_OF, Bucket, Entry, PyCallable_Check, PyObject_CallNoArgs, PyObject_CallOneArg, Py_XDECREF, Py_XINCREF,
-    Wheel, clear_members, clz, entry_is_misplaced, inquiry, lock, popcount, raise_set, saturated, saturated_sum,
-    traverse_members, traverseproc, unlikely, unlock, use_arena, use_collector, visitproc, wheel_add, wheel_close,
-    wheel_each, wheel_empty, wheel_free, wheel_init, wheel_move, wheel_remove, wheel_soonest, wheel_take, word_of,
-)
+from waterclock.wheel.structure cimport *  # all of it: the file is there for this one
+
+from operator import attrgetter
 
 from waterclock.wheel.records import WheelStatistics
 
@@ -296,6 +293,17 @@ cdef class TimingWheel:
         errors, self.errors = self.errors, []
         return ExceptionGroup("callbacks of timers failed", errors)
 
+    def clear(self):
+        """Cancel everything that waits; the handles, by deadline. Allowed inside a callback."""
+        handles = []
+        lock()
+        cdef int failed = wheel_each(&self.wheel, collect_handle, <void *><PyObject *>handles)
+        unlock()
+        if failed:
+            raise_set()
+        handles.sort(key=attrgetter("deadline"))
+        return [handle for handle in handles if handle.cancel()]
+
     def next_deadline(self):
         """The least `now` for which `advance(now)` runs a callback; None when nothing waits.
 
@@ -367,21 +375,13 @@ cdef void let_go(TimingWheel wheel):
         Py_DECREF(<object>handle)
 
 
-cdef struct Visit:
-    visitproc visit
-    void *argument
-
-
-cdef int visit_callback(Entry *entry, void *context) noexcept:
-    cdef Visit *to = <Visit *>context
-    cdef int stop = to.visit(<PyObject *>entry.callback, to.argument)
-    return stop if stop or entry.argument == NULL else to.visit(<PyObject *>entry.argument, to.argument)
+cdef int collect_handle(Entry *entry, void *handles) noexcept:
+    return PyList_Append(<object><PyObject *>handles, <object>HANDLE_OF(entry))
 
 
 cdef int traverse(PyObject *self, visitproc visit, void *argument) noexcept:
-    cdef Visit to = Visit(visit, argument)
     cdef int stop = traverse_members(self, visit, argument)
-    return stop if stop else wheel_each(&(<TimingWheel>self).wheel, visit_callback, &to)
+    return stop if stop else wheel_traverse(&(<TimingWheel>self).wheel, visit, argument)
 
 
 cdef int clear(PyObject *self) noexcept:

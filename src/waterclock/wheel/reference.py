@@ -166,6 +166,18 @@ class TimingWheel:
             raise _group(errors)
         return ran
 
+    def clear(self) -> list[TimerHandle]:
+        """Cancel everything that waits; the handles, by deadline. Allowed inside a callback.
+
+        >>> wheel = TimingWheel()
+        >>> timer = wheel.add(5, print)
+        >>> wheel.clear() == [timer], timer.cancelled(), len(wheel)
+        (True, True, 0)
+        """
+        buckets = (bucket for level in self._levels() for bucket in level.buckets)
+        handles = [timer for bucket in (self._due, *buckets) for timer in bucket]
+        return [timer for timer in sorted(handles, key=attrgetter("deadline")) if timer.cancel()]
+
     def next_deadline(self) -> int | None:
         """The least `now` for which `advance(now)` runs a callback; None when nothing waits.
 

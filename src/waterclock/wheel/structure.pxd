@@ -53,6 +53,7 @@ cdef extern from "turn.h":
     Entry *wheel_take(Wheel *) noexcept
     void wheel_close(Wheel *) noexcept
     int wheel_each(const Wheel *, EntryVisit, void *) noexcept
+    int wheel_traverse(const Wheel *, visitproc, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
     int entry_is_misplaced(Entry *, void *) noexcept
     Entry *wheel_empty(Wheel *) noexcept
@@ -60,6 +61,7 @@ cdef extern from "turn.h":
 cdef extern from "Python.h":
     PyObject *PyObject_CallNoArgs(object) noexcept
     PyObject *PyObject_CallOneArg(object, object) noexcept
+    int PyList_Append(object, object) noexcept
     void Py_XDECREF(PyObject *) noexcept
     void Py_XINCREF(PyObject *) noexcept
     bint PyCallable_Check(object) noexcept

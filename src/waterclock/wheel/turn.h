@@ -176,6 +176,23 @@ static int wheel_each(const Wheel *w, EntryVisit visit, void *context) {
     return 0;
 }
 
+/* What entries own, for the collector */
+typedef struct Visit {
+    visitproc visit;
+    void *argument;
+} Visit;
+
+static int entry_visit(Entry *e, void *to) {
+    Visit *v = (Visit *)to;
+    int stop = v->visit((PyObject *)e->callback, v->argument);
+    return stop != 0 || e->argument == NULL ? stop : v->visit((PyObject *)e->argument, v->argument);
+}
+
+static int wheel_traverse(const Wheel *w, visitproc visit, void *argument) {
+    Visit to = {visit, argument};
+    return wheel_each(w, entry_visit, &to);
+}
+
 static int entry_least(Entry *e, void *least) {
     if (e->tick < *(uint64_t *)least)
         *(uint64_t *)least = e->tick;
