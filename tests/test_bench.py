@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,24 @@ class Deaf(keepers.Heap):
 
     def cancel_all(self, handles: Any) -> None:
         pass
+
+
+class Swaps(keepers.Heap):
+    """Runs the youngest of each deadline so many times as timers of that deadline are due."""
+
+    def order(self, delays_ms: Sequence[int], cancelled: Sequence[int]) -> list[int]:
+        youngest = {delay: number for number, delay in enumerate(delays_ms)}
+        return [youngest[delays_ms[number]] for number in super().order(delays_ms, cancelled)]
+
+
+@pytest.mark.parametrize("wrong", [Backwards, Swaps])
+def test_who_promises_no_order_of_adding_is_held_to_deadlines_and_to_who_was_cancelled(
+    wrong: type[keepers.Keeper],
+) -> None:
+    loose = verbs.Contender("loose", "keepers:Heap", fifo=False)
+    with pytest.raises(WrongAnswer, match="the wrong timers ran, or not by their deadlines"):
+        verbs.check(loose, wrong, 300)
+    verbs.check(loose, Lifo, 300)
 
 
 @pytest.mark.parametrize("wrong", [Loses, Twice, Backwards, Lifo, Deaf])

@@ -92,6 +92,12 @@ def test_verbs_that_complete_too_few_fail_the_run(
     assert "60 operations should be over, 1 are" in capsys.readouterr().err
 
 
+def test_verbs_whose_deeds_do_not_run_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verbs.Bench, "count", lambda bench, op: None)
+    with pytest.raises(WrongAnswer, match="60 operations should be over, 0 are"):
+        verbs.measure([60], 1, lambda what: None)
+
+
 def test_after_a_rate_that_is_not_held_the_higher_ones_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> load.Held:
         return load.Held(keys, p50_ms, p75_ms, rate, seconds, 1, 1.0, rate < 20, 0.0, 0.0, 0.0, 1, 0.0, 0.0)
