@@ -209,6 +209,14 @@ def test_a_limit_stops_within_a_tick_and_what_it_holds_back_comes_first_next_tim
     assert wheel.advance(501)[0].tolist()[:-1] == ids[154:]
 
 
+@pytest.mark.parametrize("limit", [20, 39, 40, 41])
+def test_a_limit_stops_within_a_block_that_is_due_as_a_whole(make: Make, limit: int) -> None:
+    wheel = make()
+    schedule(wheel, *range(300, 340))
+    assert advance(wheel, 1000, limit) == list(range(300, 300 + min(limit, 40)))
+    assert advance(wheel, 1000) == list(range(300 + min(limit, 40), 340))
+
+
 def test_a_limit_of_nothing_gives_nothing_and_moves_the_clock(make: Make) -> None:
     wheel = make()
     schedule(wheel, 5, 70_000)

@@ -50,7 +50,9 @@ def test_a_bucket_that_was_emptied_but_for_a_few_is_packed_before_it_grows() -> 
     wheel = ArrayWheel()
     ids = schedule(wheel, *[70_000] * 64)
     wheel.cancel(array("q", ids[:31] + ids[33:]))
-    new = schedule(wheel, *[70_000] * 40)
+    new = schedule(wheel, 70_000)
+    wheel._check()
+    new += schedule(wheel, *[70_000] * 80)
     wheel._check()
     assert wheel.advance(70_000)[0].tolist() == [*ids[31:33], *new]
 
