@@ -46,6 +46,14 @@ def test_with_numpy_arrays_go_in_and_come_out(make: Make) -> None:
 
 
 @both
+@with_numpy
+def test_what_comes_out_of_a_bucket_that_is_due_in_part_is_no_view_of_something_longer(make: Make) -> None:
+    wheel = make()
+    wheel.schedule(np.array([300, 400, 310]))
+    assert [(column.tolist(), column.base) for column in wheel.advance(350)] == [([1, 3], None), ([300, 310], None)]
+
+
+@both
 @pytest.mark.skipif(np is not None, reason="is about its absence")
 def test_without_numpy_arrays_of_the_standard_library_come_out(make: Make) -> None:
     wheel = make()

@@ -65,6 +65,15 @@ def test_a_block_that_is_due_as_a_whole_comes_out_in_order_like_one_turned_tick_
     assert [name for now in range(1001) for name in turned.advance(now)[0].tolist()] == expected
 
 
+@pytest.mark.parametrize("tick", [1, 10])
+def test_of_a_block_whose_last_ticks_are_not_due_those_stay(make: Make, tick: int) -> None:
+    for last in range(508, 513):
+        wheel = make(tick)
+        schedule(wheel, *[tick * n for n in range(256, 512)])
+        assert advance(wheel, last * tick) == [tick * n for n in range(256, min(last, 511) + 1)]
+        wheel._check()
+
+
 # 5: no horizon, 9: a clock that steps back, 11: idle
 
 
@@ -112,6 +121,15 @@ def test_after_a_rest_a_short_timer_needs_one_level(make: Make) -> None:
     assert wheel.statistics().levels == 1
 
 
+def test_after_a_rest_a_short_timer_goes_down_no_level_while_a_long_one_waits(make: Make) -> None:
+    wheel = make()
+    schedule(wheel, 2**40)
+    wheel.advance(70_000)
+    schedule(wheel, 70_001)
+    assert advance(wheel, 70_001) == [70_001]
+    assert wheel.statistics().cascaded == 0
+
+
 # Section 2, 2: ids
 
 
@@ -133,6 +151,7 @@ def test_an_unknown_an_old_and_a_repeated_id_cancel_nothing(make: Make) -> None:
     assert cancel(wheel, ran, gone, gone, kept + 2**32, kept - 2**63, kept + 10**6, 2**63 - 1, 0, -kept) == (
         [False, True, False] + [False] * 6
     )
+    assert cancel(wheel, ran + 2**32, ran + 2**32 - 2**63, gone + 2**32 - 2**63) == [False] * 3  # not given yet
     (new,) = schedule(wheel, 60)  # in the place of one that is over
     assert cancel(wheel, gone, ran) == [False, False]
     assert wheel.advance(100)[0].tolist() == [kept, new]
@@ -188,6 +207,14 @@ def test_a_limit_stops_within_a_tick_and_what_it_holds_back_comes_first_next_tim
     found = [name for now in (400, 400, 500) for name in wheel.advance(now, 50)[0].tolist()]
     assert found == ids[4:154]
     assert wheel.advance(501)[0].tolist()[:-1] == ids[154:]
+
+
+@pytest.mark.parametrize("limit", [20, 39, 40, 41])
+def test_a_limit_stops_within_a_block_that_is_due_as_a_whole(make: Make, limit: int) -> None:
+    wheel = make()
+    schedule(wheel, *range(300, 340))
+    assert advance(wheel, 1000, limit) == list(range(300, 300 + min(limit, 40)))
+    assert advance(wheel, 1000) == list(range(300 + min(limit, 40), 340))
 
 
 def test_a_limit_of_nothing_gives_nothing_and_moves_the_clock(make: Make) -> None:

@@ -44,6 +44,19 @@ def test_a_bucket_that_is_cancelled_one_by_one_keeps_few_empty_slots_at_any_mome
         assert len(wheel) == len(advance(wheel, 70_000)) < 100
 
 
+def test_a_bucket_that_was_emptied_but_for_a_few_is_packed_before_it_grows() -> None:
+    from waterclock.wheel._arrays import ArrayWheel
+
+    wheel = ArrayWheel()
+    ids = schedule(wheel, *[70_000] * 64)
+    wheel.cancel(array("q", ids[:31] + ids[33:]))
+    new = schedule(wheel, 70_000)
+    wheel._check()
+    new += schedule(wheel, *[70_000] * 80)
+    wheel._check()
+    assert wheel.advance(70_000)[0].tolist() == [*ids[31:33], *new]
+
+
 def test_timers_that_are_cancelled_soon_after_they_were_scheduled_need_no_memory_of_their_own() -> None:
     wheel, ids = wheel_of(1000)
     wheel.cancel(ids)

@@ -267,12 +267,12 @@ cdef class ArrayWheel:
 
     def to_bytes(self):
         """All of the wheel; `from_bytes` goes on from there, here or in the plain wheel. The format: saved.py."""
-        cdef int64_t due
         self.enter()
         try:
             if turn_reserve(&self.wheel, self.wheel.clock) < 0:
                 raise MemoryError
-            wheel_settle(&self.wheel)
+            with nogil:
+                wheel_settle(&self.wheel)
             return self.saved()
         finally:
             wheel_leave(&self.wheel)
