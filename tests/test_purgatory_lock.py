@@ -23,11 +23,22 @@ def make(request: pytest.FixtureRequest) -> Iterator[Any]:
     sys.setswitchinterval(before)
 
 
-def test_the_thread_that_holds_it_takes_it_again_and_lets_go_as_often(make: Any) -> None:
+def test_the_thread_that_holds_it_takes_it_again(make: Any) -> None:
+    lock, got = make(), Event()
+
+    def twice() -> None:
+        with lock, lock:
+            got.set()
+
+    Thread(target=twice, daemon=True).start()
+    assert got.wait(10)
+
+
+def test_it_is_free_when_its_holder_has_let_go_as_often_as_it_took_it(make: Any) -> None:
     lock, got = make(), Event()
     with lock:
         with lock:
-            other = Thread(target=lambda: lock.acquire() and (got.set(), lock.release()))
+            other = Thread(target=lambda: lock.acquire() and (got.set(), lock.release()), daemon=True)
             other.start()
         assert not got.wait(0.01)  # once is not enough
     assert got.wait(30)
@@ -37,7 +48,9 @@ def test_the_thread_that_holds_it_takes_it_again_and_lets_go_as_often(make: Any)
 def test_another_thread_waits_and_the_interpreter_goes_on_meanwhile(make: Any) -> None:
     lock, steps = make(), []
     lock.acquire()
-    threads = [Thread(target=lambda n=n: (lock.acquire(), steps.append(n), lock.release())) for n in range(5)]
+    threads = [
+        Thread(target=lambda n=n: (lock.acquire(), steps.append(n), lock.release()), daemon=True) for n in range(5)
+    ]
     for thread in threads:
         thread.start()
     assert steps == []
@@ -63,11 +76,11 @@ def test_steps_under_it_never_overlap_whatever_the_interpreter_does(make: Any) -
             finally:
                 lock.release()
 
-    threads = [Thread(target=step) for _ in range(8)]
+    threads = [Thread(target=step, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(20)
     assert (count, inside) == ([16_000], [0])
 
 

@@ -16,7 +16,7 @@ from waterclock import PurgatoryClosed
 from waterclock.purgatory.lock import PlainLock
 
 ROUNDS = 300
-PATIENCE_S = 30
+PATIENCE_S = 10
 
 
 @pytest.fixture(params=KINDS)
@@ -65,7 +65,7 @@ def test_a_trigger_during_a_question_is_answered_by_the_thread_that_asks(bench: 
 
     op = bench.watch("a", "k", try_complete=try_complete)
     counted: list[int] = []
-    a = Thread(target=lambda: counted.append(bench.purgatory.check_and_complete("k")))
+    a = Thread(target=lambda: counted.append(bench.purgatory.check_and_complete("k")), daemon=True)
     a.start()
     assert asking.wait(PATIENCE_S)
     condition.set()
@@ -88,7 +88,7 @@ def test_a_trigger_during_the_second_question_of_a_watch_is_answered_by_the_thre
         return asked[-1]
 
     op, over = bench.make("a", 1, try_complete=try_complete), []
-    a = Thread(target=lambda: over.append(bench.purgatory.try_complete_else_watch(op, ["k"])))
+    a = Thread(target=lambda: over.append(bench.purgatory.try_complete_else_watch(op, ["k"])), daemon=True)
     a.start()
     assert asking.wait(PATIENCE_S)
     condition.set()
@@ -111,7 +111,7 @@ def test_a_question_that_takes_long_holds_nobody_up_who_ends_the_operation(bench
 
     op = bench.watch("a", "k", timeout_s=1, try_complete=try_complete)
     counted: list[int] = []
-    a = Thread(target=lambda: counted.append(bench.purgatory.check_and_complete("k")))
+    a = Thread(target=lambda: counted.append(bench.purgatory.check_and_complete("k")), daemon=True)
     a.start()
     assert asking.wait(PATIENCE_S)
     ways = {

@@ -11,6 +11,7 @@ import pytest
 
 from tests.purgatories import KINDS
 from waterclock import AsyncTimer, ManualClock, PurgatoryClosed
+from waterclock.purgatory.waiting import Waker
 
 
 class Hall:
@@ -185,9 +186,21 @@ def test_many_waiters_of_one_key_are_woken_by_one_trigger(play: Play) -> None:
     play(scene)
 
 
+def test_a_future_is_touched_on_its_loop_only() -> None:
+    async def scene() -> None:
+        waker = Waker()
+        thread = Thread(target=waker.wake, args=[None])
+        thread.start()
+        thread.join()
+        assert not waker.woken.done()
+        await asyncio.sleep(0)
+        assert waker.woken.done()
+
+    asyncio.run(scene())
+
+
 def test_a_trigger_from_another_thread_wakes_the_task_on_its_loop(play: Play) -> None:
     async def scene(hall: Hall) -> None:
-        asyncio.get_running_loop().set_debug(True)  # asyncio tells then who touches it from another thread
         task = await hall.begin("a", "k", timeout_s=None)
         hall.there.add("a")
         thread = Thread(target=hall.purgatory.check_and_complete, args=["k"])
