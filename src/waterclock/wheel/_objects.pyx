@@ -134,7 +134,9 @@ cdef class TimingWheel:
 
     def __dealloc__(self):
         let_go(self)
+        lock()
         wheel_free(&self.wheel)
+        unlock()
 
     cdef void rebase(self) noexcept:
         """Nothing waits: count ticks from now on, so that a short timer needs one level after a long rest."""

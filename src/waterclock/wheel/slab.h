@@ -8,7 +8,7 @@
  * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
  * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's room free,
  *         and what is pledged.
- * Rule 3: no lock. A slab belongs to a wheel, or is used under the interpreter's lock.
+ * Rule 3: no lock in here. Slabs and spare blocks are used under the interpreter's lock, or under that of arena.h.
  *
  * Under AddressSanitizer every slot is an allocation of its own, so that a use after free is seen.
  */
@@ -26,7 +26,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum { BLOCK = 2 << 20, AHEAD = 12 };
+enum { BLOCK = 2 << 20, AHEAD = 12, SPARES = 2 };
 
 typedef struct Block Block;
 struct Block {
@@ -50,7 +50,7 @@ typedef struct Slab {
 /* Blocks from the system */
 
 #ifdef MAP_ANONYMOUS
-static char *block_map(void) {
+static char *system_map(void) {
     char *raw = (char *)mmap(NULL, 2 * (size_t)BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t before;
     if (raw == (char *)MAP_FAILED)
@@ -61,11 +61,24 @@ static char *block_map(void) {
     munmap(raw + before + BLOCK, BLOCK - before);
     return raw + before;
 }
-static void block_unmap(void *block) { munmap(block, BLOCK); }
+static void system_unmap(void *block) { munmap(block, BLOCK); }
 #else
-static char *block_map(void) { return (char *)aligned_alloc(BLOCK, BLOCK); }
-static void block_unmap(void *block) { free(block); }
+static char *system_map(void) { return (char *)aligned_alloc(BLOCK, BLOCK); }
+static void system_unmap(void *block) { free(block); }
 #endif
+
+/* A few are kept for whoever comes next: a small wheel made and dropped again and again pays for no new pages. */
+static void *spare[SPARES];
+static int spares;
+
+static char *block_map(void) { return spares > 0 ? (char *)spare[--spares] : system_map(); }
+
+static void block_unmap(void *block) {
+    if (spares < SPARES)
+        spare[spares++] = block;
+    else
+        system_unmap(block);
+}
 
 /* The first block is used page by page, so that a small wheel is small; later ones ask for a huge page. */
 static void block_advise(Block *b, int is_first) {
