@@ -32,6 +32,16 @@ def test_a_checkpoint_tells_the_query_and_the_last_batch_by_number_not_by_name(t
     assert (old.query_id(), old.last_batch(), old.offsets(10)) == ("q", 11, "v1\n{}\noffset 10")
 
 
+def test_half_written_first_offsets_are_swept_away_and_later_ones_are_left(tmp_path: Path) -> None:
+    for batches in (0, 1):
+        old = checkpoint(tmp_path / f"cp{batches}", batches)
+        half = old.path / "offsets" / ".0.5e227ddc.tmp"
+        half.touch()
+        old.sweep()
+        assert half.exists() == bool(batches)
+    Checkpoint(tmp_path / "not there yet").sweep()
+
+
 def test_settings_are_claimed_once_and_again_and_other_ones_are_refused_by_name(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "cp", 1)
     settings = {"rules": "r", "columns": {"k": "string"}, "state": 1}

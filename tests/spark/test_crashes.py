@@ -57,6 +57,16 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
+def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    # what such a kill left behind, once in thousands: an empty file with a temporary name, before there is any offset
+    offsets = file.parent / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.5e227ddc-9deb-4bfa-992e-6f176a5e8681.tmp").touch()
+    assert run_to_the_end(spark, file) == clean
+
+
 def kill_at_random(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], kills: int, seed: int) -> None:
     chance = random.Random(seed)
     print(f"seed {seed}")

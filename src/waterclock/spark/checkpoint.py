@@ -69,6 +69,12 @@ class Checkpoint:
                 "would mean something else now. Undo the change, or start over with --fresh."
             )
 
+    def sweep(self) -> None:
+        """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
+        if self.last_batch() is None:
+            for half in (*self.path.glob("offsets/.*"), *self.path.glob("commits/.*")):
+                half.unlink()
+
     def close(self) -> None:
         """Add the closing heartbeat; again is the same."""
         file = self.heartbeats / "closing.jsonl"

@@ -79,6 +79,7 @@ class Pipeline:
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C. Raises what made a batch fail."""
         self.check()
+        self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
         started = self._last_moment
         self._query = self._start(session)
