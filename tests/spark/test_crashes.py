@@ -75,8 +75,10 @@ def kill_at_random(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
     assert run_to_the_end(spark, file) == clean
 
 
-def test_kills_at_random_moments_change_nothing(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]) -> None:
-    kill_at_random(spark, file, clean, kills=2, seed=random.randrange(1_000_000))
+def test_a_kill_at_a_random_moment_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    kill_at_random(spark, file, clean, kills=1, seed=random.randrange(1_000_000))
 
 
 @pytest.mark.long

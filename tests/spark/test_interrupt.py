@@ -42,7 +42,7 @@ def left_running(folder: Path) -> list[str]:
     return [line.decode(errors="replace") for line in lines if str(folder).encode() in line]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals) -> None:
     process = started(make_pipeline(tmp_path, orders(10), files=2), "--live", "--json")
     wait_for_batches(tmp_path, 2)
