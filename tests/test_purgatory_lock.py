@@ -56,7 +56,8 @@ def test_another_thread_waits_and_the_interpreter_goes_on_meanwhile(make: Any) -
     assert steps == []
     lock.release()
     for thread in threads:
-        thread.join(30)
+        thread.join(10)
+        assert not thread.is_alive()
     assert sorted(steps) == [0, 1, 2, 3, 4]
 
 
@@ -80,7 +81,8 @@ def test_steps_under_it_never_overlap_whatever_the_interpreter_does(make: Any) -
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(10)
+        assert not thread.is_alive()
     assert (count, inside) == ([16_000], [0])
 
 
