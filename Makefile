@@ -22,7 +22,7 @@ run: .venv/ready-run  ## the main job: real traffic fines through Spark, a repor
 	@$(BIN)/waterclock demo fines $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -m "not long" --numprocesses 2 --dist loadgroup $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
 	@$(BIN)/python -m pytest -m long $(ARGS)
