@@ -34,6 +34,8 @@ check: .venv/ready-check  ## format, lint, types
 
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
 check-native: .venv/ready-test  ## the compiled modules' tests under AddressSanitizer and UBSan (gcc; minutes)
+	@command -v gcc >/dev/null || { echo "The sanitizers come with gcc, and there is none on the PATH." \
+	  "Install it (Debian: apt install gcc) and run the same command again." >&2; exit 1; }
 	@$(PIP) install --constraint constraints.txt --group native
 	@rm -rf build/native && mkdir -p build/native
 	@cp -r src tests examples bench setup.py pyproject.toml README.md LICENSE build/native
@@ -43,7 +45,7 @@ check-native: .venv/ready-test  ## the compiled modules' tests under AddressSani
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  tests/test_import.py tests/test_wheel* tests/test_arrays* $(ARGS)
+	  tests/test_import.py tests/test_wheel* tests/test_arrays* tests/test_purgatory* $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
