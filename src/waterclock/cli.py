@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,18 @@ def bench(arguments: argparse.Namespace) -> int:
     return int(command.run(arguments))
 
 
+def broker(arguments: argparse.Namespace) -> int:
+    """`waterclock broker`: Kafka's protocol on one machine, until Ctrl-C."""
+    from waterclock.broker import process
+
+    if arguments.settings:
+        print(process.listed())
+        return 0
+    settings = process.parsed(arguments.set)
+    process.serve(arguments.data, arguments.host, arguments.port, settings, partial(print, flush=True))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
@@ -86,6 +99,15 @@ def _parser() -> argparse.ArgumentParser:
             run,
             "run a pipeline",
             "waterclock run out/fines/pipeline.toml --fresh   (after waterclock demo fines)",
+        )
+    )
+    _add_broker(
+        _command(
+            commands,
+            "broker",
+            broker,
+            "serve Kafka's protocol on this machine",
+            "waterclock broker --port 9092 --data out/broker --set num.partitions=4",
         )
     )
     _add_demo(_command(commands, "demo", demo, "show the main job", "waterclock demo fines --seed 7"))
@@ -115,6 +137,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _add_broker(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=9092, help="0 for any free one (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--data", metavar="DIR", help="keep everything there (default: a temporary folder)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, by Kafka's name; may be repeated"
+    )
+    parser.add_argument("--settings", action="store_true", help="list the settings with their defaults, and end")
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +228,7 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
-    extra = "demo" if name == "matplotlib" else "spark"
+    extra = {"matplotlib": "demo", "kio": "broker", "crc32c": "broker", "cramjam": "broker"}.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 

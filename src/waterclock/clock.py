@@ -21,6 +21,12 @@ class Clock(Protocol):
     def sleep_s(self, duration_s: float) -> None: ...
 
 
+class WallClock(Clock, Protocol):
+    """A clock that also knows the date: what stamps records, and nothing that is waited for."""
+
+    def wall_ms(self) -> int: ...
+
+
 class SystemClock:
     """The machine's monotonic clock."""
 
@@ -31,6 +37,10 @@ class SystemClock:
 
     def sleep_s(self, duration_s: float) -> None:
         time.sleep(max(0.0, duration_s))
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
 
 
 class ManualClock:
@@ -44,6 +54,11 @@ class ManualClock:
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_ns = round(start_s * 1e9)
+        self._date_ns = time.time_ns() - self._now_ns  # the date when it was made; it is turned with the clock
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970: the date when the clock was made, and as much later as it was turned."""
+        return (self._date_ns + self._now_ns) // 1_000_000
 
     def monotonic_s(self) -> float:
         return self._now_ns / 1e9

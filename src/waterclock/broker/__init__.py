@@ -1,0 +1,6 @@
+"""Kafka's protocol on one machine: `Broker`, from inside a process; `waterclock broker` is the same as a command."""
+
+from waterclock.broker.broker import Broker
+from waterclock.broker.errors import DataInUse, LogDamaged
+
+__all__ = ["Broker", "DataInUse", "LogDamaged"]

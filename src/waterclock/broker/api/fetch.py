@@ -1,0 +1,142 @@
+"""Fetch: a long poll. It is answered when enough can be read, when something is wrong, or when its time is up.
+
+A `DelayedFetch` waits in the purgatory, watched under each of its partitions, and asks:
+
+    a partition                                         then
+    is gone, or the offset or the epoch is wrong        answer at once, with the error
+    has its offset in a segment that is closed          answer at once: no more will come to that segment
+    has bytes before the reader's end                   count them; answer when there are `min_bytes` in all
+
+Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
+Rule 2: a batch is never cut: an answer has at least one whole batch where there is one, however large.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.wire import fetch
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.fetch import FetchRequest, Found, Wanted
+from waterclock.purgatory import DelayedOperation, Purgatory
+
+if TYPE_CHECKING:
+    from waterclock.broker.net.connection import Connection
+    from waterclock.broker.net.outgoing import Slot
+    from waterclock.broker.topics import Topics
+
+VERSIONS: Final = (4, 18)
+
+
+class DelayedFetch:
+    """One fetch. `places` are its partitions, or None for those that are not there, in the order of the request."""
+
+    __slots__ = ("_correlation", "_most", "_request", "_slot", "_version", "places")
+
+    def __init__(
+        self,
+        slot: Slot,
+        correlation: int,
+        version: int,
+        request: FetchRequest,
+        places: list[Partition | None],
+        most: int,
+    ) -> None:
+        self._slot, self._correlation, self._version = slot, correlation, version
+        self._request, self.places, self._most = request, places, most
+
+    def try_complete(self, op: DelayedOperation | None) -> bool:
+        """Whether there is something to say."""
+        if self._slot.gone:
+            return True
+        missing = self._request.min_bytes
+        places = iter(self.places)
+        for _, rows in self._request.topics:
+            for wanted in rows:
+                partition = next(places)
+                if partition is None or self._error(partition, wanted):
+                    return True
+                missing -= self._readable(partition, wanted, missing)
+        return missing <= 0
+
+    def on_complete(self, op: DelayedOperation | None) -> None:
+        """Answer with what there is."""
+        if not self._slot.gone:
+            self._slot.answer(fetch.answer(self._correlation, self._version, self._found()))
+
+    def _end(self, partition: Partition) -> int:
+        if self._request.replica >= 0:
+            return partition.durable
+        return partition.stable if self._request.committed else partition.high
+
+    def _error(self, partition: Partition, wanted: Wanted) -> Error:
+        if partition.deleted:
+            return Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+        if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.memo.epoch:
+            older = wanted.leader_epoch < partition.memo.epoch
+            return Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH
+        return Error.NONE if partition.start <= wanted.offset <= partition.end else Error.OFFSET_OUT_OF_RANGE
+
+    def _readable(self, partition: Partition, wanted: Wanted, missing: int) -> int:
+        """How many bytes can be read; no more is found out than whether they are enough."""
+        end = self._end(partition)
+        if wanted.offset >= end:
+            return 0
+        if missing <= 1 or wanted.offset < partition.active.base:
+            return missing
+        records = partition.read(wanted.offset, wanted.limit, end)
+        return records.size if records is not None else 0
+
+    def _found(self) -> list[tuple[bytes, list[Found]]]:
+        room = min(self._request.max_bytes, self._most)
+        places, topics = iter(self.places), []
+        for key, rows in self._request.topics:
+            found = []
+            for wanted in rows:
+                found.append(row := self._row(next(places), wanted, room))
+                room -= row.records.size if row.records is not None else 0
+            topics.append((key, found))
+        return topics
+
+    def _row(self, partition: Partition | None, wanted: Wanted, room: int) -> Found:
+        if partition is None:
+            by_id = self._version >= fetch.BY_ID
+            return Found(wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION)
+        error = self._error(partition, wanted)
+        if error:
+            return Found(wanted.partition, error)
+        end, records = self._end(partition), None
+        if wanted.offset < end and room > 0:
+            records = partition.read(wanted.offset, min(wanted.limit, room), end)
+        aborted = partition.aborted.between(wanted.offset, end) if self._request.committed else None
+        return Found(wanted.partition, error, partition.high, partition.stable, partition.start, aborted, records)
+
+
+class FetchApi:
+    """`most_bytes` bounds every answer, whatever a reader asks for."""
+
+    def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int) -> None:
+        self._topics, self._purgatory, self._most = topics, purgatory, most_bytes
+
+    def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
+        """Handle the request whose body begins at `at`."""
+        request = fetch.read(data, at, version)
+        slot = connection.slot()
+        if request.session:
+            slot.answer(fetch.answer(correlation, version, [], Error.FETCH_SESSION_ID_NOT_FOUND))
+            return
+        delayed = DelayedFetch(slot, correlation, version, request, self._places(request), self._most)
+        watched = tuple(place for place in delayed.places if place is not None)
+        if request.max_wait_ms <= 0 or not watched or delayed.try_complete(None):
+            delayed.on_complete(None)
+            return
+        op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.max_wait_ms / 1000)
+        self._purgatory.try_complete_else_watch(op, watched)
+
+    def _places(self, request: FetchRequest) -> list[Partition | None]:
+        places: list[Partition | None] = []
+        for key, rows in request.topics:
+            partitions = self._topics.by_key.get(key) or []
+            places += (partitions[r.partition] if 0 <= r.partition < len(partitions) else None for r in rows)
+        return places

@@ -1,0 +1,95 @@
+"""Offsets of a partition: its ends, and where a moment lies. Exact: Spark starts from what is answered here.
+
+    timestamp    the offset
+    -1           the reader's end: the high watermark, or the last stable offset for committed records
+    -2, -4       the start
+    -3           the record with the latest timestamp
+    0 or more    the first record at or after it; -1 where there is none
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.times import Moment, first_at, latest
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+
+LIST_OFFSETS: Final = 2
+LEADER_EPOCH: Final = 23
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
+class OffsetApis:
+    """ListOffsets and OffsetForLeaderEpoch."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def apis(self) -> dict[int, Api]:
+        return {LIST_OFFSETS: Api(self.list, 1, 11), LEADER_EPOCH: Api(self.leader_epoch, 2, 4)}
+
+    def list(self, request: Request) -> None:
+        committed = getattr(request.body, "isolation_level", 0) == 1
+        topics = []
+        for topic in request.body.topics:
+            rows = tuple(self._row(request, topic.name, asked, committed) for asked in topic.partitions)
+            topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
+        request.answer(topics=tuple(topics))
+
+    def _row(self, request: Request, topic: str, asked: Any, committed: bool) -> Any:
+        partition = self._topics.partition(topic, asked.partition_index)
+        error = wrong_epoch(partition, getattr(asked, "current_leader_epoch", -1))
+        if partition is None or error:
+            found, epoch = Moment(-1, -1), -1
+        elif request.version < FIRST_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < LATEST_TIERED:
+            error, found, epoch = Error.UNSUPPORTED_VERSION, Moment(-1, -1), -1
+        else:
+            found = self._find(partition, asked.timestamp, partition.stable if committed else partition.high)
+            epoch = partition.memo.epoch if found.offset >= 0 else -1
+        return request.make(
+            "ListOffsetsPartitionResponse", partition_index=asked.partition_index, error_code=error,
+            timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch,
+        )  # fmt: skip
+
+    def _find(self, partition: Partition, timestamp: int, upto: int) -> Moment:
+        if timestamp == LATEST:
+            return Moment(-1, upto)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return Moment(-1, partition.start)
+        if timestamp == MAX_TIMESTAMP:
+            return latest(partition, upto)
+        return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
+
+    def leader_epoch(self, request: Request) -> None:
+        topics = []
+        for topic in request.body.topics:
+            rows = tuple(self._end_of(request, topic.topic, asked) for asked in topic.partitions)
+            topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
+        request.answer(topics=tuple(topics))
+
+    def _end_of(self, request: Request, topic: str, asked: Any) -> Any:
+        partition = self._topics.partition(topic, asked.partition)
+        error = wrong_epoch(partition, asked.current_leader_epoch)
+        epoch, end = -1, -1
+        if partition is not None and not error:
+            epoch, end = partition.memo.end_of(asked.leader_epoch, partition.high)
+        return request.make(
+            "EpochEndOffset", error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
+        )
+
+
+def wrong_epoch(partition: Partition | None, epoch: int) -> Error:
+    """What is wrong with a client's idea of the leader's epoch (-1: it has none)."""
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if epoch < 0 or epoch == partition.memo.epoch:
+        return Error.NONE
+    return Error.FENCED_LEADER_EPOCH if epoch < partition.memo.epoch else Error.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,132 @@
+"""Produce: append what came, and answer once it is as safe as the producer asked for.
+
+    acks    answered
+    0       never
+    1       after the append
+    -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync
+
+A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags is told
+REQUEST_TIMED_OUT; its records stay and may become durable all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.wire import produce
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.produce import Appended, ProduceRequest
+from waterclock.purgatory import DelayedOperation, Purgatory
+
+if TYPE_CHECKING:
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.net.connection import Connection
+    from waterclock.broker.net.outgoing import Slot
+    from waterclock.broker.topics import Topics
+
+ALL: Final = -1
+VERSIONS: Final = (3, 13)
+
+Rows: TypeAlias = "list[tuple[bytes, list[Appended]]]"
+Admit: TypeAlias = "Callable[[str, Partition, memoryview, int], Error]"
+
+
+class DelayedProduce:
+    """The answer to acks=all. `waits`: each partition's end after its append, and the place of its row."""
+
+    __slots__ = ("_answer", "_rows", "_slot", "_waits")
+
+    def __init__(
+        self, slot: Slot, answer: Callable[[Rows], bytes], rows: Rows, waits: list[tuple[Partition, int, int, int]]
+    ) -> None:
+        self._slot, self._answer, self._rows, self._waits = slot, answer, rows, waits
+
+    def try_complete(self, op: DelayedOperation) -> bool:
+        return all(partition.high >= end or partition.deleted for partition, end, _, _ in self._waits)
+
+    def on_complete(self, op: DelayedOperation) -> None:
+        for partition, end, topic, row in self._waits:
+            if partition.high < end:
+                self._fail(topic, row, Error.NOT_LEADER_OR_FOLLOWER if partition.deleted else Error.REQUEST_TIMED_OUT)
+        if not self._slot.gone:
+            self._slot.answer([self._answer(self._rows)])
+
+    def _fail(self, topic: int, row: int, error: Error) -> None:
+        rows = self._rows[topic][1]
+        rows[row] = rows[row]._replace(error=error, base=-1)
+
+
+class ProduceApi:
+    """`admit(transactional id, partition, batch, version)` says whether a transaction may write there."""
+
+    def __init__(
+        self, topics: Topics, flusher: Flusher, purgatory: Purgatory, wall_ms: Callable[[], int], admit: Admit
+    ) -> None:
+        self._topics, self._flusher, self._purgatory = topics, flusher, purgatory
+        self._wall_ms, self._admit = wall_ms, admit
+        self.records = self.bytes = 0
+
+    def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
+        """Handle the request whose body begins at `at`."""
+        request = produce.read(data, at, version)
+        rows, waits = self._append_all(request, version)
+        if request.acks == 0:
+            if any(row.error for _, some in rows for row in some):
+                connection.close()  # the only way to tell, and Kafka's
+            return
+        slot = connection.slot()
+
+        def answer(rows: Rows) -> bytes:
+            return produce.answer(correlation, version, rows)
+
+        if request.acks == ALL and waits:
+            self._delay(DelayedProduce(slot, answer, rows, waits), waits, request.timeout_ms)
+        else:
+            slot.answer([answer(rows)])
+
+    def _delay(self, delayed: DelayedProduce, waits: list[tuple[Partition, int, int, int]], timeout_ms: int) -> None:
+        op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_ms / 1000)
+        self._purgatory.try_complete_else_watch(op, tuple(wait[0] for wait in waits))
+
+    def _append_all(self, request: ProduceRequest, version: int) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
+        rows: Rows = []
+        waits: list[tuple[Partition, int, int, int]] = []
+        missing = Error.UNKNOWN_TOPIC_ID if version >= produce.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+        now_ms = self._wall_ms()
+        for key, batches in request.topics:
+            partitions, some = self._topics.by_key.get(key), []
+            for number, batch in batches:
+                if partitions is None or not 0 <= number < len(partitions):
+                    error = missing if partitions is None else Error.UNKNOWN_TOPIC_OR_PARTITION
+                    some.append(Appended(number, error))
+                    continue
+                partition = partitions[number]
+                some.append(row := self._append(request, partition, batch, now_ms, version))
+                if not row.error and partition.high < partition.end:
+                    waits.append((partition, partition.end, len(rows), len(some) - 1))
+            rows.append((key, some))
+        return rows, waits
+
+    def _append(
+        self, request: ProduceRequest, partition: Partition, batch: memoryview, now_ms: int, version: int
+    ) -> Appended:
+        error = self._refused(request, partition, batch, version)
+        base = -1
+        if not error:
+            end = partition.end
+            error, base = partition.append(batch, now_ms)
+            if partition.end != end:
+                self.records += partition.end - end
+                self.bytes += len(batch)
+                self._flusher.mark(partition)
+        time = now_ms if partition.settings.append_time and not error else -1
+        return Appended(partition.number, error, base, time, partition.start if not error else -1)
+
+    def _refused(self, request: ProduceRequest, partition: Partition, batch: memoryview, version: int) -> Error:
+        if request.acks not in (0, 1, ALL):
+            return Error.INVALID_REQUIRED_ACKS
+        if request.transactional_id is None:
+            return Error.NONE
+        return self._admit(request.transactional_id, partition, batch, version)

@@ -1,0 +1,88 @@
+"""From a request's first bytes to its handler: one table, API key -> handler and versions.
+
+Rule 1: what the table says is what ApiVersions answers.
+Rule 2: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from waterclock.broker.wire.codec import API_VERSIONS, Request, unsupported
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.fields import skip_tags
+
+if TYPE_CHECKING:
+    from waterclock.broker.net.connection import Connection
+    from waterclock.broker.net.outgoing import Slot
+
+HEAD: Final = struct.Struct(">hhih")
+FIRST_FLEXIBLE: Final = {0: 9, 1: 12}  # of the APIs that are read by hand
+
+
+class Api(NamedTuple):
+    """An API that kio reads: its handler, and the versions that it knows."""
+
+    handle: Callable[[Request], Any]
+    lowest: int
+    highest: int
+
+
+class FastApi(NamedTuple):
+    """An API read by hand: `handle(slot, data, at, version, correlation)`, the body at byte `at` of `data`."""
+
+    handle: Callable[[Connection, memoryview, int, int, int], Any]
+    lowest: int
+    highest: int
+
+
+class Table:
+    """Serves requests: `Listener` calls it with each."""
+
+    def __init__(self, fast: Mapping[int, FastApi], apis: Mapping[int, Api]) -> None:
+        self._fast = dict(fast)
+        self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
+        self.served = 0
+        self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
+        """Sees each request first (connection, key, version, correlation, data); True: it has dealt with it."""
+
+    def __call__(self, connection: Connection, data: memoryview) -> None:
+        """Serve one request."""
+        key, version, correlation, size = HEAD.unpack_from(data)
+        self.served += 1
+        if self.intercept is not None and self.intercept(connection, key, version, correlation, data):
+            return
+        self.serve(connection, key, version, correlation, data[10 + max(size, 0) :])
+
+    def serve(self, connection: Connection, key: int, version: int, correlation: int, data: memoryview) -> None:
+        """Serve a request whose header ends before `data`, its tagged fields aside."""
+        fast = self._fast.get(key)
+        if fast is not None and fast.lowest <= version <= fast.highest:
+            at = skip_tags(data, 0) if version >= FIRST_FLEXIBLE[key] else 0
+            fast.handle(connection, data, at, version, correlation)
+            return
+        slot = connection.slot()
+        if key == API_VERSIONS and version > self._apis[key].highest:
+            slot.answer([unsupported(correlation, self.ranges())])
+            return
+        self._slow(slot, key, version, correlation, bytes(data))
+
+    def _slow(self, slot: Slot, key: int, version: int, correlation: int, data: bytes) -> None:
+        api = self._apis.get(key)
+        if api is None or not api.lowest <= version <= api.highest:
+            raise ValueError(f"API {key} in version {version} is not known here")
+        api.handle(Request(key, version, correlation, slot, data))
+
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """(key, lowest version, highest version) of every API."""
+        rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
+        return sorted((key, api.lowest, api.highest) for key, api in rows)
+
+    def _api_versions(self, request: Request) -> None:
+        keys = tuple(
+            request.make("ApiVersion", api_key=key, min_version=lowest, max_version=highest)
+            for key, lowest, highest in self.ranges()
+        )
+        request.answer(error_code=Error.NONE, api_keys=keys)

@@ -1,0 +1,112 @@
+"""Group commit: what is appended while one flush runs goes to the disk with the next, for all producers at once.
+
+Rule 1: only the event loop's thread touches partitions. A flushing thread gets a list of files and hands it back.
+Rule 2: a partition is in one flush at a time: the appends of its file never wait behind two.
+Rule 3: a flush that failed is never tried again. The cache may then be clean and the disk not: the process must end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.partition import Partition
+    from waterclock.broker.log.segment import Segment
+
+THREADS: Final = 4  # a hundred partitions one after the other fell from 41k to 16k requests/s with one
+
+
+class Work(NamedTuple):
+    """One partition's part of a flush: its end when the flush began, and the files with bytes to flush."""
+
+    partition: Partition
+    end: int
+    files: list[tuple[Segment, int]]
+
+
+class Flusher:
+    """Flushes partitions that were marked, and tells `on_flushed` which are durable, in the loop's thread."""
+
+    def __init__(
+        self, loop: Any, on_flushed: Callable[[list[Work]], None], on_failure: Callable[[OSError], None]
+    ) -> None:
+        self._loop, self._on_flushed, self._on_failure = loop, on_flushed, on_failure
+        self._dirty: dict[Partition, None] = {}
+        self._flushing: set[Partition] = set()
+        self._frozen: set[Partition] = set()
+        self._free = THREADS
+        self._asked = False
+        self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._flush_forever, name="flusher", daemon=True) for _ in range(THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def mark(self, partition: Partition) -> None:
+        """Something was appended; it is flushed after all that the loop reads in this turn."""
+        self._dirty[partition] = None
+        if not self._asked and self._free:
+            self._asked = True
+            self._loop.call_soon(self._start)
+
+    def freeze(self, partition: Partition, frozen: bool) -> None:
+        """Hold back the flushes of a partition, as a slow disk would, or let them go on."""
+        if frozen:
+            self._frozen.add(partition)
+        else:
+            self._frozen.discard(partition)
+            self.mark(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """A partition was deleted."""
+        self._dirty.pop(partition, None)
+        self._frozen.discard(partition)
+
+    def close(self) -> None:
+        """Let the threads finish what they have and wait for them."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        """Share what is dirty among the free threads."""
+        self._asked = False
+        work = self._take()
+        share = -(-len(work) // self._free) if self._free else 0
+        for first in range(0, len(work), share or 1):
+            self._free -= 1
+            self._queue.put(work[first : first + share])
+
+    def _take(self) -> list[Work]:
+        if not self._free:
+            return []
+        if not self._flushing and not self._frozen:
+            taken, self._dirty = self._dirty, {}
+        else:
+            taken = {p: None for p in self._dirty if p not in self._flushing and p not in self._frozen}
+            self._dirty = {p: None for p in self._dirty if p not in taken}
+        self._flushing.update(taken)
+        return [Work(p, p.end, p.unflushed()) for p in taken]
+
+    def _flush_forever(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                for _, _, files in work:
+                    for segment, _ in files:
+                        segment.flush()
+            except OSError as error:
+                self._loop.call_soon_threadsafe(self._on_failure, error)
+                return
+            self._loop.call_soon_threadsafe(self._flushed, work)
+
+    def _flushed(self, work: list[Work]) -> None:
+        self._free += 1
+        self._flushing.difference_update(w.partition for w in work)
+        if self._dirty:
+            self._start()  # the disk first, then the answers
+        self._on_flushed(work)

@@ -1,0 +1,80 @@
+"""What must outlive a partition's process beside its records: where the log starts, and its leaders' epochs.
+
+Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from waterclock.broker.errors import LogDamaged
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Replace the file at `path` by one with `data`, durably."""
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(path + ".new", path)
+    flush_folder(os.path.dirname(path))
+
+
+def flush_folder(folder: str) -> None:
+    """Make names made, changed or removed in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@dataclass
+class Memo:
+    """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising."""
+
+    path: str
+    start: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+    @classmethod
+    def load(cls, folder: str) -> Memo:
+        """What is kept in `folder`, or a new log's; LogDamaged where it cannot be read."""
+        path = os.path.join(folder, "memo.json")
+        with suppress(FileNotFoundError):
+            return cls._read(path)
+        return cls(path)
+
+    @classmethod
+    def _read(cls, path: str) -> Memo:
+        with open(path, "rb") as file:
+            raw = file.read()
+        try:
+            kept: dict[str, Any] = json.loads(raw)
+            return cls(path, int(kept["start"]), [(int(e), int(o)) for e, o in kept["epochs"]])
+        except (ValueError, KeyError, TypeError) as error:
+            raise LogDamaged(
+                f"{path} cannot be read ({error}). Delete it: the log then starts at its first segment"
+            ) from error
+
+    def save(self) -> None:
+        write_whole(self.path, json.dumps({"start": self.start, "epochs": self.epochs}).encode())
+
+    @property
+    def epoch(self) -> int:
+        """The present leader's epoch."""
+        return self.epochs[-1][0]
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` and the offset after its last record; (-1, -1) where all are later. KIP-101."""
+        row = bisect_right(self.epochs, (epoch, 1 << 63)) - 1
+        if row < 0 or epoch > self.epoch:
+            return -1, -1
+        return self.epochs[row][0], self.epochs[row + 1][1] if row + 1 < len(self.epochs) else log_end

@@ -1,0 +1,223 @@
+"""A partition: a folder of segments, and what is known of its producers and transactions.
+
+Rule 1: a batch is written as it was received, at a known place, after all checks: a refused one changes nothing.
+Rule 2: `end` counts what was appended, `durable` what is on the disk, `high` (the high watermark) what readers may see.
+    start <= high <= durable <= end.
+Rule 3: only the event loop's thread calls these methods. A flusher touches nothing but files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from waterclock.broker.log import snapshot
+from waterclock.broker.log.aborted import AbortedTransactions
+from waterclock.broker.log.batch import (
+    BASE,
+    CHECKED,
+    EPOCH,
+    HEADER,
+    PREFIX,
+    Batch,
+    Buffer,
+    at_append_time,
+    commits,
+    header_of,
+)
+from waterclock.broker.log.memo import Memo
+from waterclock.broker.log.producers import Aborted, Producers
+from waterclock.broker.log.segment import Segment, Slice
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.settings import TopicSettings
+
+SNAPSHOT_EVERY: Final = 8 << 20  # bytes of log: what a start after a crash reads again, header by header
+FAILED: Final = -1
+
+
+class Partition:
+    """The log of one partition, opened by recovery.py."""
+
+    def __init__(self, topic: str, number: int, folder: str, settings: TopicSettings, memo: Memo) -> None:
+        self.topic, self.number, self.folder, self.settings = topic, number, folder, settings
+        self.memo = memo
+        self.segments: list[Segment] = []
+        self.producers, self.aborted = Producers(), AbortedTransactions()
+        self.end = self.durable = self.high = 0
+        self.deleted = False
+        self._unsnapped = 0  # bytes since the last snapshot
+
+    @property
+    def start(self) -> int:
+        """The first offset there is."""
+        return self.memo.start
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset: before it, every transaction is decided."""
+        first = self.producers.first_open()
+        return self.high if first is None else min(first, self.high)
+
+    # Writing
+
+    def append(self, data: memoryview, now_ms: int) -> tuple[Error, int]:
+        """Append a producer's batch; (NONE, its offset), or (why not, -1). A repeated one has its first offset."""
+        error, batch = self.checked(data, now_ms)
+        if error:
+            return error, FAILED
+        if batch.producer_id >= 0:
+            error, sent = self.producers.check(batch)
+            if error or sent is not None:
+                return error, sent.base if sent is not None else FAILED
+        if self.settings.append_time:
+            data = memoryview(at_append_time(data, now_ms))
+            batch = header_of(data)
+        return self._write(data, batch)
+
+    def checked(self, data: memoryview, now_ms: int) -> tuple[Error, Batch]:
+        """What is wrong with a producer's batch, its place in a sequence aside."""
+        if len(data) < HEADER:
+            return Error.INVALID_RECORD if not len(data) else Error.CORRUPT_MESSAGE, _NO_BATCH
+        batch = header_of(data)
+        size = batch.length + PREFIX
+        if batch.magic != 2:
+            return Error.UNSUPPORTED_FOR_MESSAGE_FORMAT if batch.magic in (0, 1) else Error.INVALID_RECORD, batch
+        if size > len(data) or size < HEADER:
+            return Error.CORRUPT_MESSAGE, batch
+        if size < len(data):
+            return Error.INVALID_RECORD, batch  # one batch a partition, since format 2
+        if size > self.settings.max_message_bytes:
+            return Error.MESSAGE_TOO_LARGE, batch
+        if crc32c(data[CHECKED:]) != batch.crc:
+            return Error.CORRUPT_MESSAGE, batch
+        return self._sensible(batch, now_ms), batch
+
+    def _sensible(self, batch: Batch, now_ms: int) -> Error:
+        if batch.records < 1 or batch.last_delta != batch.records - 1 or batch.control:
+            return Error.INVALID_RECORD
+        if batch.producer_id >= 0 and (batch.sequence < 0 or batch.producer_epoch < 0):
+            return Error.INVALID_RECORD
+        settings = self.settings
+        late, early = batch.max_timestamp - now_ms, now_ms - batch.first_timestamp
+        if not settings.append_time and (late > settings.timestamp_after_ms or early > settings.timestamp_before_ms):
+            return Error.INVALID_TIMESTAMP
+        return Error.NONE
+
+    def _write(self, data: memoryview | bytearray, batch: Batch) -> tuple[Error, int]:
+        base = self.end
+        BASE.pack_into(data, 0, base)
+        EPOCH.pack_into(data, 12, self.memo.epoch)
+        try:
+            self._room(len(data)).append(data, base, batch.max_timestamp)
+        except OSError:
+            return Error.KAFKA_STORAGE_ERROR, FAILED
+        self.note(batch._replace(base=base), data)
+        return Error.NONE, base
+
+    def copy(self, data: memoryview, batch: Batch) -> None:
+        """Append a batch as a leader stored it, offsets and all; OSError where the disk refuses."""
+        self._room(len(data)).append(data, batch.base, batch.max_timestamp)
+        self.note(batch, data)
+
+    def mark(self, data: bytearray) -> tuple[Error, int]:
+        """Append a transaction's marker."""
+        return self._write(data, header_of(data))
+
+    def _room(self, size: int) -> Segment:
+        """The segment that the next `size` bytes go into; a new one where they do not fit."""
+        active = self.active
+        if active.size and active.size + size > self.settings.segment_bytes:
+            return self.roll()
+        return active
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the end."""
+        self.segments.append(segment := Segment(self.folder, self.end))
+        return segment
+
+    def note(self, batch: Batch, data: Buffer) -> None:
+        """Keep what a stored batch says, when it is appended and when it is found again; `data` at least of a marker."""
+        self.end = batch.last + 1
+        self._unsnapped += PREFIX + batch.length
+        if batch.control:
+            self._end_transaction(batch, data)
+        elif batch.producer_id >= 0:
+            self.producers.appended(batch)
+
+    def _end_transaction(self, batch: Batch, data: Buffer) -> None:
+        first = self.producers.ended(batch)
+        if first is not None and not commits(data):
+            self.aborted.add(Aborted(batch.producer_id, first, batch.base))
+
+    # Becoming durable
+
+    def unflushed(self) -> list[tuple[Segment, int]]:
+        """The segments with bytes that are not durable, and how far they go."""
+        return [(s, s.size) for s in self.segments[-8:] if s.durable < s.size]
+
+    def flushed(self, end: int, files: list[tuple[Segment, int]]) -> None:
+        """Everything before offset `end` is durable, and so are `files` as far as they went."""
+        for segment, size in files:
+            segment.flushed(size)
+        if end > self.durable:
+            self.durable = end
+            self.aborted.save(self.segments, end)
+        if self._unsnapped >= SNAPSHOT_EVERY and self.durable == self.end:
+            self.take_snapshot()
+
+    def take_snapshot(self) -> None:
+        """Keep the producers as they stand; everything must be durable."""
+        snapshot.take(self.folder, self.end, self.producers)
+        self._unsnapped = 0
+
+    # Reading
+
+    def segment_of(self, offset: int) -> int:
+        """The place in `segments` of the one that holds `offset`, or of the first where it lies before."""
+        return max(0, bisect_right(self.segments, offset, key=lambda s: s.base) - 1)
+
+    def read(self, offset: int, limit: int, upto: int) -> Slice | None:
+        """Whole batches from the one that holds `offset`: at most `limit` bytes, at least one batch, all before `upto`.
+
+        None where there is nothing before `upto`, the end of a batch.
+        """
+        for segment in self.segments[self.segment_of(offset) :]:
+            if segment.base >= upto:
+                return None
+            stop = segment.durable if upto >= self.durable else self._byte_of(segment, upto)
+            at, first = segment.locate(offset) if self._holds(segment, offset) else (stop, 0)
+            if at < stop:
+                return Slice(segment, at, max(first, self._fitting(segment, at, stop, limit)))
+        return None
+
+    def _holds(self, segment: Segment, offset: int) -> bool:
+        """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""
+        if segment is self.active:
+            return offset < self.end
+        return segment.size > 0 and segment.last_offset >= offset
+
+    def _byte_of(self, segment: Segment, upto: int) -> int:
+        """Where the first batch at or after `upto` begins in the segment, or its end."""
+        return segment.locate(upto)[0] if self._holds(segment, upto) else segment.size
+
+    def _fitting(self, segment: Segment, at: int, stop: int, limit: int) -> int:
+        """How many bytes of whole batches lie between `at` and `stop` and are not more than `limit`."""
+        if stop - at <= limit:
+            return stop - at
+        fits = max(at, segment.index.before_byte(at + limit))
+        for byte, batch in segment.headers(fits):
+            if byte + PREFIX + batch.length - at > limit:
+                break
+            fits = byte + PREFIX + batch.length
+        return fits - at
+
+
+_NO_BATCH: Final = Batch(*([0] * len(Batch._fields)))

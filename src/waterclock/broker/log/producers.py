@@ -1,0 +1,146 @@
+"""What a partition knows of its producers: their last batches, and their open transactions.
+
+    a batch's epoch      and its sequence                   then
+    older                -                                  fenced: INVALID_PRODUCER_EPOCH
+    newer                0                                  a new start
+    newer                another                            OUT_OF_ORDER_SEQUENCE_NUMBER
+    the same             one of the last 5 batches          a duplicate: answered with the first one's offset
+    the same             the one that follows               appended
+    the same             another                            OUT_OF_ORDER_SEQUENCE_NUMBER
+
+Rule 1: a producer nobody knows may start with any sequence: its state may have been lost with the records it stood on.
+Rule 2: transactions are open from their first batch to their marker, and kept in the order of their first offsets.
+Source: KIP-98, KIP-360 (unknown producers), KIP-890 (epochs that rise with every transaction).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Final, NamedTuple
+
+from waterclock.broker.log.batch import SEQUENCES, Batch
+from waterclock.broker.wire.errors import Error
+
+KEPT: Final = 5
+NO_SEQUENCE: Final = -1
+OPENED: Final = struct.Struct(
+    ">qhhqqi"
+)  # producer, epoch, batches, open since offset or -1, last timestamp, coordinator's epoch
+SENT: Final = struct.Struct(">iiqq")
+
+
+class Sent(NamedTuple):
+    """One of a producer's last batches: first and last sequence, first and last offset."""
+
+    first: int
+    last: int
+    base: int
+    end: int
+
+
+class Producer:
+    """One producer in one partition."""
+
+    __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "sent")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.sent: deque[Sent] = deque(maxlen=KEPT)
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted: its producer, its first offset, the offset of its marker."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class Producers:
+    """All producers of one partition."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Producer] = {}
+        self.open: dict[int, int] = {}  # producer -> first offset of its transaction, in the order of the offsets
+
+    def first_open(self) -> int | None:
+        """The offset of the first record whose transaction is undecided."""
+        return next(iter(self.open.values()), None)
+
+    def check(self, batch: Batch) -> tuple[Error, Sent | None]:
+        """Whether the batch may be appended; the batch that it repeats, where it was appended before."""
+        known = self.known.get(batch.producer_id)
+        if known is None:
+            return Error.NONE, None
+        if batch.producer_epoch != known.epoch or not known.sent:
+            return self._other_epoch(known, batch), None
+        return self._same_epoch(known, batch)
+
+    def _other_epoch(self, known: Producer, batch: Batch) -> Error:
+        if batch.producer_epoch < known.epoch:
+            return Error.INVALID_PRODUCER_EPOCH
+        starts = batch.sequence == 0 or (not known.sent and batch.producer_epoch == known.epoch)
+        return Error.NONE if starts else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def _same_epoch(self, known: Producer, batch: Batch) -> tuple[Error, Sent | None]:
+        last = known.sent[-1].last
+        if batch.sequence == (last + 1) % SEQUENCES:
+            return Error.NONE, None
+        for sent in known.sent:
+            if sent.first == batch.sequence and sent.last == batch.last_sequence:
+                return Error.NONE, sent
+        return Error.OUT_OF_ORDER_SEQUENCE_NUMBER, None
+
+    def appended(self, batch: Batch) -> None:
+        """The batch stands in the log now, with its final offsets."""
+        known = self.known.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            known = self.known[batch.producer_id] = Producer(batch.producer_epoch)
+        known.last_timestamp = batch.max_timestamp
+        if batch.sequence != NO_SEQUENCE:
+            known.sent.append(Sent(batch.sequence, batch.last_sequence, batch.base, batch.last))
+        if batch.transactional:
+            self.open.setdefault(batch.producer_id, batch.base)
+
+    def ended(self, batch: Batch) -> int | None:
+        """The marker stands in the log now; the first offset of the transaction that it ends, if one was open."""
+        known = self.known.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            known = self.known[batch.producer_id] = Producer(batch.producer_epoch)
+        known.last_timestamp = batch.max_timestamp
+        return self.open.pop(batch.producer_id, None)
+
+    def forget(self, before_ms: int) -> None:
+        """Drop producers without an open transaction that were last heard of before `before_ms`."""
+        old = [p for p, known in self.known.items() if known.last_timestamp < before_ms and p not in self.open]
+        for producer_id in old:
+            del self.known[producer_id]
+
+    def dump(self) -> bytes:
+        """All of it as bytes, for a snapshot."""
+        rows = []
+        for producer_id, known in self.known.items():
+            first = self.open.get(producer_id, -1)
+            head = (producer_id, known.epoch, len(known.sent), first, known.last_timestamp, known.coordinator_epoch)
+            rows.append(OPENED.pack(*head) + b"".join(SENT.pack(*sent) for sent in known.sent))
+        return b"".join(rows)
+
+    @classmethod
+    def load(cls, data: bytes) -> Producers:
+        """What `dump` gave; `struct.error` where it is not that."""
+        producers, at = cls(), 0
+        while at < len(data):
+            producer_id, epoch, count, first, timestamp, coordinator = OPENED.unpack_from(data, at)
+            at += OPENED.size
+            known = producers.known[producer_id] = Producer(epoch)
+            known.last_timestamp, known.coordinator_epoch = timestamp, coordinator
+            for _ in range(count):
+                known.sent.append(Sent(*SENT.unpack_from(data, at)))
+                at += SENT.size
+            if first >= 0:
+                producers.open[producer_id] = first
+        producers.open = dict(sorted(producers.open.items(), key=lambda item: item[1]))
+        return producers

@@ -1,0 +1,64 @@
+"""A partition's producers as they stood at one offset, so that a start need not read the whole log.
+
+Rule 1: a snapshot is named after the offset that it was taken at: all batches before are in it, none after.
+Rule 2: it is written when everything before that offset is durable, and it carries its own checksum.
+    One that is torn or newer than the log is passed over for the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from typing import Final
+
+from crc32c import crc32c
+
+from waterclock.broker.log.producers import Producers
+
+CRC: Final = struct.Struct(">I")
+KEPT: Final = 2
+ENDING: Final = ".snapshot"
+
+
+def take(folder: str, offset: int, producers: Producers) -> None:
+    """Write the snapshot at `offset`, and delete all but the last two."""
+    data = producers.dump()
+    path = os.path.join(folder, f"{offset:020}{ENDING}")
+    with open(path + ".new", "wb") as file:
+        file.write(CRC.pack(crc32c(data)) + data)
+    os.replace(path + ".new", path)
+    for old in offsets(folder)[:-KEPT]:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, f"{old:020}{ENDING}"))
+
+
+def offsets(folder: str) -> list[int]:
+    """The offsets that snapshots are there for, rising."""
+    return sorted(int(name[: -len(ENDING)]) for name in os.listdir(folder) if name.endswith(ENDING))
+
+
+def newest(folder: str, start: int, end: int) -> tuple[int, Producers]:
+    """The last good snapshot from `start` to `end`; (start, no producers) where there is none."""
+    for offset in reversed(offsets(folder)):
+        producers = _read(folder, offset) if start <= offset <= end else None
+        if producers is not None:
+            return offset, producers
+    return start, Producers()
+
+
+def drop_after(folder: str, end: int) -> None:
+    """Delete the snapshots of what a cut has taken away."""
+    for offset in offsets(folder):
+        if offset > end:
+            os.unlink(os.path.join(folder, f"{offset:020}{ENDING}"))
+
+
+def _read(folder: str, offset: int) -> Producers | None:
+    with open(os.path.join(folder, f"{offset:020}{ENDING}"), "rb") as file:
+        raw = file.read()
+    if len(raw) < CRC.size or CRC.unpack_from(raw)[0] != crc32c(raw[CRC.size :]):
+        return None
+    with suppress(struct.error):
+        return Producers.load(raw[CRC.size :])
+    return None

@@ -1,0 +1,64 @@
+"""Answers on their way: each request has a slot, and slots are sent in the order of the requests.
+
+Rule 1: an answer is a list of bytes and slices of files; its first bytes begin with the answer's size.
+Rule 2: whoever completes a slot later than in its own request makes its connection ready; ready ones are sent together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from waterclock.broker.log.segment import Slice
+
+if TYPE_CHECKING:
+    from waterclock.broker.net.connection import Connection
+
+Part: TypeAlias = "bytes | Slice"
+
+
+class Slot:
+    """The place of one request in its connection's answers."""
+
+    __slots__ = ("connection", "parts")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.parts: list[Part] | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.connection.fd < 0
+
+    def answer(self, parts: list[Part]) -> None:
+        """Give the request its answer, once."""
+        self.parts = parts
+        if self.connection.slots and self.connection.slots[0] is self:
+            self.connection.ready.add(self.connection)
+
+
+class Ready:
+    """Connections with answers to send."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._connections: dict[Connection, None] = {}
+        self._asked = False
+
+    def add(self, connection: Connection) -> None:
+        """Send its answers soon: at the end of this turn of the loop, unless `send` is called before."""
+        self._connections[connection] = None
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon(self._send_asked)
+
+    def _send_asked(self) -> None:
+        self._asked = False
+        self.send()
+
+    def send(self) -> None:
+        """Send what can be sent now."""
+        while self._connections:
+            connections, self._connections = self._connections, {}
+            for connection in connections:
+                connection.pump()

@@ -1,0 +1,50 @@
+"""`waterclock broker`: the broker as a process, until Ctrl-C or SIGTERM.
+
+Rule 1: one line says where it listens, once it can be reached; nothing else goes to stdout.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Callable, Mapping
+
+from waterclock.broker.broker import Broker
+from waterclock.broker.settings import SETTINGS, Settings
+from waterclock.errors import UsageError
+
+
+def serve(data: str | None, host: str, port: int, settings: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Run a broker until the process is asked to end."""
+    allow_many_files()
+    ended = [signal.SIGINT, signal.SIGTERM]
+    signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
+    with Broker(data, host=host, port=port, settings=settings) as broker:
+        where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
+        say(f"waterclock broker ready on {broker.bootstrap}, {where}")
+        signal.sigwait(ended)
+
+
+def allow_many_files() -> None:
+    """Raise the limit of open files as far as it may be: a partition holds one, a connection one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def parsed(pairs: list[str]) -> dict[str, str]:
+    """The settings of several KEY=VALUE; UsageError where one is none.
+
+    >>> parsed(["num.partitions=3"])
+    {'num.partitions': '3'}
+    """
+    for pair in pairs:
+        if "=" not in pair:
+            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
+    settings = dict(pair.split("=", 1) for pair in pairs)
+    Settings(settings)
+    return settings
+
+
+def listed() -> str:
+    """All settings with their defaults, a line each."""
+    return "\n".join(f"{s.name}={s.default}  # {s.doc}" for s in SETTINGS.values())

@@ -1,0 +1,210 @@
+"""The broker's settings, under Kafka's names, with Kafka's defaults where they make sense on one machine.
+
+Rule 1: one table. What a topic may say differently has its topic's name in it; what a topic does not say, the broker does.
+Rule 2: values come as text, from `--set KEY=VALUE` and from clients, and are checked when they are set.
+Source: broker and topic configuration of Apache Kafka's documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from waterclock.errors import UsageError
+
+LONGEST: Final = 2**63 - 1
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its name, the topic's name for it (or None), how text becomes a value, its default, its sense."""
+
+    name: str
+    topic: str | None
+    read: Callable[[str], Any]
+    default: str
+    doc: str
+
+    @property
+    def kind(self) -> str:
+        return KINDS.get(self.read, "string")
+
+
+def _int(text: str) -> int:
+    return int(text)
+
+
+def _bool(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _float(text: str) -> float:
+    return float(text)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _policy(text: str) -> tuple[str, ...]:
+    if not set(_list(text)) <= {"delete", "compact"}:
+        raise ValueError("must be delete, compact, or both")
+    return _list(text)
+
+
+def _timestamp_type(text: str) -> str:
+    if text not in ("CreateTime", "LogAppendTime"):
+        raise ValueError("must be CreateTime or LogAppendTime")
+    return text
+
+
+def _compression(text: str) -> str:
+    if text not in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        raise ValueError("must be producer, uncompressed, gzip, snappy, lz4 or zstd")
+    return text
+
+
+KINDS: Final[dict[Any, str]] = {_int: "long", _bool: "boolean", _float: "double", _list: "list", _policy: "list"}
+
+_TABLE: Final = (
+    ("num.partitions", None, _int, "1", "partitions of a topic that is created without a number"),
+    ("default.replication.factor", None, _int, "1", "always 1 here: a follower is not assigned, it follows everything"),
+    ("auto.create.topics.enable", None, _bool, "true", "whether asking for a topic's metadata may create it"),
+    ("delete.topic.enable", None, _bool, "true", "whether topics may be deleted"),
+    ("log.cleanup.policy", "cleanup.policy", _policy, "delete", "delete old segments, compact by key, or both"),
+    ("log.retention.ms", "retention.ms", _int, str(7 * DAY_MS), "how long records stay, by their timestamps; -1: for ever"),
+    ("log.retention.bytes", "retention.bytes", _int, "-1", "how large a partition may grow; -1: without limit"),
+    ("log.segment.bytes", "segment.bytes", _int, str(1 << 30), "how large a file of the log grows"),
+    ("log.roll.ms", "segment.ms", _int, str(7 * DAY_MS), "how long a file of the log is written to"),
+    ("log.retention.check.interval.ms", None, _int, "300000", "how often retention looks for what is too old"),
+    ("log.segment.delete.delay.ms", "file.delete.delay.ms", _int, "60000", "accepted; files go at once here"),
+    ("message.max.bytes", "max.message.bytes", _int, str(1_048_588), "the largest record batch"),
+    ("log.message.timestamp.type", "message.timestamp.type", _timestamp_type, "CreateTime", "whose time records have"),
+    ("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms", _int, str(LONGEST), "how old a record is"),
+    ("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms", _int, str(HOUR_MS), "how far ahead"),
+    ("min.insync.replicas", "min.insync.replicas", _int, "1", "replicas that acks=all needs in sync"),
+    ("compression.type", "compression.type", _compression, "producer", "accepted; batches are kept as they came"),
+    ("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio", _float, "0.5", "share of new records to compact at"),
+    ("log.cleaner.delete.retention.ms", "delete.retention.ms", _int, str(DAY_MS), "how long a deletion stays readable"),
+    ("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms", _int, "0", "how long a record is safe from compaction"),
+    ("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms", _int, str(LONGEST), "when compaction is due anyway"),
+    ("log.cleaner.backoff.ms", None, _int, "15000", "how often compaction looks for work"),
+    ("log.flush.interval.messages", "flush.messages", _int, str(LONGEST), "accepted; every append is flushed here"),
+    ("log.flush.interval.ms", "flush.ms", _int, str(LONGEST), "accepted; every append is flushed here"),
+    ("log.index.interval.bytes", "index.interval.bytes", _int, "4096", "accepted; 4096 here"),
+    ("log.index.size.max.bytes", "segment.index.bytes", _int, str(10 << 20), "accepted; without limit here"),
+    ("log.roll.jitter.ms", "segment.jitter.ms", _int, "0", "accepted; none here"),
+    ("log.preallocate", "preallocate", _bool, "false", "accepted; never here"),
+    ("unclean.leader.election.enable", "unclean.leader.election.enable", _bool, "false", "accepted; there is no election"),
+    ("socket.request.max.bytes", None, _int, str(100 << 20), "the largest request"),
+    ("max.connections", None, _int, "10000", "open connections; one more is closed"),
+    ("connections.max.idle.ms", None, _int, "600000", "after which silence a connection is closed"),
+    ("queued.max.request.bytes", None, _int, str(512 << 20), "bytes of requests held at once before readers wait"),
+    ("fetch.max.bytes", None, _int, str(55 << 20), "the most that one fetch answers"),
+    ("group.min.session.timeout.ms", None, _int, "6000", "the shortest session of a group's member"),
+    ("group.max.session.timeout.ms", None, _int, "1800000", "the longest session of a group's member"),
+    ("group.initial.rebalance.delay.ms", None, _int, "0", "how long an empty group waits for more members"),
+    ("group.max.size", None, _int, str(2**31 - 1), "members of a group"),
+    ("group.consumer.session.timeout.ms", None, _int, "45000", "session of a member under the new protocol"),
+    ("group.consumer.heartbeat.interval.ms", None, _int, "5000", "heartbeats of a member under the new protocol"),
+    ("group.consumer.assignors", None, _list, "uniform,range", "assignors of the new protocol; the first is the default"),
+    ("offset.metadata.max.bytes", None, _int, "4096", "text that a committed offset may carry"),
+    ("offsets.retention.minutes", None, _int, "10080", "how long offsets of an empty group are kept"),
+    ("offsets.retention.check.interval.ms", None, _int, "600000", "how often they are looked at"),
+    ("transaction.max.timeout.ms", None, _int, "900000", "the longest timeout of a transaction"),
+    ("transactional.id.expiration.ms", None, _int, str(7 * DAY_MS), "how long an idle transactional id is known"),
+    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", None, _int, "10000", "accepted; to the moment here"),
+    ("producer.id.expiration.ms", None, _int, str(DAY_MS), "how long an idle producer's sequence is known"),
+    ("replica.lag.time.max.ms", None, _int, "30000", "after which lag a follower is out of sync"),
+    ("replica.fetch.wait.max.ms", None, _int, "500", "how long a follower's fetch waits"),
+)  # fmt: skip
+
+SETTINGS: Final = {row[0]: Setting(*row) for row in _TABLE}
+TOPIC_SETTINGS: Final = {setting.topic: setting for setting in SETTINGS.values() if setting.topic is not None}
+
+
+def checked(setting: Setting, name: str, text: str) -> Any:
+    """The value that `text` stands for; UsageError naming the setting where it stands for none."""
+    try:
+        return setting.read(text)
+    except ValueError as error:
+        raise UsageError(f"Invalid value {text} for configuration {name}: {error}") from error
+
+
+class Settings:
+    """The broker's own settings: given ones over the defaults.
+
+    >>> Settings({"num.partitions": "3"})["num.partitions"]
+    3
+    """
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        self.given: dict[str, str] = {}
+        self._values: dict[str, Any] = {name: s.read(s.default) for name, s in SETTINGS.items()}
+        for name, text in (given or {}).items():
+            self.set(name, text)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def text(self, name: str) -> str:
+        return self.given.get(name, SETTINGS[name].default)
+
+    def set(self, name: str, text: str | None) -> None:
+        """Give a setting another value, or with None its default again; UsageError where that cannot be."""
+        if name not in SETTINGS:
+            raise UsageError(f"There is no setting {name!r}. `waterclock broker --help` says where they are listed")
+        setting = SETTINGS[name]
+        self._values[name] = checked(setting, name, setting.default if text is None else text)
+        self.given.pop(name, None)
+        if text is not None:
+            self.given[name] = text
+
+
+class TopicSettings:
+    """What holds for one topic. The fields that every append asks for are kept as attributes."""
+
+    __slots__ = (
+        "append_time",
+        "broker",
+        "compact",
+        "given",
+        "max_message_bytes",
+        "segment_bytes",
+        "timestamp_after_ms",
+        "timestamp_before_ms",
+    )
+
+    def __init__(self, broker: Settings, given: Mapping[str, str] | None = None) -> None:
+        self.broker, self.given = broker, dict(given or {})
+        self.refresh()
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of the topic's setting `name`, such as retention.ms."""
+        setting = TOPIC_SETTINGS[name]
+        if name in self.given:
+            return setting.read(self.given[name])
+        return self.broker[setting.name]
+
+    def replace(self, given: Mapping[str, str]) -> None:
+        """Other settings of its own from now on; UsageError, and nothing changed, where one cannot be."""
+        for name, text in given.items():
+            if name not in TOPIC_SETTINGS:
+                raise UsageError(f"Unknown topic config name: {name}")
+            checked(TOPIC_SETTINGS[name], name, text)
+        self.given = dict(given)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the attributes from the settings again."""
+        self.append_time: bool = self["message.timestamp.type"] == "LogAppendTime"
+        self.compact: bool = "compact" in self["cleanup.policy"]
+        self.max_message_bytes: int = self["max.message.bytes"]
+        self.segment_bytes: int = self["segment.bytes"]
+        self.timestamp_after_ms: int = self["message.timestamp.after.max.ms"]
+        self.timestamp_before_ms: int = self["message.timestamp.before.max.ms"]

@@ -1,0 +1,103 @@
+"""What the coordinators must remember, in one SQLite file: topics, groups, offsets, transactions, credentials.
+
+The rooms keep everything in memory and read the store once, at the start. It is a dictionary of rooms of keys that
+survives: what is written is JSON.
+
+Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
+Rule 2: the changes of one `commit` are there together or not at all.
+Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` where the disk refused them.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+Then: TypeAlias = "Callable[[bool], Any]"
+
+
+class Change(NamedTuple):
+    """One key of a room gets a value; with None it goes."""
+
+    room: str
+    key: str
+    value: Any
+
+
+class Store:
+    """`soon(callable, *arguments)` hands a call to the loop's thread."""
+
+    def __init__(self, path: str, soon: Callable[..., Any]) -> None:
+        self._soon = soon
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS kept (room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
+        )
+        self._queue: queue.SimpleQueue[tuple[list[Change], Then | None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
+        self._thread.start()
+
+    def load(self, room: str) -> dict[str, Any]:
+        """Everything in a room. Only before the first commit."""
+        rows = self._database.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (room,))
+        return {key: json.loads(value) for key, value in rows}
+
+    def commit(self, changes: Iterable[Change], then: Then | None = None) -> None:
+        """Make the changes durable; returns at once."""
+        self._queue.put((list(changes), then))
+
+    def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
+        """One change; with None the key goes."""
+        self.commit((Change(room, key, value),), then)
+
+    def close(self) -> None:
+        """Commit what is left and close the file."""
+        self._queue.put(None)
+        self._thread.join()
+        self._database.close()
+
+    def _commit_forever(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group = [first]
+            last = self._gather(group)
+            done = self._commit(group)
+            for _, then in group:
+                if then is not None:
+                    self._soon(then, done)
+            if last:
+                return
+
+    def _gather(self, group: list[tuple[list[Change], Then | None]]) -> bool:
+        """Add what came meanwhile; True where the end was asked for."""
+        while not self._queue.empty():
+            more = self._queue.get()
+            if more is None:
+                return True
+            group.append(more)
+        return False
+
+    def _commit(self, group: list[tuple[list[Change], Then | None]]) -> bool:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            for changes, _ in group:
+                for change in changes:
+                    self._apply(change)
+            self._database.execute("COMMIT")
+            return True
+        except sqlite3.Error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            return False
+
+    def _apply(self, change: Change) -> None:
+        if change.value is None:
+            self._database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (change.room, change.key))
+        else:
+            row = (change.room, change.key, json.dumps(change.value, separators=(",", ":")))
+            self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)

@@ -1,0 +1,115 @@
+"""The topics: their names, ids, settings, and the folders of their partitions.
+
+Rule 1: a topic is kept in the store before anybody hears of it, and its folders are made before that. A folder that no
+    topic owns is what a crash left of a creation or a deletion: it is removed at the start.
+Rule 2: a name is checked before it becomes a path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from waterclock.broker.log.memo import flush_folder
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.settings import Settings, TopicSettings
+from waterclock.broker.store import Store, Then
+
+ROOM: Final = "topic"
+LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+MOST_PARTITIONS: Final = 10_000
+
+
+def legal(name: str) -> bool:
+    """Whether `name` can be a topic's: letters, digits, dot, underscore and hyphen, at most 249, and no path."""
+    return LEGAL.fullmatch(name) is not None and name not in (".", "..")
+
+
+class Topic:
+    """A topic with its partitions."""
+
+    def __init__(self, name: str, topic_id: uuid.UUID, settings: TopicSettings) -> None:
+        self.name, self.id, self.settings = name, topic_id, settings
+        self.partitions: list[Partition] = []
+
+    def kept(self) -> dict[str, object]:
+        return {"id": str(self.id), "partitions": len(self.partitions), "settings": self.settings.given}
+
+
+class Topics:
+    """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch."""
+
+    def __init__(self, folder: str, settings: Settings, store: Store) -> None:
+        self._folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
+        self.by_name: dict[str, Topic] = {}
+        self.by_key: dict[bytes, list[Partition]] = {}
+        self.by_id: dict[uuid.UUID, Topic] = {}
+        os.makedirs(self._folder, exist_ok=True)
+        self._open_all()
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self.by_name.values()))
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self:
+            yield from topic.partitions
+
+    def partition(self, name: str, number: int) -> Partition | None:
+        """One partition, or None where the topic or the partition is not there."""
+        topic = self.by_name.get(name)
+        return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+
+    def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
+        """A new topic; its name must be legal and free, its settings good."""
+        settings = TopicSettings(self._settings)
+        settings.replace(given)
+        topic = Topic(name, uuid.uuid4(), settings)
+        self._grow(topic, partitions)
+        self._add(topic)
+        self._store.put(ROOM, name, topic.kept(), then)
+        return topic
+
+    def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
+        """More partitions for a topic, up to `partitions`."""
+        self._grow(topic, partitions)
+        self._store.put(ROOM, topic.name, topic.kept(), then)
+
+    def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
+        """Other settings for a topic; UsageError, and nothing changed, where one cannot be."""
+        topic.settings.replace(given)
+        self._store.put(ROOM, topic.name, topic.kept(), then)
+
+    def delete(self, topic: Topic, then: Then | None = None) -> None:
+        """Forget a topic and remove its files; readers that have a file open may finish."""
+        del self.by_name[topic.name], self.by_id[topic.id]
+        del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
+        self._store.put(ROOM, topic.name, None, then)
+        for partition in topic.partitions:
+            partition.deleted = True
+            shutil.rmtree(partition.folder, ignore_errors=True)
+
+    def _open_all(self) -> None:
+        kept = self._store.load(ROOM)
+        for name, value in kept.items():
+            topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(self._settings, value["settings"]))
+            self._grow(topic, value["partitions"])
+            self._add(topic)
+        owned = {os.path.basename(partition.folder) for partition in self.partitions()}
+        for name in set(os.listdir(self._folder)) - owned:
+            shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+
+    def _grow(self, topic: Topic, partitions: int) -> None:
+        for number in range(len(topic.partitions), partitions):
+            # the id keeps a topic apart from one of the same name whose removal a crash cut off
+            folder = os.path.join(self._folder, f"{topic.name}-{number}.{topic.id.hex[:8]}")
+            topic.partitions.append(open_partition(topic.name, number, folder, topic.settings))
+        flush_folder(self._folder)
+
+    def _add(self, topic: Topic) -> None:
+        self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self.by_key[topic.name.encode()] = self.by_key[topic.id.bytes] = topic.partitions

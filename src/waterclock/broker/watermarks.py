@@ -1,0 +1,40 @@
+"""After a flush: how far readers may read now, and who has waited for that.
+
+Rule 1: producers are answered before readers: a hundred long polls do not make one producer wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from waterclock.broker.log.partition import Partition
+
+if TYPE_CHECKING:
+    from waterclock.broker.flusher import Work
+    from waterclock.broker.net.outgoing import Ready
+    from waterclock.purgatory import Purgatory
+
+
+class Watermarks:
+    """Raises high watermarks, and asks the operations that wait in `produces` and `fetches`."""
+
+    def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory) -> None:
+        self._ready, self._produces, self._fetches = ready, produces, fetches
+
+    def flushed(self, work: list[Work]) -> None:
+        """The flusher tells what is durable."""
+        for partition, end, files in work:
+            if not partition.deleted:
+                partition.flushed(end, files)
+                partition.high = partition.durable
+        self.changed([w.partition for w in work])
+
+    def changed(self, partitions: Iterable[Partition]) -> None:
+        """Something about these partitions may answer who waits: a high watermark, an epoch, a deletion."""
+        for partition in partitions:
+            self._produces.check_and_complete(partition)
+        self._ready.send()
+        for partition in partitions:
+            self._fetches.check_and_complete(partition)
+        self._ready.send()

@@ -1,0 +1,95 @@
+"""Every API but Produce and Fetch, read and written by the package kio, generated from Kafka's own schemas.
+
+Rule 1: a schema is imported when its version is first asked for: all of them at once cost 0.75 s.
+Rule 2: a handler names every field that any version has; `make` leaves out what the version at hand lacks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from waterclock.broker.net.outgoing import Slot
+from waterclock.broker.wire.fields import INT16, INT32, skip_tags
+
+NO_THROTTLE = timedelta(0)
+API_VERSIONS = 18  # its answer has the old header in every version: a client may not know the new one yet. KIP-511
+
+
+class Schema(NamedTuple):
+    """How one version of one API is read and written. `names`: the classes of the answer and of its parts."""
+
+    read: Callable[[bytes, int], tuple[Any, int]]
+    write: Callable[[Any, Any], None]
+    flexible: bool
+    names: dict[str, Any]
+    answer: Any
+
+
+@functools.cache
+def schema(key: int, version: int) -> Schema:
+    """The schema of an API; ValueError where Kafka has none."""
+    from kio.index import load_payload_module
+    from kio.serial import entity_reader, entity_writer
+    from kio.static.constants import EntityType
+
+    asked = vars(load_payload_module(key, version, EntityType.request))
+    answered = vars(load_payload_module(key, version, EntityType.response))
+    name = next(n for n in asked if n.endswith("Request"))
+    answer = answered[name.removesuffix("Request") + "Response"]
+    flexible = asked[name].__header_schema__.__flexible__
+    return Schema(entity_reader(asked[name]), entity_writer(answer), flexible, answered, answer)
+
+
+@functools.cache
+def _fields(entity: Any) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(entity))
+
+
+def make(entity: Any, /, **values: Any) -> Any:
+    """An entity of whichever version: the fields that it lacks are left out."""
+    names = _fields(entity)
+    return entity(**{name: value for name, value in values.items() if name in names})
+
+
+class Request:
+    """One request on its way: `body` is what was asked, and `answer` may be called now or later, once.
+
+    `correlation` and `slot` say where the answer goes. kio's names of fields and classes are used throughout.
+    """
+
+    __slots__ = ("body", "correlation", "key", "schema", "slot", "version")
+
+    def __init__(self, key: int, version: int, correlation: int, slot: Slot, data: bytes) -> None:
+        self.key, self.version, self.correlation, self.slot = key, version, correlation, slot
+        self.schema = schema(key, version)
+        at = skip_tags(data, 0) if self.schema.flexible else 0
+        self.body: Any = self.schema.read(data, at)[0]
+
+    def make(self, name: str, /, **values: Any) -> Any:
+        """A part of the answer, by its class's name."""
+        return make(self.schema.names[name], **values)
+
+    def has(self, name: str) -> bool:
+        """Whether this version of the answer knows the class."""
+        return name in self.schema.names
+
+    def answer(self, **values: Any) -> None:
+        """Send the answer."""
+        entity = make(self.schema.answer, throttle_time=NO_THROTTLE, **values)
+        out = io.BytesIO()
+        self.schema.write(out, entity)
+        tags = b"\0" if self.schema.answer.__header_schema__.__flexible__ else b""
+        body = INT32.pack(self.correlation) + tags + out.getvalue()
+        self.slot.answer([INT32.pack(len(body)) + body])
+
+
+def unsupported(correlation: int, ranges: list[tuple[int, int, int]]) -> bytes:
+    """The answer to an ApiVersions request newer than known: error 35 and the table, in the oldest form."""
+    rows = b"".join(INT16.pack(key) + INT16.pack(lowest) + INT16.pack(highest) for key, lowest, highest in ranges)
+    body = INT32.pack(correlation) + INT16.pack(35) + INT32.pack(len(ranges)) + rows
+    return INT32.pack(len(body)) + body

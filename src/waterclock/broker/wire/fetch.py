@@ -1,0 +1,175 @@
+"""Fetch, versions 4 to 18, by hand: records go from the file to the socket without passing through here.
+
+Source: the schemas of Kafka's protocol guide; tests/test_broker_wire.py compares every version with kio's, byte by byte.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeAlias
+
+from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.segment import Slice
+from waterclock.broker.net.outgoing import Part
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.fields import INT32, INT64, as_count, as_topic, count_of, skip_tags, topic_key, uvarint
+
+FLEXIBLE: Final = 12
+BY_ID: Final = 13
+NO_REPLICA_FIELD: Final = 15  # from here on the follower's id is a tagged field
+SMALL: Final = 32 << 10  # one packet beats one copy saved
+LIMITS: Final = struct.Struct(">iiib")
+SESSION: Final = struct.Struct(">ii")
+ANSWER: Final = struct.Struct(">ihqq")
+ABORTED: Final = struct.Struct(">qq")
+
+
+class Wanted(NamedTuple):
+    """What a reader asks of one partition: from which offset, at most how many bytes; its idea of the leader's epoch."""
+
+    partition: int
+    leader_epoch: int
+    offset: int
+    limit: int
+
+
+Topics: TypeAlias = "list[tuple[bytes, list[Wanted]]]"
+
+
+class FetchRequest(NamedTuple):
+    """`max_wait_ms` and `min_bytes` say how long it may wait for how much; `committed` whether it reads committed only."""
+
+    replica: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    committed: bool
+    session: int
+    session_epoch: int
+    topics: Topics
+
+
+class Found(NamedTuple):
+    """What a partition has to say: the row of an answer. `aborted` is None where nobody asked for committed records."""
+
+    partition: int
+    error: Error
+    high: int = -1
+    stable: int = -1
+    start: int = -1
+    aborted: list[Aborted] | None = None
+    records: Slice | None = None
+
+
+def read(data: memoryview, at: int, version: int) -> FetchRequest:
+    """The request whose body begins at `at`."""
+    replica = -1
+    if version < NO_REPLICA_FIELD:
+        replica, at = INT32.unpack_from(data, at)[0], at + 4
+    wait, least, most, level = LIMITS.unpack_from(data, at)
+    at += LIMITS.size
+    session, epoch = 0, -1
+    if version >= 7:
+        (session, epoch), at = SESSION.unpack_from(data, at), at + SESSION.size
+    topics, at = _topics(data, at, version)
+    if version >= NO_REPLICA_FIELD:
+        replica = _replica_tag(data, _after_forgotten(data, at, version))
+    return FetchRequest(replica, wait, least, most, level == 1, session, epoch, topics)
+
+
+def _topics(data: memoryview, at: int, version: int) -> tuple[Topics, int]:
+    flexible, by_id = version >= FLEXIBLE, version >= BY_ID
+    count, at = count_of(data, at, flexible)
+    topics: Topics = []
+    for _ in range(count):
+        key, at = topic_key(data, at, flexible, by_id)
+        rows, at = _rows(data, at, version)
+        topics.append((key, rows))
+    return topics, at
+
+
+def _rows(data: memoryview, at: int, version: int) -> tuple[list[Wanted], int]:
+    flexible = version >= FLEXIBLE
+    count, at = count_of(data, at, flexible)
+    rows = []
+    for _ in range(count):
+        partition, epoch = INT32.unpack_from(data, at)[0], -1
+        at += 4
+        if version >= 9:
+            epoch, at = INT32.unpack_from(data, at)[0], at + 4
+        offset = INT64.unpack_from(data, at)[0]
+        at += 8 + (4 if flexible else 0) + (8 if version >= 5 else 0)  # the last epoch fetched, a follower's log start
+        rows.append(Wanted(partition, epoch, offset, INT32.unpack_from(data, at)[0]))
+        at = skip_tags(data, at + 4) if flexible else at + 4
+    return rows, skip_tags(data, at) if flexible else at
+
+
+def _after_forgotten(data: memoryview, at: int, version: int) -> int:
+    """The place after the topics that a session forgets, and after the rack."""
+    count, at = count_of(data, at, True)
+    for _ in range(count):
+        _, at = topic_key(data, at, True, version >= BY_ID)
+        partitions, at = count_of(data, at, True)
+        at = skip_tags(data, at + 4 * partitions)
+    size, at = uvarint(data, at)
+    return at + max(0, size - 1)
+
+
+def _replica_tag(data: memoryview, at: int) -> int:
+    """The follower's id among the tagged fields (tag 1), or -1."""
+    count, at = uvarint(data, at)
+    for _ in range(count):
+        tag, at = uvarint(data, at)
+        size, at = uvarint(data, at)
+        if tag == 1:
+            return int(INT32.unpack_from(data, at)[0])
+        at += size
+    return -1
+
+
+def answer(
+    correlation: int, version: int, topics: list[tuple[bytes, list[Found]]], error: Error = Error.NONE
+) -> list[Part]:
+    """The whole answer, as bytes and slices of files in turn."""
+    flexible, by_id = version >= FLEXIBLE, version >= BY_ID
+    out: list[Part] = []
+    held = bytearray(INT32.pack(correlation) + b"\0" * flexible + b"\0\0\0\0")  # no throttling
+    if version >= 7:
+        held += struct.pack(">hi", error, 0)  # sessions are declined: every fetch says all it wants
+    held += as_count(len(topics), flexible)
+    for key, rows in topics:
+        held += as_topic(key, flexible, by_id) + as_count(len(rows), flexible)
+        for row in rows:
+            held = _put_row(out, held, row, version)
+        held += b"\0" * flexible
+    held += b"\0" * flexible
+    out.append(bytes(held))
+    size = sum(part.size if isinstance(part, Slice) else len(part) for part in out)
+    return [INT32.pack(size), *out]
+
+
+def _put_row(out: list[Part], held: bytearray, row: Found, version: int) -> bytearray:
+    """Add a partition's row; where its records are sent as a file, what is held goes out before them."""
+    flexible = version >= FLEXIBLE
+    held += ANSWER.pack(row.partition, row.error, row.high, row.stable)
+    if version >= 5:
+        held += INT64.pack(row.start)
+    held += _aborted(row.aborted, flexible)
+    if version >= 11:
+        held += b"\xff\xff\xff\xff"  # no preferred replica
+    records = row.records
+    held += as_count(records.size if records is not None else 0, flexible)
+    if records is not None and records.size <= SMALL:
+        held += records.read()
+    elif records is not None:
+        out += bytes(held), records
+        held = bytearray()
+    held += b"\0" * flexible
+    return held
+
+
+def _aborted(rows: list[Aborted] | None, flexible: bool) -> bytes:
+    if rows is None:
+        return b"\0" if flexible else b"\xff\xff\xff\xff"
+    end = b"\0" * flexible
+    return as_count(len(rows), flexible) + b"".join(ABORTED.pack(r.producer_id, r.first) + end for r in rows)
