@@ -1,7 +1,8 @@
 """Record batches, format 2: what the broker reads of them, and the few fields it writes.
 
 A batch is stored as it was received. Only the base offset and the leader epoch lie outside of the checksum; they are
-all that the broker writes in. Records are decoded where somebody asks for a moment inside a batch, and by the compaction: records.py.
+all that the broker writes in. Records are decoded where somebody asks for a moment inside a batch, and by the
+compaction: records.py.
 
 Rule 1: nothing of a batch is trusted before its length and its checksum (CRC-32C of all that follows the field) are right.
 Source: the message format of Apache Kafka's documentation, KIP-98 for producers and transactions.
@@ -33,7 +34,7 @@ SEQUENCES: Final = 0x8000_0000  # sequence numbers wrap here
 
 
 class Batch(NamedTuple):
-    """The header of a batch of so many `records`. Offsets and sequences count records, timestamps are in ms since 1970, lengths in bytes."""
+    """The header of a batch. Offsets and sequences count records, timestamps are in ms since 1970, lengths in bytes."""
 
     base: int
     length: int
