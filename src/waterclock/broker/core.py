@@ -52,10 +52,8 @@ class Core:
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
-        self.table = Table({}, {})
         self.listener = Listener(
-            loop, host, port, self._serve,
-            largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
+            loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
         )  # fmt: skip
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
@@ -73,9 +71,6 @@ class Core:
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
 
-    def _serve(self, connection: Any, data: memoryview) -> None:
-        self.table(connection, data)
-
     def _topic_gone(self, topic: Topic) -> None:
         for partition in topic.partitions:
             self.flusher.forget(partition)
@@ -83,7 +78,7 @@ class Core:
 
     def open(self) -> None:
         """Let clients in."""
-        self.listener.open()
+        self.listener.open(self.table)
 
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""

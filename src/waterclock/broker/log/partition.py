@@ -119,7 +119,10 @@ class Partition:
             self._room(len(data)).append(data, base, batch.max_timestamp)
         except OSError:
             return Error.KAFKA_STORAGE_ERROR, FAILED
-        self.note(batch._replace(base=base), data)
+        self._unsnapped += len(data)
+        self.end = base + batch.last_delta + 1
+        if batch.producer_id >= 0:
+            self._note_producer(header_of(data), data)
         return Error.NONE, base
 
     def copy(self, data: memoryview, batch: Batch) -> None:
@@ -147,12 +150,13 @@ class Partition:
         """Keep what a stored batch says, when it is appended and when it is found again; `data` at least of a marker."""
         self.end = batch.last + 1
         self._unsnapped += PREFIX + batch.length
-        if batch.control:
-            self._end_transaction(batch, data)
-        elif batch.producer_id >= 0:
-            self.producers.appended(batch)
+        if batch.producer_id >= 0:
+            self._note_producer(batch, data)
 
-    def _end_transaction(self, batch: Batch, data: Buffer) -> None:
+    def _note_producer(self, batch: Batch, data: Buffer) -> None:
+        if not batch.control:
+            self.producers.appended(batch)
+            return
         first = self.producers.ended(batch)
         if first is not None and not commits(data):
             self.aborted.add(Aborted(batch.producer_id, first, batch.base))

@@ -65,7 +65,8 @@ class Connection:
     def _readable(self) -> None:
         try:
             self.receive()
-            self.pump()
+            if self._out or (self.slots and self.slots[0].parts is not None):
+                self.pump()
         except (BlockingIOError, InterruptedError):
             pass
         except ConnectionError:

@@ -19,21 +19,21 @@ class Listener:
         loop: Any,
         host: str,
         port: int,
-        serve: Callable[[Connection, memoryview], None],
         *,
         largest_request: int,
         most: int,
     ) -> None:
         self.loop, self.ready = loop, Ready(loop)
-        self.largest_request, self._most, self._serve = largest_request, most, serve
+        self.largest_request, self._most = largest_request, most
         self.received = self.sent = 0  # bytes
         self.connections: dict[Connection, None] = {}
         self._socket = socket.create_server((host, port), backlog=1024)
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
 
-    def open(self) -> None:
-        """Begin to accept."""
+    def open(self, serve: Callable[[Connection, memoryview], None]) -> None:
+        """Begin to accept; `serve(connection, request)` takes the bytes of each request, without their size."""
+        self._serve = serve
         self.loop.add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
