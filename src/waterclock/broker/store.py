@@ -28,6 +28,12 @@ class Change(NamedTuple):
     value: Any
 
 
+class Forget(NamedTuple):
+    """Every room but those of `but` is emptied: what a copy begins with."""
+
+    but: frozenset[str]
+
+
 class Store:
     """`soon(callable, *arguments)` hands a call to the loop's thread."""
 
@@ -39,7 +45,7 @@ class Store:
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS kept (room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
         )
-        self._queue: queue.SimpleQueue[tuple[list[Change], Then | None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[list[Change | Forget], Then | None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
 
@@ -48,7 +54,7 @@ class Store:
         rows = self._database.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (room,))
         return {key: json.loads(value) for key, value in rows}
 
-    def commit(self, changes: Iterable[Change], then: Then | None = None) -> None:
+    def commit(self, changes: Iterable[Change | Forget], then: Then | None = None) -> None:
         """Make the changes durable; returns at once."""
         self._queue.put((list(changes), then))
 
@@ -73,7 +79,7 @@ class Store:
             if last:
                 return
 
-    def _gather(self, group: list[tuple[list[Change], Then | None]]) -> bool:
+    def _gather(self, group: list[tuple[list[Change | Forget], Then | None]]) -> bool:
         """Add what came meanwhile; True where the end was asked for."""
         while not self._queue.empty():
             more = self._queue.get()
@@ -82,7 +88,7 @@ class Store:
             group.append(more)
         return False
 
-    def _commit(self, group: list[tuple[list[Change], Then | None]]) -> bool:
+    def _commit(self, group: list[tuple[list[Change | Forget], Then | None]]) -> bool:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for changes, _ in group:
@@ -95,8 +101,11 @@ class Store:
                 self._database.execute("ROLLBACK")
             return False
 
-    def _apply(self, change: Change) -> None:
-        if change.value is None:
+    def _apply(self, change: Change | Forget) -> None:
+        if isinstance(change, Forget):
+            places = ", ".join("?" * len(change.but))
+            self._database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(change.but))
+        elif change.value is None:
             self._database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (change.room, change.key))
         else:
             row = (change.room, change.key, json.dumps(change.value, separators=(",", ":")))

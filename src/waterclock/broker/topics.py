@@ -12,7 +12,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
@@ -86,12 +86,35 @@ class Topics:
 
     def delete(self, topic: Topic, then: Then | None = None) -> None:
         """Forget a topic and remove its files; readers that have a file open may finish."""
+        self._store.put(ROOM, topic.name, None, then)
+        self.drop(topic)
+
+    def drop(self, topic: Topic) -> None:
+        """Forget a topic and remove its files, without a word to the store."""
         del self.by_name[topic.name], self.by_id[topic.id]
         del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
-        self._store.put(ROOM, topic.name, None, then)
         for partition in topic.partitions:
             partition.deleted = True
             shutil.rmtree(partition.folder, ignore_errors=True)
+
+    # As a follower: what the leader's store says
+
+    def adopt(self, name: str, kept: dict[str, Any] | None) -> None:
+        """A topic as another broker keeps it (`Topic.kept`), or with None its end. The store is not told."""
+        topic = self.by_name.get(name)
+        if topic is not None and (kept is None or kept["id"] != str(topic.id)):
+            self.drop(topic)
+            topic = None
+        if kept is None:
+            return
+        if topic is None:
+            self._add(topic := Topic(name, uuid.UUID(kept["id"]), TopicSettings(self._settings)))
+        topic.settings.replace(kept["settings"])
+        self._grow(topic, kept["partitions"])
+
+    def replace(self, old: Partition, new: Partition) -> None:
+        """A partition was opened anew."""
+        self.by_name[old.topic].partitions[old.number] = new
 
     def _open_all(self) -> None:
         kept = self._store.load(ROOM)
