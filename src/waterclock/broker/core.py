@@ -13,6 +13,7 @@ from typing import Any
 
 from waterclock.broker.api import fetch, produce
 from waterclock.broker.api.fetch import FetchApi
+from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.produce import ProduceApi
@@ -20,6 +21,7 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.errors import DataInUse
 from waterclock.broker.flusher import Flusher
+from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
@@ -52,6 +54,7 @@ class Core:
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
+        self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
         self.listener = Listener(
             loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
         )  # fmt: skip
@@ -68,6 +71,7 @@ class Core:
             MetadataApis(self.identity, self.topics, self.settings),
             TopicApis(self.topics, self.settings, self._topic_gone),
             OffsetApis(self.topics),
+            *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
 
@@ -75,6 +79,7 @@ class Core:
         for partition in topic.partitions:
             self.flusher.forget(partition)
         self.watermarks.changed(topic.partitions)
+        self.groups.topic_gone(topic.name)
 
     def open(self) -> None:
         """Let clients in."""
@@ -83,7 +88,7 @@ class Core:
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
         self.listener.close()
-        for purgatory in (self.produces, self.fetches):
+        for purgatory in (self.produces, self.fetches, self.groups):
             purgatory.close()
         self.timer.close()
         self.flusher.close()

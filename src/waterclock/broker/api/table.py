@@ -52,6 +52,8 @@ class Table:
         """Serve one request."""
         key, version, correlation, size = HEAD.unpack_from(data)
         self.served += 1
+        if key not in self._fast:
+            connection.client_id = str(data[10 : 10 + max(size, 0)], "utf-8")
         if self.intercept is not None and self.intercept(connection, key, version, correlation, data):
             return
         self.serve(connection, key, version, correlation, data[10 + max(size, 0) :])

@@ -1,0 +1,91 @@
+"""Groups looked at and deleted, of either protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.metadata import NOBODY_SAID
+from waterclock.broker.api.table import Api
+from waterclock.broker.api.topics import Several
+from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.groups.coordinator import GroupCoordinator
+
+DESCRIBE, LIST, DELETE = 15, 16, 42
+EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # read, delete, describe, configs read and altered
+
+
+def authorized(request: Request) -> int:
+    """What a client may do to a group, where it asks for that: here everybody may do everything."""
+    return EVERYTHING if getattr(request.body, "include_authorized_operations", False) else NOBODY_SAID
+
+
+class GroupAdminApis:
+    """DescribeGroups, ListGroups and DeleteGroups."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def apis(self) -> dict[int, Api]:
+        return {DESCRIBE: Api(self.describe, 0, 6), LIST: Api(self.list, 0, 5), DELETE: Api(self.delete, 0, 2)}
+
+    # DescribeGroups
+
+    def describe(self, request: Request) -> None:
+        request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.groups))
+
+    def _described(self, request: Request, group_id: str) -> Any:
+        group = self._coordinator.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            problem = f"Group {group_id} " + ("not found." if group is None else "is not a classic group.")
+            return request.make(
+                "DescribedGroup", group_id=group_id, group_state=State.DEAD.value, protocol_type="", protocol_data="",
+                error_code=Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE, error_message=problem,
+                members=(), authorized_operations=authorized(request),
+            )  # fmt: skip
+        return request.make(
+            "DescribedGroup", group_id=group_id, group_state=group.state_name, error_code=Error.NONE,
+            error_message=None, protocol_type=group.protocol_type or "",
+            protocol_data=group.protocol or "" if group.state is State.STABLE else "",
+            members=tuple(self._member(request, group, member_id) for member_id in group.members),
+            authorized_operations=authorized(request),
+        )  # fmt: skip
+
+    def _member(self, request: Request, group: ClassicGroup, member_id: str) -> Any:
+        member, stable = group.members[member_id], group.state is State.STABLE
+        return request.make(
+            "DescribedGroupMember", member_id=member_id, group_instance_id=member.instance,
+            client_id=member.client_id, client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol) if stable else b"", member_assignment=member.assignment,
+        )  # fmt: skip
+
+    # ListGroups
+
+    def list(self, request: Request) -> None:
+        states = {state.strip().lower() for state in getattr(request.body, "states_filter", ())}
+        kinds = {kind.strip().lower() for kind in getattr(request.body, "types_filter", ())}
+        rows = tuple(
+            request.make(
+                "ListedGroup", group_id=group.id, protocol_type=group.protocol_type or "",
+                group_state=group.state_name, group_type=group.kind,
+            )
+            for group in self._coordinator
+            if (not states or group.state_name.lower() in states) and (not kinds or group.kind.lower() in kinds)
+        )  # fmt: skip
+        request.answer(error_code=Error.NONE, groups=rows)
+
+    # DeleteGroups
+
+    def delete(self, request: Request) -> None:
+        """The answer goes out when the last of them is gone for good."""
+        names = request.body.groups_names
+        rows: list[Any] = []
+        several = Several(len(names), lambda: request.answer(results=tuple(rows)))
+        for group_id in names:
+            error = self._coordinator.delete(group_id, several.settled)
+            rows.append(request.make("DeletableGroupResult", group_id=group_id, error_code=error))
+            if error:
+                several.settled()

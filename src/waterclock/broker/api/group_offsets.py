@@ -1,0 +1,199 @@
+"""Offsets of groups: committed, fetched, deleted. An answer to a commit goes out when the offsets are durable.
+
+From version 10 on OffsetCommit and OffsetFetch name topics by id; before, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.groups.offsets import NEVER, Committed, Place
+from waterclock.broker.topics import Topic, Topics
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.groups.coordinator import GroupCoordinator
+
+COMMIT, FETCH, DELETE = 8, 9, 47
+BY_ID: Final = 10
+MILLISECOND: Final = timedelta(milliseconds=1)
+NOTHING: Final = Committed(-1, -1, "", 0)
+
+
+class GroupOffsetApis:
+    """OffsetCommit, OffsetFetch and OffsetDelete. `longest`: characters of text that an offset may carry."""
+
+    def __init__(self, topics: Topics, coordinator: GroupCoordinator, longest: int) -> None:
+        self._topics, self._coordinator, self._longest = topics, coordinator, longest
+
+    def apis(self) -> dict[int, Api]:
+        return {
+            COMMIT: Api(self.commit, 2, BY_ID), FETCH: Api(self.fetch, 1, BY_ID), DELETE: Api(self.delete, 0, 0),
+        }  # fmt: skip
+
+    def _topic(self, request: Request, asked: Any) -> tuple[str, Topic | None, Error]:
+        """The topic that a row names, with what is wrong where it is not there."""
+        if request.version >= BY_ID:
+            topic = self._topics.by_id.get(asked.topic_id)
+            return (topic.name if topic else ""), topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_ID
+        topic = self._topics.by_name.get(asked.name)
+        return asked.name, topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+    # OffsetCommit
+
+    def commit(self, request: Request) -> None:
+        body = request.body
+        good: dict[Place, Committed] = {}
+        places = list(self._places(request))
+        errors = {at: error for at, _, _, error, _ in places if error}  # place in the request -> what is wrong
+        refusal = self._refusal(request) if len(errors) < len(places) else Error.NONE
+        for at, name, number, error, asked in places:
+            if refusal or len(asked.committed_metadata or "") > self._longest:
+                errors.setdefault(at, refusal or Error.OFFSET_METADATA_TOO_LARGE)
+            elif not error:
+                good[name, number] = self._committed(request, asked)
+        if not good:
+            self._answer_commit(request, errors)
+            return
+        self._coordinator.commit(body.group_id, good, lambda done: self._durable(request, errors, done))
+
+    def _places(self, request: Request) -> Iterable[tuple[tuple[int, int], str, int, Error, Any]]:
+        for at, asked in enumerate(request.body.topics):
+            name, topic, missing = self._topic(request, asked)
+            for row, one in enumerate(asked.partitions):
+                there = topic is not None and 0 <= one.partition_index < len(topic.partitions)
+                error = Error.NONE if there else missing or Error.UNKNOWN_TOPIC_OR_PARTITION
+                yield (at, row), name, one.partition_index, error, one
+
+    def _refusal(self, request: Request) -> Error:
+        """What the group has against it; an older client knows fewer errors."""
+        body, instance = request.body, getattr(request.body, "group_instance_id", None)
+        error = self._coordinator.check_commit(
+            body.group_id, body.member_id, instance, body.generation_id_or_member_epoch, False
+        )
+        return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND and request.version < 9 else error
+
+    def _committed(self, request: Request, asked: Any) -> Committed:
+        now_ms = self._coordinator.wall_ms()
+        retention = getattr(request.body, "retention_time", -MILLISECOND)
+        expires_ms = NEVER if retention == -MILLISECOND else now_ms + retention // MILLISECOND
+        epoch = getattr(asked, "committed_leader_epoch", -1)
+        return Committed(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms)
+
+    def _durable(self, request: Request, errors: dict[tuple[int, int], Error], done: bool) -> None:
+        everywhere = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE
+        self._answer_commit(request, errors, everywhere)
+
+    def _answer_commit(
+        self, request: Request, errors: dict[tuple[int, int], Error], otherwise: Error = Error.NONE
+    ) -> None:
+        topics = []
+        for at, asked in enumerate(request.body.topics):
+            rows = tuple(
+                request.make(
+                    "OffsetCommitResponsePartition", partition_index=one.partition_index,
+                    error_code=errors.get((at, row), otherwise),
+                )
+                for row, one in enumerate(asked.partitions)
+            )  # fmt: skip
+            topics.append(request.make("OffsetCommitResponseTopic", **_name_of(asked), partitions=rows))
+        request.answer(topics=tuple(topics))
+
+    # OffsetFetch
+
+    def fetch(self, request: Request) -> None:
+        """With `require_stable` everything that was committed before is waited for, and open transactions are told of."""
+        if getattr(request.body, "require_stable", False):
+            self._coordinator.settle(lambda done: self._fetch(request, True))
+        else:
+            self._fetch(request, False)
+
+    def _fetch(self, request: Request, stable: bool) -> None:
+        groups = getattr(request.body, "groups", None)
+        if groups is not None:
+            request.answer(groups=tuple(self._group(request, asked, stable) for asked in groups))
+            return
+        unstable = self._coordinator.offsets.pending(request.body.group_id) if stable else set()
+        topics = self._rows(request, request.body.group_id, request.body.topics, unstable, "")
+        request.answer(topics=topics, error_code=Error.NONE)
+
+    def _group(self, request: Request, asked: Any, stable: bool) -> Any:
+        unstable = self._coordinator.offsets.pending(asked.group_id) if stable else set()
+        member, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+        error = self._coordinator.check_fetch(asked.group_id, member, epoch)
+        rows = () if error else self._rows(request, asked.group_id, asked.topics, unstable, "s")
+        return request.make("OffsetFetchResponseGroup", group_id=asked.group_id, topics=rows, error_code=error)
+
+    def _rows(
+        self, request: Request, group: str, asked: Iterable[Any] | None, unstable: set[Place], plural: str
+    ) -> tuple[Any, ...]:
+        """The answer's topics; its classes are in the plural where it has several groups."""
+        answered = []
+        for named, name, numbers, error in self._asked(request, group, asked):
+            rows = []
+            for number in numbers:
+                place = name, number
+                wrong = error or (Error.UNSTABLE_OFFSET_COMMIT if place in unstable else Error.NONE)
+                found = NOTHING if wrong else self._coordinator.offsets.fetch(group, *place) or NOTHING
+                rows.append(
+                    request.make(
+                        "OffsetFetchResponsePartition" + plural, partition_index=number, error_code=wrong,
+                        committed_offset=found.offset, committed_leader_epoch=found.leader_epoch, metadata=found.metadata,
+                    )
+                )  # fmt: skip
+            answered.append(request.make("OffsetFetchResponseTopic" + plural, **named, partitions=tuple(rows)))
+        return tuple(answered)
+
+    def _asked(
+        self, request: Request, group: str, asked: Iterable[Any] | None
+    ) -> Iterable[tuple[dict[str, Any], str, Iterable[int], Error]]:
+        """How a topic is named in the answer, its name, partitions, and error; without `asked` all that there are."""
+        if asked is None:
+            numbers: dict[str, list[int]] = {}
+            for name, number in self._coordinator.offsets.all(group):
+                numbers.setdefault(name, []).append(number)
+            for name, some in numbers.items():
+                topic = self._topics.by_name.get(name)
+                if topic is not None or request.version < BY_ID:
+                    yield {"name": name, "topic_id": topic.id if topic else None}, name, some, Error.NONE
+            return
+        for one in asked:
+            if request.version >= BY_ID:
+                name, _, error = self._topic(request, one)
+            else:
+                name, error = one.name, Error.NONE
+            yield _name_of(one), name, one.partition_indexes, error
+
+    # OffsetDelete
+
+    def delete(self, request: Request) -> None:
+        body, coordinator = request.body, self._coordinator
+        error = coordinator.check_removal(body.group_id)
+        if error:
+            request.answer(error_code=error, topics=())
+            return
+        group = coordinator.get(body.group_id)
+        gone: list[Place] = []
+        rows: dict[int, list[Any]] = {}
+        for (at, _), name, number, missing, _ in self._places(request):
+            wrong = missing or (Error.GROUP_SUBSCRIBED_TO_TOPIC if group and group.subscribed(name) else Error.NONE)
+            if not wrong:
+                gone.append((name, number))
+            row = request.make("OffsetDeleteResponsePartition", partition_index=number, error_code=wrong)
+            rows.setdefault(at, []).append(row)
+        topics = tuple(
+            request.make("OffsetDeleteResponseTopic", name=asked.name, partitions=tuple(rows.get(at, ())))
+            for at, asked in enumerate(body.topics)
+        )
+        coordinator.remove_offsets(
+            body.group_id, gone, lambda done: request.answer(error_code=Error.NONE, topics=topics)
+        )
+
+
+def _name_of(asked: Any) -> dict[str, Any]:
+    """A topic as the request names it: by name, or by id."""
+    return {"name": getattr(asked, "name", ""), "topic_id": getattr(asked, "topic_id", None)}

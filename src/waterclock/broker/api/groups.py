@@ -1,0 +1,142 @@
+"""Members of classic groups: where their coordinator is, join, sync, heartbeat, leave."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.group_admin import GroupAdminApis
+from waterclock.broker.api.group_offsets import GroupOffsetApis
+from waterclock.broker.api.table import Api
+from waterclock.broker.groups.members import Joined, Joining, Synced
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.groups.coordinator import GroupCoordinator
+    from waterclock.broker.identity import Identity
+    from waterclock.broker.settings import Settings
+    from waterclock.broker.topics import Topics
+
+FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 10, 11, 12, 13, 14
+GROUP, TRANSACTION = 0, 1  # what FindCoordinator may ask for; 2 is for share groups, which there are none of here
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class GroupApis:
+    """FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+    def __init__(self, identity: Identity, coordinator: GroupCoordinator) -> None:
+        self._identity, self._coordinator = identity, coordinator
+
+    def apis(self) -> dict[int, Api]:
+        return {
+            FIND: Api(self.find, 0, 6), JOIN: Api(self.join, 0, 9), HEARTBEAT: Api(self.heartbeat, 0, 4),
+            LEAVE: Api(self.leave, 0, 5), SYNC: Api(self.sync, 0, 5),
+        }  # fmt: skip
+
+    # FindCoordinator
+
+    def find(self, request: Request) -> None:
+        """It is always this broker."""
+        body, us = request.body, self._identity
+        error, where = Error.NONE, {"node_id": us.node, "host": us.host, "port": us.port}
+        if getattr(body, "key_type", GROUP) not in (GROUP, TRANSACTION):
+            error, where = Error.INVALID_REQUEST, {"node_id": -1, "host": "", "port": -1}
+        if request.version < 4:
+            request.answer(error_code=error, error_message=error.name, **where)
+            return
+        rows = (
+            request.make("Coordinator", key=key, error_code=error, error_message="", **where)
+            for key in body.coordinator_keys
+        )
+        request.answer(coordinators=tuple(rows))
+
+    # JoinGroup
+
+    def join(self, request: Request) -> None:
+        body, connection = request.body, request.slot.connection
+        session_ms = body.session_timeout // MILLISECOND
+        rebalance = getattr(body, "rebalance_timeout", None)
+        asked = Joining(
+            body.group_id, body.member_id, getattr(body, "group_instance_id", None), connection.client_id,
+            client_host(request), session_ms, session_ms if rebalance is None else rebalance // MILLISECOND,
+            body.protocol_type, tuple((p.name, p.metadata) for p in body.protocols),
+        )  # fmt: skip
+        self._coordinator.join(asked, request.version, lambda joined: self._joined(request, joined))
+
+    def _joined(self, request: Request, joined: Joined) -> None:
+        members = tuple(
+            request.make("JoinGroupResponseMember", member_id=member, group_instance_id=instance, metadata=metadata)
+            for member, instance, metadata in joined.members
+        )
+        request.answer(
+            error_code=joined.error, generation_id=joined.generation, protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol if request.version >= 7 else joined.protocol or "", leader=joined.leader,
+            skip_assignment=joined.skip_assignment, member_id=joined.member, members=members,
+        )  # fmt: skip
+
+    # SyncGroup
+
+    def sync(self, request: Request) -> None:
+        body = request.body
+        group, error = self._coordinator.find(body.group_id)
+        if group is None:
+            self._synced(request, Synced(error))
+            return
+        protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
+        self._coordinator.classic.sync(
+            group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, protocol,
+            {share.member_id: share.assignment for share in body.assignments},
+            lambda synced: self._synced(request, synced),
+        )  # fmt: skip
+
+    def _synced(self, request: Request, synced: Synced) -> None:
+        request.answer(
+            error_code=synced.error, protocol_type=synced.protocol_type, protocol_name=synced.protocol,
+            assignment=synced.assignment,
+        )  # fmt: skip
+
+    # Heartbeat
+
+    def heartbeat(self, request: Request) -> None:
+        body = request.body
+        group, error = self._coordinator.find(body.group_id)
+        if group is not None:
+            instance = getattr(body, "group_instance_id", None)
+            error = self._coordinator.classic.heartbeat(group, body.member_id, instance, body.generation_id)
+        request.answer(error_code=error)
+
+    # LeaveGroup
+
+    def leave(self, request: Request) -> None:
+        """Before version 3 one member leaves, and the answer's error is its own."""
+        body = request.body
+        several = getattr(body, "members", None)
+        leaving: list[tuple[str, str | None]] = [(body.member_id, None)] if several is None else []
+        leaving += [(member.member_id, member.group_instance_id) for member in several or ()]
+        group, error = self._coordinator.find(body.group_id)
+        errors = [error] * len(leaving) if group is None else self._coordinator.classic.leave(group, leaving)
+        rows: list[Any] = []
+        if several is None:
+            error = errors[0]
+        elif error is not Error.INVALID_GROUP_ID:
+            error = Error.NONE
+            rows = [
+                request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
+                for (member, instance), wrong in zip(leaving, errors, strict=True)
+            ]
+        self._coordinator.settle(lambda done: request.answer(error_code=error, members=tuple(rows)))
+
+
+def client_host(request: Request) -> str:
+    """Where a client is, as Kafka writes it."""
+    return "/" + request.slot.connection.peer().rpartition(":")[0]
+
+
+def group_apis(
+    identity: Identity, topics: Topics, coordinator: GroupCoordinator, settings: Settings
+) -> tuple[Any, ...]:
+    """The rooms of APIs about groups."""
+    offsets = GroupOffsetApis(topics, coordinator, settings["offset.metadata.max.bytes"])
+    return GroupApis(identity, coordinator), offsets, GroupAdminApis(coordinator)

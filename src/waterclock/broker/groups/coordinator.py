@@ -1,0 +1,195 @@
+"""The group coordinator: all groups by id, what is kept of them, who may commit, and what goes when it is old.
+
+Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
+Rule 2: an answer that promises something goes out when the store has it.
+Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining
+from waterclock.broker.groups.offsets import Committed, GroupOffsets, Place
+from waterclock.broker.groups.rebalance import Rebalance
+from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.settings import Settings
+from waterclock.broker.store import Change, Store, Then
+from waterclock.broker.wire.errors import Error
+from waterclock.purgatory import Purgatory
+from waterclock.timer import AsyncTimer
+
+ROOM: Final = "group"
+MINUTE_MS: Final = 60_000
+
+
+class GroupCoordinator:
+    """Every group of the broker. `wall_ms()` is the date."""
+
+    def __init__(self, store: Store, timer: AsyncTimer, settings: Settings, wall_ms: Callable[[], int]) -> None:
+        self._store, self._settings, self.wall_ms = store, settings, wall_ms
+        self.offsets = GroupOffsets(store)
+        self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
+        self.sessions = Sessions(self.heartbeats)
+        self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
+        self._groups: dict[str, ClassicGroup] = {}
+        self._load()
+        timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
+
+    def _load(self) -> None:
+        for group_id, kept in self._store.load(ROOM).items():
+            group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
+            self.classic.resume(group)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self.joins.close()
+        self.heartbeats.close()
+
+    # Groups
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        """A group, or None where there is none of that id."""
+        group = self._groups.get(group_id)
+        if group is None and self.offsets.has(group_id):
+            group = self._make(group_id)
+        return group
+
+    def __iter__(self) -> Iterator[ClassicGroup]:
+        for group_id in self.offsets.groups():
+            self.get(group_id)
+        return iter(list(self._groups.values()))
+
+    def _make(self, group_id: str) -> ClassicGroup:
+        group = self._groups[group_id] = ClassicGroup(group_id, self.wall_ms())
+        return group
+
+    def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
+        self._store.put(ROOM, group.id, group.kept(shares), then)
+
+    def settle(self, then: Then) -> None:
+        """`then` is called when everything that was done up to now is durable."""
+        self._store.commit((), then)
+
+    # The classic protocol
+
+    def join(self, asked: Joining, version: int, answer: Join) -> None:
+        """JoinGroup."""
+        least, most = self._settings["group.min.session.timeout.ms"], self._settings["group.max.session.timeout.ms"]
+        group = self.get(asked.group)
+        if not asked.group:
+            answer(Joined(Error.INVALID_GROUP_ID, asked.member))
+        elif not least <= asked.session_ms <= most:
+            answer(Joined(Error.INVALID_SESSION_TIMEOUT, asked.member))
+        elif group is None and asked.member != NOBODY:
+            answer(Joined(Error.UNKNOWN_MEMBER_ID, asked.member))
+        else:
+            self.classic.join(group or self._make(asked.group), asked, version, answer)
+
+    def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
+        """The classic group that a member speaks of, or what it is told where there is none."""
+        if not group_id:
+            return None, Error.INVALID_GROUP_ID
+        group = self.get(group_id)
+        return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
+
+    # Offsets
+
+    def check_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int, transactional: bool
+    ) -> Error:
+        """Whether a member may commit offsets, for OffsetCommit and TxnOffsetCommit.
+
+        Anybody may commit for a group that is not there, with generation -1: a simple group is made of it.
+        """
+        group = self.get(group_id)
+        if group is None:
+            if generation >= 0:
+                return Error.ILLEGAL_GENERATION if transactional else Error.GROUP_ID_NOT_FOUND
+            group = self._make(group_id)
+        error = group.check_commit(member_id, group_instance_id, generation, transactional)
+        if not error and not transactional:
+            self.classic.commits(group, member_id)
+        return error
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> Error:
+        """Whether a member may fetch offsets; classic members are not asked who they are."""
+        return Error.NONE
+
+    def commit(self, group_id: str, offsets: Mapping[Place, Committed], then: Then) -> None:
+        """Make offsets durable, then show them, then tell."""
+        self._store.commit(self.offsets.changes(group_id, offsets), partial(self._committed, group_id, offsets, then))
+
+    def _committed(self, group_id: str, offsets: Mapping[Place, Committed], then: Then, done: bool) -> None:
+        if done:
+            self.offsets.apply(group_id, offsets)
+        then(done)
+
+    def check_removal(self, group_id: str) -> Error:
+        """Whether offsets of a group may be deleted."""
+        group = self.get(group_id)
+        if group is None:
+            return Error.GROUP_ID_NOT_FOUND
+        return Error.NONE if group.empty or group.is_consumers else Error.NON_EMPTY_GROUP
+
+    def remove_offsets(self, group_id: str, places: list[Place], then: Then) -> None:
+        """Forget offsets; `then` is told when that is durable."""
+        self.offsets.remove(group_id, places)
+        self._store.commit(self.offsets.removals(group_id, places), then)
+
+    # What goes
+
+    def delete(self, group_id: str, then: Then) -> Error:
+        """Delete an empty group with its offsets; `then` is told when that is durable, unless there is an error."""
+        group = self.get(group_id)
+        if group is None:
+            return Error.GROUP_ID_NOT_FOUND
+        if not group.empty:
+            return Error.NON_EMPTY_GROUP
+        self._store.commit(self._forget(group), then)
+        return Error.NONE
+
+    def _forget(self, group: ClassicGroup) -> list[Change]:
+        places = list(self.offsets.all(group.id))
+        self.offsets.remove(group.id, places)
+        for member_id in list(group.promised):
+            self.sessions.end(group.id, member_id)
+        group.move(State.DEAD, self.wall_ms())
+        self._groups.pop(group.id, None)
+        return [Change(ROOM, group.id, None), *self.offsets.removals(group.id, places)]
+
+    def topic_gone(self, topic: str) -> None:
+        """A topic was deleted, and with it all offsets in it."""
+        changes: list[Change] = []
+        for group_id in self.offsets.groups():
+            places = [place for place in self.offsets.all(group_id) if place[0] == topic]
+            self.get(group_id)  # it goes on existing without them
+            self.offsets.remove(group_id, places)
+            changes += self.offsets.removals(group_id, places)
+        if changes:
+            self._store.commit(changes)
+
+    def expire(self) -> None:
+        """Drop offsets past their retention, and empty groups that have none left."""
+        changes: list[Change] = []
+        for group in self:
+            pending = self.offsets.pending(group.id)
+            places = [place for place in self._expired(group) if place not in pending]
+            self.offsets.remove(group.id, places)
+            changes += self.offsets.removals(group.id, places)
+            if group.empty and not (self.offsets.has(group.id) or pending or group.promised):
+                changes += self._forget(group)
+        if changes:
+            self._store.commit(changes)
+
+    def _expired(self, group: ClassicGroup) -> Iterator[Place]:
+        now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
+        for place, committed in self.offsets.all(group.id).items():
+            since_ms = group.offsets_age_from(committed.committed_ms)
+            if since_ms is None or group.subscribed(place[0]):
+                continue
+            if committed.expired(since_ms, now_ms, retention_ms):
+                yield place

@@ -1,0 +1,150 @@
+"""A member of a group under the classic protocol, and what it is told.
+
+Rule 1: a member waits for at most one answer of each sort: `joining` for the next generation, `syncing` for its share of
+    it. Who asks anew takes the place of the older request, which is told to come again.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from waterclock.broker.wire.errors import Error
+
+CONSUMER: Final = "consumer"  # the protocol type whose metadata is known here
+NOBODY: Final = ""  # the member id of who has none yet
+INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+class Joined(NamedTuple):
+    """The answer to JoinGroup. `members` is for the leader: id, instance and metadata of each."""
+
+    error: Error
+    member: str = NOBODY
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NOBODY
+    skip_assignment: bool = False
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+class Synced(NamedTuple):
+    """The answer to SyncGroup."""
+
+    error: Error
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+Join: TypeAlias = "Callable[[Joined], Any]"
+Sync: TypeAlias = "Callable[[Synced], Any]"
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What a member says of itself when it joins. `protocols` are (name, metadata), the dearest first."""
+
+    group: str
+    member: str
+    instance: str | None
+    client_id: str
+    client_host: str
+    session_ms: int
+    rebalance_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class Member:
+    """One member. `fresh`: it has not seen a generation yet, and cannot send heartbeats."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "fresh",
+        "id",
+        "instance",
+        "joining",
+        "protocols",
+        "rebalance_ms",
+        "session_ms",
+        "syncing",
+    )
+
+    def __init__(self, member_id: str, asked: Joining) -> None:
+        self.id, self.instance = member_id, asked.instance
+        self.client_id, self.client_host = asked.client_id, asked.client_host
+        self.assignment = b""
+        self.joining: Join | None = None
+        self.syncing: Sync | None = None
+        self.fresh = False
+        self.describe(asked)
+
+    def describe(self, asked: Joining) -> None:
+        """It joins anew, with these timeouts and protocols."""
+        self.session_ms, self.rebalance_ms, self.protocols = asked.session_ms, asked.rebalance_ms, asked.protocols
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it is known to be there without a heartbeat: it waits for an answer of ours."""
+        return not self.fresh and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says under a protocol; nothing under one that it does not speak."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The protocol that it likes best of those that everybody speaks."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def kept(self, assignment: bytes) -> dict[str, Any]:
+        """What survives a restart, with this assignment."""
+        return {
+            "id": self.id, "instance": self.instance, "client": self.client_id, "host": self.client_host,
+            "session": self.session_ms, "rebalance": self.rebalance_ms, "assignment": _text(assignment),
+            "protocols": [[name, _text(data)] for name, data in self.protocols],
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> Member:
+        """The member that was kept."""
+        protocols = tuple((name, base64.b64decode(data)) for name, data in kept["protocols"])
+        said = Joining(
+            "", kept["id"], kept["instance"], kept["client"], kept["host"], kept["session"], kept["rebalance"],
+            "", protocols,
+        )  # fmt: skip
+        member = cls(kept["id"], said)
+        member.assignment = base64.b64decode(kept["assignment"])
+        return member
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def subscription(metadata: bytes) -> frozenset[str] | None:
+    """The topics that a consumer's metadata names; None where it cannot be read.
+
+    Every version of it begins as the first does: version, topics. The rest is for other consumers.
+
+    >>> sorted(subscription(bytes.fromhex("0000 00000002 0001 61 0001 62 ffffffff")))
+    ['a', 'b']
+    """
+    try:
+        (count,), at, topics = INT32.unpack_from(metadata, 2), 6, []
+        for _ in range(count):
+            (size,) = INT16.unpack_from(metadata, at)
+            name = metadata[at + 2 : at + 2 + size]
+            if len(name) != size:
+                return None
+            topics.append(name.decode())
+            at += 2 + size
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)

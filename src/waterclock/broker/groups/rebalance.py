@@ -1,0 +1,307 @@
+"""The classic protocol: members join, the leader divides, everybody asks for its share, heartbeats say who is there.
+
+    asked          by whom                       then
+    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is told of this one
+    SyncGroup      a member of the generation    the leader's division becomes durable; the others wait for it
+    Heartbeat      a member of the generation    its session begins anew; it hears of a rebalance here
+    LeaveGroup     anybody                       those members are out, and the others divide anew
+
+Rule 1: an assignment goes out when it is durable, and only while the group is still in that generation.
+Rule 2: a member that waits for an answer of ours needs no heartbeat; its session begins anew with the answer.
+Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (static members), KIP-394 (member ids),
+    KIP-814 (a static leader is told to skip the division).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
+from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining, Member, Sync, Synced
+from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.settings import Settings
+from waterclock.broker.wire.errors import Error
+from waterclock.purgatory import Purgatory
+
+FRESH_MS: Final = 300_000  # how long a member that has no id yet may wait for its first generation
+ACTIVE: Final = (State.COMPLETING, State.STABLE)
+
+
+class Rebalance:
+    """Does the classic protocol; `keep(group, then, shares)` makes a group durable, with these assignments or its own."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        joins: Purgatory,
+        settings: Settings,
+        wall_ms: Callable[[], int],
+        keep: Callable[..., Any],
+    ) -> None:
+        self._sessions, self._joins, self._settings = sessions, joins, settings
+        self._wall_ms, self._keep = wall_ms, keep
+
+    # JoinGroup
+
+    def join(self, group: ClassicGroup, asked: Joining, version: int, answer: Join) -> None:
+        """Let a member in, or tell why not."""
+        most = self._settings["group.max.size"]
+        if group.full(asked.member, most):
+            group.remove(asked.member)
+            self._sessions.end(group.id, asked.member)
+            answer(Joined(Error.GROUP_MAX_SIZE_REACHED))
+        elif not group.supports(asked.protocol_type, asked.protocols):
+            answer(Joined(Error.INCONSISTENT_GROUP_PROTOCOL, asked.member))
+        elif asked.member == NOBODY:
+            self._join_new(group, asked, version, answer)
+        elif asked.member in group.promised:
+            self._add(group, Member(asked.member, asked), asked, answer)
+        else:
+            error = group.check_member(asked.member, asked.instance)
+            if error:
+                answer(Joined(error, asked.member))
+            else:
+                self._join_again(group, group.members[asked.member], asked, answer)
+
+    def _join_new(self, group: ClassicGroup, asked: Joining, version: int, answer: Join) -> None:
+        member_id = f"{asked.client_id if asked.instance is None else asked.instance}-{uuid.uuid4()}"
+        if asked.instance is not None and asked.instance in group.static:
+            self._join_static(group, asked, member_id, version, answer)
+        elif asked.instance is None and version >= 4:
+            group.promised[member_id] = None
+            self._sessions.begin(group.id, member_id, asked.session_ms, partial(self._gone, group, member_id))
+            answer(Joined(Error.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(group, Member(member_id, asked), asked, answer)
+
+    def _join_again(self, group: ClassicGroup, member: Member, asked: Joining, answer: Join) -> None:
+        """A member asks again: whether it has something new to say decides."""
+        same = member.protocols == asked.protocols
+        leads = member.id == group.leader
+        if group.state is State.COMPLETING and same:
+            answer(group.joined(member))  # it may not have got our answer
+        elif group.state is State.STABLE and same and not leads:
+            answer(group.joined(member))
+        else:
+            group.update(member, asked, answer)
+            self._go_on(group)
+
+    def _add(self, group: ClassicGroup, member: Member, asked: Joining, answer: Join) -> None:
+        if not group.members:
+            group.protocol_type = asked.protocol_type
+        member.fresh = True
+        if group.state is State.PREPARING and group.before is State.EMPTY:
+            group.newcomers = True
+        group.add(member, answer)
+        self._begin_session(group, member, FRESH_MS)
+        self._go_on(group)
+
+    def _join_static(self, group: ClassicGroup, asked: Joining, member_id: str, version: int, answer: Join) -> None:
+        """A static member is back, and in a stable group gets its share without a rebalance."""
+        assert asked.instance is not None
+        old_leader = group.leader or ""
+        self._sessions.end(group.id, group.static[asked.instance])
+        member = group.replace(asked.instance, member_id)
+        self._begin_session(group, member)
+        group.update(member, asked, answer)
+        if group.state is State.COMPLETING:
+            self._prepare(group)  # the leader may divide by the old member id
+        elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
+            self._keep(group, lambda done: self._welcome_back(group, member, done, version, old_leader))
+        else:
+            self._go_on(group)
+
+    def _welcome_back(self, group: ClassicGroup, member: Member, done: bool, version: int, old_leader: str) -> None:
+        if not done:
+            group.answer_join(member, Joined(Error.COORDINATOR_NOT_AVAILABLE))
+        elif version >= 9:
+            group.answer_join(member, group.joined(member, skip=True))
+        else:  # such a client, told that it leads, would divide anew: it is told of the old leader
+            group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
+
+    # The rebalance
+
+    def _go_on(self, group: ClassicGroup) -> None:
+        """Begin a rebalance; where one is going on, end it if everybody has joined."""
+        if group.empty or group.state in ACTIVE:
+            self._prepare(group)
+        else:
+            self._joins.check_and_complete(("join", group.id))
+
+    def _prepare(self, group: ClassicGroup) -> None:
+        if group.state is State.COMPLETING:
+            self._call_off(group, Error.REBALANCE_IN_PROGRESS)
+        group.unsynced.clear()
+        self._joins.cancel_for_key(("sync", group.id))
+        initial = group.empty
+        group.move(State.PREPARING, self._wall_ms())
+        if initial:
+            delay_ms = self._settings["group.initial.rebalance.delay.ms"]
+            self._wait_initially(group, delay_ms, max(round(group.rebalance_s * 1000) - delay_ms, 0))
+        else:
+            self._wait_for_all(group)
+
+    def _call_off(self, group: ClassicGroup, error: Error) -> None:
+        """Nobody gets a share of this generation."""
+        for member in group.members.values():
+            member.assignment = b""
+            if group.answer_sync(member, Synced(error)):
+                self._begin_session(group, member)
+
+    def _wait_initially(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
+        delayed = InitialJoin(group, delay_ms, left_ms, self._complete, self._wait_initially)
+        wait(self._joins, "join", group, delayed, delay_ms / 1000)
+
+    def _wait_for_all(self, group: ClassicGroup) -> None:
+        wait(self._joins, "join", group, DelayedJoin(group, self._complete), group.rebalance_s)
+
+    def _complete(self, group: ClassicGroup) -> None:
+        """The next generation: who joined is in it, who did not is out. Static members stay until their session ends."""
+        self._joins.cancel_for_key(("join", group.id))
+        for member in [m for m in group.members.values() if m.joining is None and m.instance is None]:
+            self._put_out(group, member.id)
+        if not group.elect() and group.members:
+            self._wait_for_all(group)  # only static members are left, and none of them has joined
+            return
+        group.next_generation(self._wall_ms())
+        if group.empty:
+            self._keep(group, lambda done: None)
+            return
+        for member in list(group.members.values()):
+            group.answer_join(member, group.joined(member))
+            self._begin_session(group, member)
+            member.fresh = False
+        wait(self._joins, "sync", group, DelayedSync(group, self._put_out_unsynced), group.rebalance_s)
+
+    def _put_out(self, group: ClassicGroup, member_id: str) -> None:
+        self._sessions.end(group.id, member_id)
+        group.remove(member_id)
+
+    def _put_out_unsynced(self, group: ClassicGroup) -> None:
+        for member_id in sorted(group.unsynced):
+            self._put_out(group, member_id)
+        self._prepare(group)
+
+    # SyncGroup
+
+    def sync(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        instance: str | None,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        shares: dict[str, bytes],
+        answer: Sync,
+    ) -> None:
+        """Give a member its share of the generation; the leader brings all `shares`. `protocol` is (type, name)."""
+        error = self._check_sync(group, member_id, instance, generation, protocol)
+        if error or group.state is State.PREPARING:
+            answer(Synced(error or Error.REBALANCE_IN_PROGRESS))
+            return
+        member = group.members[member_id]
+        group.unsynced.discard(member_id)
+        self._joins.check_and_complete(("sync", group.id))
+        if group.state is State.STABLE:
+            answer(group.share(member))
+            return
+        group.await_sync(member, answer)
+        if member_id == group.leader:
+            self._keep(group, partial(self._divided, group, generation, shares), shares)
+
+    def _check_sync(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        instance: str | None,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+    ) -> Error:
+        if group.empty:
+            return Error.UNKNOWN_MEMBER_ID
+        error = group.check_member(member_id, instance)
+        if error:
+            return error
+        if generation != group.generation:
+            return Error.ILLEGAL_GENERATION
+        ours = (group.protocol_type, group.protocol)
+        wrong = any(
+            said is not None and has is not None and said != has for said, has in zip(protocol, ours, strict=True)
+        )
+        return Error.INCONSISTENT_GROUP_PROTOCOL if wrong else Error.NONE
+
+    def _divided(self, group: ClassicGroup, generation: int, shares: dict[str, bytes], done: bool) -> None:
+        """The leader's division is durable, or could not be made so. Somebody may have joined meanwhile."""
+        if group.state is not State.COMPLETING or group.generation != generation:
+            return
+        if not done:
+            self._call_off(group, Error.COORDINATOR_NOT_AVAILABLE)
+            self._prepare(group)
+            return
+        group.move(State.STABLE, self._wall_ms())
+        for member in group.members.values():
+            member.assignment = shares.get(member.id, b"")
+            if group.answer_sync(member, group.share(member)):
+                self._begin_session(group, member)
+
+    # Heartbeat and LeaveGroup
+
+    def heartbeat(self, group: ClassicGroup, member_id: str, instance: str | None, generation: int) -> Error:
+        """A member says that it is there."""
+        error = group.check_member(member_id, instance)
+        if error:
+            return error
+        if generation != group.generation:
+            return Error.ILLEGAL_GENERATION
+        self._begin_session(group, group.members[member_id])
+        return Error.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Error.NONE
+
+    def commits(self, group: ClassicGroup, member_id: str) -> None:
+        """A member that commits offsets is there, too."""
+        if member_id in group.members and group.state in (State.STABLE, State.PREPARING):
+            self._begin_session(group, group.members[member_id])
+
+    def leave(self, group: ClassicGroup, leaving: list[tuple[str, str | None]]) -> list[Error]:
+        """Put out these (member id, instance); a static member may be named by its instance alone."""
+        errors = [self._leave(group, member_id, instance) for member_id, instance in leaving]
+        if Error.NONE in errors and not group.empty:
+            self._go_on(group)
+        return errors
+
+    def _leave(self, group: ClassicGroup, member_id: str, instance: str | None) -> Error:
+        if member_id == NOBODY:
+            member_id = group.static.get(instance or "", NOBODY)
+            if member_id == NOBODY:
+                return Error.UNKNOWN_MEMBER_ID
+        elif member_id not in group.promised:
+            error = group.check_member(member_id, instance)
+            if error:
+                return error
+        self._put_out(group, member_id)
+        return Error.NONE
+
+    # Sessions
+
+    def resume(self, group: ClassicGroup) -> None:
+        """After a restart: its members have a whole session to be heard of."""
+        for member in group.members.values():
+            self._begin_session(group, member)
+
+    def _begin_session(self, group: ClassicGroup, member: Member, session_ms: int | None = None) -> None:
+        length_ms = member.session_ms if session_ms is None else session_ms
+        self._sessions.begin(group.id, member.id, length_ms, partial(self._gone, group, member.id))
+
+    def _gone(self, group: ClassicGroup, member_id: str) -> None:
+        """A session is over."""
+        member = group.members.get(member_id)
+        if member is not None and member.keeps_alive:
+            return
+        group.remove(member_id)
+        if member is not None and group.state in ACTIVE:
+            self._prepare(group)
+        elif group.state is State.PREPARING and group.all_joined:
+            self._complete(group)
