@@ -82,13 +82,20 @@ class Core:
 
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
+        self._end(_settle)
+
+    def lose_power(self) -> None:
+        """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
+        self._end(_lose)
+
+    def _end(self, leave: Callable[[Partition], None]) -> None:
         self.listener.close()
         for purgatory in (self.produces, self.fetches):
             purgatory.close()
         self.timer.close()
         self.flusher.close()
         for partition in self.topics.partitions():
-            _settle(partition)
+            leave(partition)
         self.store.close()
         os.close(self._lock)
 
@@ -101,6 +108,17 @@ def _settle(partition: Partition) -> None:
     partition.flushed(partition.end, files)
     if partition.producers.known:
         partition.take_snapshot()
+
+
+def _lose(partition: Partition) -> None:
+    """Drop what is not durable: nobody can say that it would have survived."""
+    whole = True
+    for segment in partition.segments:
+        if not whole:
+            segment.delete()
+        elif segment.durable < segment.size:
+            segment.cut(segment.durable)
+            whole = False
 
 
 def _admit_nobody(transactional_id: str, partition: Partition, batch: memoryview, version: int) -> Error:

@@ -46,15 +46,16 @@ class Table:
         self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
         self.served = 0
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
-        """Sees each request first (connection, key, version, correlation, data); True: it has dealt with it."""
+        """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""
         key, version, correlation, size = HEAD.unpack_from(data)
         self.served += 1
-        if self.intercept is not None and self.intercept(connection, key, version, correlation, data):
+        body = data[10 + max(size, 0) :]
+        if self.intercept is not None and self.intercept(connection, key, version, correlation, body):
             return
-        self.serve(connection, key, version, correlation, data[10 + max(size, 0) :])
+        self.serve(connection, key, version, correlation, body)
 
     def serve(self, connection: Connection, key: int, version: int, correlation: int, data: memoryview) -> None:
         """Serve a request whose header ends before `data`, its tagged fields aside."""
