@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
 from waterclock.broker.settings import Settings
+from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.wire.codec import import_kio
 from waterclock.clock import ManualClock, SystemClock, WallClock
 from waterclock.errors import UsageError
 
@@ -59,6 +61,7 @@ class Broker:
 
     def start(self) -> Broker:
         """Open the data and let clients in."""
+        import_kio()
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
@@ -117,6 +120,10 @@ class Broker:
         if not isinstance(self._clock, ManualClock):
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
         self.call(lambda: self._core.timer.advance(duration_s))
+
+    def statistics(self) -> BrokerStatistics:
+        """What the broker did so far, and what waits now: cheap enough to be asked every second."""
+        return self.call(lambda: self._core.statistics())
 
     def call(self, deed: Callable[[], T]) -> T:
         """Run `deed` in the broker's thread; what it returns or raises."""

@@ -24,6 +24,7 @@ from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.settings import Settings
+from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.watermarks import Watermarks
@@ -57,7 +58,7 @@ class Core:
         )  # fmt: skip
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
-        self.flusher = Flusher(loop, self.watermarks.flushed, on_failure)
+        self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
         self.table = self._table()
 
     def _table(self) -> Table:
@@ -75,6 +76,11 @@ class Core:
         for partition in topic.partitions:
             self.flusher.forget(partition)
         self.watermarks.changed(topic.partitions)
+
+    def statistics(self) -> BrokerStatistics:
+        """What it did so far, and what waits now."""
+        purgatories = {"produce": self.produces, "fetch": self.fetches}
+        return taken(self.listener, self.table, self.topics, self.produce, self.flusher, purgatories)
 
     def open(self) -> None:
         """Let clients in."""

@@ -44,14 +44,15 @@ class Table:
     def __init__(self, fast: Mapping[int, FastApi], apis: Mapping[int, Api]) -> None:
         self._fast = dict(fast)
         self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
-        self.served = 0
+        self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""
         key, version, correlation, size = HEAD.unpack_from(data)
-        self.served += 1
+        if key in self.served:
+            self.served[key] += 1
         body = data[10 + max(size, 0) :]
         if self.intercept is not None and self.intercept(connection, key, version, correlation, body):
             return
