@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "spark": {"rules", "sinks", "errors", "clock"},
     "broker": {"purgatory", "timer", "clock", "errors"},
     "trace": {"wheel", "errors"},
+    "testing": {"broker", "clock"},
+    "pytest_plugin": {"testing"},
     "cli": {"bench", "broker", "rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
     "traces": set(),
 }

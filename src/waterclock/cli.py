@@ -84,7 +84,8 @@ def broker(arguments: argparse.Namespace) -> int:
         print(process.listed())
         return 0
     settings = process.parsed(arguments.set)
-    process.serve(arguments.data, arguments.host, arguments.port, settings, partial(print, flush=True))
+    say, every_s = partial(print, flush=True), arguments.statistics_every
+    process.serve(arguments.data, arguments.host, arguments.port, settings, say, every_s)
     return 0
 
 
@@ -147,6 +148,12 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, by Kafka's name; may be repeated"
     )
     parser.add_argument("--settings", action="store_true", help="list the settings with their defaults, and end")
+    parser.add_argument(
+        "--statistics-every",
+        type=_seconds,
+        metavar="SECONDS",
+        help="print statistics to stderr, a line of JSON each time",
+    )
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

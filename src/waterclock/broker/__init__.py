@@ -2,5 +2,8 @@
 
 from waterclock.broker.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
+from waterclock.broker.faults import Fault, Faults
+from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.wire.errors import Error
 
-__all__ = ["Broker", "DataInUse", "LogDamaged"]
+__all__ = ["Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LogDamaged"]

@@ -16,8 +16,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from waterclock.broker.core import Core
+from waterclock.broker.faults import Faults
 from waterclock.broker.settings import Settings
+from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.wire.codec import import_kio
 from waterclock.clock import ManualClock, SystemClock, WallClock
+from waterclock.errors import UsageError
 
 T = TypeVar("T")
 
@@ -57,6 +61,7 @@ class Broker:
 
     def start(self) -> Broker:
         """Open the data and let clients in."""
+        import_kio()
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
@@ -76,6 +81,34 @@ class Broker:
         if self._temporary is not None:
             self._temporary.cleanup()
 
+    def cut_power(self) -> None:
+        """End as a power cut would: clients are dropped, and what was not on the disk yet is gone. Then `start()` again.
+
+        UsageError where the broker has no folder of its own to start from.
+        """
+        if self._temporary is not None:
+            raise UsageError("cut_power would leave nothing to start from: give the broker a folder, Broker(data=...)")
+        core = self._core
+        self.call(lambda: setattr(self, "_end", core.lose_power))
+        self.close()
+
+    @property
+    def faults(self) -> Faults:
+        """Faults on purpose; RuntimeError while the broker is not running."""
+        if self._loop is None:
+            raise _not_running()
+        return self._faults
+
+    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """A new topic, there and durable when this returns.
+
+        UsageError where the name is not legal or not free, or a setting cannot be.
+        """
+        done: Future[bool] = Future()
+        self.call(lambda: self._core.topics.checked_create(name, partitions, settings or {}, done.set_result))
+        if not done.result():
+            raise OSError(f"topic {name!r} could not be kept: the disk refused it")
+
     def __enter__(self) -> Broker:
         return self.start()
 
@@ -88,11 +121,15 @@ class Broker:
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
         self.call(lambda: self._core.timer.advance(duration_s))
 
+    def statistics(self) -> BrokerStatistics:
+        """What the broker did so far, and what waits now: cheap enough to be asked every second."""
+        return self.call(lambda: self._core.statistics())
+
     def call(self, deed: Callable[[], T]) -> T:
         """Run `deed` in the broker's thread; what it returns or raises."""
         loop, future = self._loop, Future[T]()
         if loop is None:
-            raise RuntimeError("the broker is not running")
+            raise _not_running()
         loop.call_soon_threadsafe(_settle, future, deed)
         return future.result()
 
@@ -104,16 +141,21 @@ class Broker:
         self._stop = asyncio.Event()
         try:
             loop = asyncio.get_running_loop()
-            self._core = Core(loop, folder, self._host, self._port, self._settings, self._clock, _die)
-            self._port = self._core.listener.port
-            self._core.open()
+            self._core = core = Core(loop, folder, self._host, self._port, self._settings, self._clock, _die)
+            self._faults = Faults(self.call, core.table, core.topics, core.flusher, core.timer)
+            self._port, self._end = core.listener.port, core.close
+            core.open()
             self._loop = loop
         except BaseException as error:
             started.set_exception(error)
             return
         started.set_result(None)
         await self._stop.wait()
-        self._core.close()
+        self._end()
+
+
+def _not_running() -> RuntimeError:
+    return RuntimeError("the broker is not running: start() it, or use it in a with statement")
 
 
 def _settle(future: Future[Any], deed: Callable[[], Any]) -> None:

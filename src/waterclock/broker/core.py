@@ -26,6 +26,7 @@ from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.settings import Settings
+from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.watermarks import Watermarks
@@ -60,7 +61,7 @@ class Core:
         )  # fmt: skip
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
-        self.flusher = Flusher(loop, self.watermarks.flushed, on_failure)
+        self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
         self.table = self._table()
 
     def _table(self) -> Table:
@@ -81,19 +82,31 @@ class Core:
         self.watermarks.changed(topic.partitions)
         self.groups.topic_gone(topic.name)
 
+    def statistics(self) -> BrokerStatistics:
+        """What it did so far, and what waits now."""
+        purgatories = {"produce": self.produces, "fetch": self.fetches}
+        return taken(self.listener, self.table, self.topics, self.produce, self.flusher, purgatories)
+
     def open(self) -> None:
         """Let clients in."""
         self.listener.open(self.table)
 
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
+        self._end(_settle)
+
+    def lose_power(self) -> None:
+        """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
+        self._end(_lose)
+
+    def _end(self, leave: Callable[[Partition], None]) -> None:
         self.listener.close()
         for purgatory in (self.produces, self.fetches, self.groups):
             purgatory.close()
         self.timer.close()
         self.flusher.close()
         for partition in self.topics.partitions():
-            _settle(partition)
+            leave(partition)
         self.store.close()
         os.close(self._lock)
 
@@ -106,6 +119,17 @@ def _settle(partition: Partition) -> None:
     partition.flushed(partition.end, files)
     if partition.producers.known:
         partition.take_snapshot()
+
+
+def _lose(partition: Partition) -> None:
+    """Drop what is not durable: nobody can say that it would have survived."""
+    whole = True
+    for segment in partition.segments:
+        if not whole:
+            segment.delete()
+        elif segment.durable < segment.size:
+            segment.cut(segment.durable)
+            whole = False
 
 
 def _admit_nobody(transactional_id: str, partition: Partition, batch: memoryview, version: int) -> Error:

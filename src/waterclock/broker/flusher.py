@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from waterclock.broker.statistics import FlushStatistics
+
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
     from waterclock.broker.log.segment import Segment
@@ -31,9 +33,15 @@ class Flusher:
     """Flushes partitions that were marked, and tells `on_flushed` which are durable, in the loop's thread."""
 
     def __init__(
-        self, loop: Any, on_flushed: Callable[[list[Work]], None], on_failure: Callable[[OSError], None]
+        self,
+        loop: Any,
+        now_ns: Callable[[], int],
+        on_flushed: Callable[[list[Work]], None],
+        on_failure: Callable[[OSError], None],
     ) -> None:
-        self._loop, self._on_flushed, self._on_failure = loop, on_flushed, on_failure
+        self._loop, self._now_ns = loop, now_ns
+        self._on_flushed, self._on_failure = on_flushed, on_failure
+        self._count = self._partitions = self._last_ns = self._worst_ns = 0
         self._dirty: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
         self._frozen: set[Partition] = set()
@@ -73,6 +81,9 @@ class Flusher:
         for thread in self._threads:
             thread.join()
 
+    def statistics(self) -> FlushStatistics:
+        return FlushStatistics(self._count, self._partitions, self._last_ns / 1e6, self._worst_ns / 1e6)
+
     def _start(self) -> None:
         """Share what is dirty among the free threads."""
         self._asked = False
@@ -95,6 +106,7 @@ class Flusher:
 
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
+            began_ns = self._now_ns()
             try:
                 for _, _, files in work:
                     for segment, _ in files:
@@ -102,10 +114,13 @@ class Flusher:
             except OSError as error:
                 self._loop.call_soon_threadsafe(self._on_failure, error)
                 return
-            self._loop.call_soon_threadsafe(self._flushed, work)
+            self._loop.call_soon_threadsafe(self._flushed, work, self._now_ns() - began_ns)
 
-    def _flushed(self, work: list[Work]) -> None:
+    def _flushed(self, work: list[Work], took_ns: int) -> None:
         self._free += 1
+        self._count += 1
+        self._partitions += len(work)
+        self._last_ns, self._worst_ns = took_ns, max(took_ns, self._worst_ns)
         self._flushing.difference_update(w.partition for w in work)
         if self._dirty:
             self._start()  # the disk first, then the answers

@@ -5,24 +5,37 @@ Rule 1: one line says where it listens, once it can be reached; nothing else goe
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 
 from waterclock.broker.broker import Broker
 from waterclock.broker.settings import SETTINGS, Settings
 from waterclock.errors import UsageError
 
 
-def serve(data: str | None, host: str, port: int, settings: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Run a broker until the process is asked to end."""
+def serve(
+    data: str | None,
+    host: str,
+    port: int,
+    settings: Mapping[str, str],
+    say: Callable[[str], None],
+    statistics_every_s: float | None = None,
+) -> None:
+    """Run a broker until the process is asked to end; every so many seconds its statistics go to stderr, a line each."""
     allow_many_files()
     ended = [signal.SIGINT, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
     with Broker(data, host=host, port=port, settings=settings) as broker:
         where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
         say(f"waterclock broker ready on {broker.bootstrap}, {where}")
-        signal.sigwait(ended)
+        while statistics_every_s is not None and signal.sigtimedwait(ended, statistics_every_s) is None:
+            print(json.dumps(asdict(broker.statistics())), file=sys.stderr, flush=True)
+        if statistics_every_s is None:
+            signal.sigwait(ended)
 
 
 def allow_many_files() -> None:

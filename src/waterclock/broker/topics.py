@@ -19,6 +19,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Store, Then
+from waterclock.errors import UsageError
 
 ROOM: Final = "topic"
 LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -73,6 +74,16 @@ class Topics:
         self._add(topic)
         self._store.put(ROOM, name, topic.kept(), then)
         return topic
+
+    def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
+        """A new topic; UsageError where the name or the number is not good."""
+        if not legal(name):
+            raise UsageError(f"a topic's name has letters, digits, dot, _ and -, at most 249 of them, got {name!r}")
+        if name in self.by_name:
+            raise UsageError(f"there is a topic {name!r} already: choose another name, or delete it first")
+        if not 1 <= partitions <= MOST_PARTITIONS:
+            raise UsageError(f"a topic has 1 to {MOST_PARTITIONS} partitions, got {partitions!r}")
+        return self.create(name, partitions, given, then)
 
     def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
         """More partitions for a topic, up to `partitions`."""

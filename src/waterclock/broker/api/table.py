@@ -44,19 +44,21 @@ class Table:
     def __init__(self, fast: Mapping[int, FastApi], apis: Mapping[int, Api]) -> None:
         self._fast = dict(fast)
         self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
-        self.served = 0
+        self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
-        """Sees each request first (connection, key, version, correlation, data); True: it has dealt with it."""
+        """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""
         key, version, correlation, size = HEAD.unpack_from(data)
-        self.served += 1
+        if key in self.served:
+            self.served[key] += 1
         if key not in self._fast:
             connection.client_id = str(data[10 : 10 + max(size, 0)], "utf-8")
-        if self.intercept is not None and self.intercept(connection, key, version, correlation, data):
+        body = data[10 + max(size, 0) :]
+        if self.intercept is not None and self.intercept(connection, key, version, correlation, body):
             return
-        self.serve(connection, key, version, correlation, data[10 + max(size, 0) :])
+        self.serve(connection, key, version, correlation, body)
 
     def serve(self, connection: Connection, key: int, version: int, correlation: int, data: memoryview) -> None:
         """Serve a request whose header ends before `data`, its tagged fields aside."""

@@ -40,6 +40,7 @@ class Connection:
         self.ready: Ready = listener.ready
         self._listener, self._serve = listener, serve
         self.slots: deque[Slot] = deque()
+        self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
         self.login: Any = None  # the exchange of a SASL mechanism, while it goes on
         self.client_id = ""
@@ -126,7 +127,7 @@ class Connection:
 
     def slot(self) -> Slot:
         """The place of the next request's answer."""
-        self.slots.append(slot := Slot(self))
+        self.slots.append(slot := self.make_slot(self))
         if len(self.slots) >= MOST_SLOTS:
             self._read_no_more()
         return slot

@@ -1,0 +1,84 @@
+"""What the broker tells about itself: frozen records, the only thing that a console may read.
+
+Rule 1: counts begin at the broker's start; what is open, waiting or there is of this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from waterclock.broker.wire.names import NAMES
+from waterclock.purgatory import Purgatory, PurgatoryStatistics
+
+if TYPE_CHECKING:
+    from waterclock.broker.api.produce import ProduceApi
+    from waterclock.broker.api.table import Table
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.net.listener import Listener
+    from waterclock.broker.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class FlushStatistics:
+    """Flushes of the logs; times by the broker's clock, so that they are 0 under a `ManualClock`.
+
+    >>> FlushStatistics(count=10, partitions=25, last_ms=0.1, worst_ms=4.0).partitions_per_flush
+    2.5
+    """
+
+    count: int
+    partitions: int  # flushed in all; one that is flushed twice counts twice
+    last_ms: float
+    worst_ms: float
+
+    @property
+    def partitions_per_flush(self) -> float:
+        return self.partitions / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """Counts of one moment; `Broker.statistics()` returns it. `dataclasses.asdict` makes what JSON takes.
+
+    >>> from waterclock.broker import Broker
+    >>> with Broker() as broker:
+    ...     broker.create_topic("orders", partitions=3)
+    ...     (s := broker.statistics()).topics, s.partitions, s.purgatories["fetch"].delayed, s.requests
+    (1, 3, 0, {})
+    """
+
+    connections: int  # open now
+    requests: Mapping[str, int]  # by Kafka's name of the API; those that a fault met count too
+    bytes_in: int  # over the network
+    bytes_out: int
+    records_in: int  # that producers appended, duplicates that idempotence dropped aside
+    record_bytes_in: int  # their batches, as they came
+    topics: int
+    partitions: int
+    purgatories: Mapping[str, PurgatoryStatistics]  # by the purgatory's name
+    flushes: FlushStatistics
+
+
+def taken(
+    listener: Listener,
+    table: Table,
+    topics: Topics,
+    produce: ProduceApi,
+    flusher: Flusher,
+    purgatories: Mapping[str, Purgatory],
+) -> BrokerStatistics:
+    """The statistics of these rooms, now; in the broker's thread."""
+    return BrokerStatistics(
+        connections=len(listener.connections),
+        requests={NAMES.get(key, str(key)): count for key, count in sorted(table.served.items()) if count},
+        bytes_in=listener.received,
+        bytes_out=listener.sent,
+        records_in=produce.records,
+        record_bytes_in=produce.bytes,
+        topics=len(topics.by_name),
+        partitions=sum(len(topic.partitions) for topic in topics),
+        purgatories={name: purgatory.statistics() for name, purgatory in purgatories.items()},
+        flushes=flusher.statistics(),
+    )

@@ -1,0 +1,113 @@
+"""An answer that says one error about everything that was asked, for any API: what a fault answers.
+
+Rule 1: a row of the answer that can carry an error mirrors a row of the request: topic for topic, partition for partition.
+Rule 2: everything else is as empty as the schema allows.
+Rule 3: the answers of ROWS_ONLY keep their own error code at NONE: there it speaks of sessions, not of partitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+ROWS_ONLY: Final = {1, 3}  # Fetch, Metadata
+EMPTY: Final = (
+    (bool, False), (int, -1), (str, ""), (bytes, b""),
+    (timedelta, timedelta(0)), (datetime, datetime.fromtimestamp(0, UTC)),
+)  # fmt: skip
+PARTITION: Final = ("partition_index", "partition", "index")  # names for a partition's number
+
+
+def refuse(request: Request, error: Error) -> None:
+    """Answer `error` for everything that the request names."""
+    values = _values(request.schema.answer, request.body, error)
+    if request.key in ROWS_ONLY and "error_code" in values:
+        values["error_code"] = Error.NONE
+    values.pop("throttle_time", None)
+    request.answer(**values)
+
+
+def topics_of(body: Any) -> Iterator[Any]:
+    """The topics that a request names: by name, or by id (a UUID)."""
+    for one in _rows(body):
+        if isinstance(one, str):
+            yield one
+        elif (named := _topic_of(one)) is not None:
+            yield named
+        else:
+            yield from topics_of(one)
+
+
+def _topic_of(row: Any) -> Any:
+    for field in ("topic_id", "name", "topic"):
+        if value := getattr(row, field, None):
+            return value
+    return None
+
+
+def _rows(entity: Any) -> tuple[Any, ...]:
+    """A request's first array: the rows that its answer repeats."""
+    if not dataclasses.is_dataclass(entity):
+        return ()
+    for field in dataclasses.fields(entity):
+        if _row_type(field.type) is not None:
+            return getattr(entity, field.name) or ()
+    return ()
+
+
+def _values(answer: Any, asked: Any, error: Error) -> dict[str, Any]:
+    """Every field of an answer, or of a row of it, that speaks of what was `asked`."""
+    fields = dataclasses.fields(answer)
+    values = {field.name: _value(field, asked, error) for field in fields}
+    if not dataclasses.is_dataclass(asked):  # a bare name or number: it is what the row's first field repeats
+        values[next(name for name in values if not name.endswith("error_code"))] = asked
+    return values
+
+
+def _value(field: Any, asked: Any, error: Error) -> Any:
+    if field.name.endswith("error_code"):
+        return error
+    row = _row_type(field.type)
+    if row is not None:
+        return tuple(row(**_values(row, one, error)) for one in _rows(asked)) if _carries_error(row) else ()
+    for name in PARTITION if field.name in PARTITION else (field.name,):
+        if hasattr(asked, name):
+            return getattr(asked, name)
+    return _empty(field)
+
+
+def _row_type(kind: Any) -> Any:
+    """What an array holds; None where `kind` is no array."""
+    for one in (kind, *typing.get_args(kind)):
+        if typing.get_origin(one) is tuple:
+            return typing.get_args(one)[0]
+    return None
+
+
+@functools.cache
+def _carries_error(row: Any) -> bool:
+    if not dataclasses.is_dataclass(row):
+        return False
+    return any(
+        field.name.endswith("error_code") or _carries_error(_row_type(field.type)) for field in dataclasses.fields(row)
+    )
+
+
+def _empty(field: Any) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.name == "records":
+        return b""
+    if type(None) in typing.get_args(field.type):
+        return None
+    for kind, value in EMPTY:
+        if isinstance(field.type, type) and issubclass(field.type, kind):
+            return value
+    return None

@@ -1,0 +1,70 @@
+"""pytest's fixtures for a Kafka broker inside the test process: `kafka_broker`, `kafka_topic`, `kafka_broker_factory`.
+
+    fixture                 scope       is
+    kafka_broker            session     a running `Broker`, its data in a temporary folder
+    kafka_topic             function    the name of a new topic with one partition on it
+    kafka_broker_factory    function    `factory(settings=..., clock=..., data=...)`: a running broker of the test's own
+
+One broker serves all tests of a session: a client's own start costs more than its topic does, and a fresh topic keeps tests
+apart. What a topic cannot keep apart (settings, a clock turned by hand, a restart) asks the factory.
+
+Rule 1: nothing but pytest and the standard library is imported before a test asks for a fixture.
+Rule 2: faults that a test set on `kafka_broker` end with the test.
+Rule 3: the entry point has this module's name: whoever names the module too, by -p or pytest_plugins, gets it once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from waterclock.testing import Broker
+
+LONGEST_NAME: Final = 200  # of a topic, before its number
+_brokers: Final = pytest.StashKey[list["Broker"]]()
+_numbers: Final = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """A Kafka broker for the whole session; `kafka_broker.bootstrap` is for bootstrap.servers."""
+    from waterclock.testing import Broker
+
+    with Broker() as broker:
+        pytestconfig.stash[_brokers] = [broker]
+        yield broker
+        del pytestconfig.stash[_brokers]
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> str:
+    """A new topic with one partition, named after the test."""
+    test = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:LONGEST_NAME]
+    name = f"{test}.{next(_numbers)}"
+    kafka_broker.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def kafka_broker_factory() -> Iterator[Callable[..., Broker]]:
+    """Makes running brokers with the arguments of `Broker`; all of them are closed when the test is over."""
+    from waterclock.testing import Broker
+
+    with ExitStack() as stack:
+
+        def make(*data: Any, **arguments: Any) -> Broker:
+            return stack.enter_context(Broker(*data, **arguments))
+
+        yield make
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """The session's broker is healthy again before the next test."""
+    for broker in item.config.stash.get(_brokers, []):
+        broker.faults.clear()

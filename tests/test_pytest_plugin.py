@@ -1,0 +1,151 @@
+"""The fixtures that every pytest run has once waterclock is installed: tried in pytest runs of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("kio")
+
+ROOT = Path(__file__).parents[1]
+PLUGIN = "waterclock.pytest_plugin"
+
+
+def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A pytest run in `folder`, with the plugin as its entry point would give it."""
+    (folder / "test_it.py").write_text(tests)
+    command = [sys.executable, "-W", "error", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-p", PLUGIN]
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def passed(done: subprocess.CompletedProcess[str], count: int) -> bool:
+    return f"{count} passed" in done.stdout and done.returncode == 0
+
+
+def test_one_broker_serves_the_session_and_each_test_has_a_topic_of_its_own(tmp_path: Path) -> None:
+    tests = """
+import pytest
+
+seen = []
+
+@pytest.mark.parametrize("case", ["a b", "ü/x", "a b"])
+def test_one(kafka_broker, kafka_topic, case):
+    assert kafka_broker.statistics().topics == len(seen) + 1
+    seen.append((kafka_broker.bootstrap, kafka_topic))
+
+def test_two():
+    assert len({where for where, _ in seen}) == 1
+    assert len({topic for _, topic in seen}) == 3
+"""
+    done = run(tmp_path, tests)
+    assert passed(done, 4), done.stdout
+
+
+def test_a_fault_ends_with_its_test(tmp_path: Path) -> None:
+    tests = """
+def test_one(kafka_broker, kafka_topic):
+    kafka_broker.faults.drop("Metadata", times=None)
+    kafka_broker.faults.freeze(kafka_topic)
+
+def test_two(kafka_broker):
+    assert kafka_broker.call(lambda: kafka_broker._core.table.intercept) is None
+    assert not kafka_broker.call(lambda: kafka_broker._core.flusher._frozen)
+"""
+    done = run(tmp_path, tests)
+    assert passed(done, 2), done.stdout
+
+
+def test_the_factory_makes_brokers_of_ones_own_and_closes_them(tmp_path: Path) -> None:
+    tests = """
+from waterclock.testing import ManualClock
+import pytest
+
+made = []
+
+def test_one(kafka_broker_factory, tmp_path):
+    broker = kafka_broker_factory(settings={"num.partitions": "3"}, clock=ManualClock())
+    broker.advance_s(60)
+    made.extend([broker, kafka_broker_factory(tmp_path / "data")])
+    assert made[0].bootstrap != made[1].bootstrap
+    assert (tmp_path / "data" / "store.sqlite").exists()
+
+def test_two():
+    for broker in made:
+        with pytest.raises(RuntimeError):
+            broker.statistics()
+"""
+    done = run(tmp_path, tests)
+    assert passed(done, 2), done.stdout
+
+
+def test_the_data_of_a_session_is_gone_at_its_end(tmp_path: Path) -> None:
+    tests = """
+def test_one(kafka_broker):
+    print("folder", kafka_broker._temporary.name)
+"""
+    done = run(tmp_path, tests)
+    folder = next(line.split()[-1] for line in done.stdout.splitlines() if "folder" in line)
+    assert folder.startswith("/")
+    assert not Path(folder).exists()
+
+
+def test_a_run_that_asks_for_no_broker_imports_none(tmp_path: Path) -> None:
+    tests = """
+import sys
+
+def test_one():
+    assert "waterclock.pytest_plugin" in sys.modules
+    heavy = {"waterclock.broker", "waterclock.testing", "waterclock.timer", "kio", "crc32c", "asyncio", "sqlite3"}
+    assert not heavy & set(sys.modules)
+"""
+    done = run(tmp_path, tests)
+    assert passed(done, 1), done.stdout
+
+
+def test_a_broker_does_not_import_hypothesis_for_kio(tmp_path: Path) -> None:
+    tests = """
+import socket, struct, sys
+
+def test_one(kafka_broker):
+    host, port = kafka_broker.bootstrap.split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(struct.pack(">ihhih", 10, 18, 2, 7, -1))  # ApiVersions 2
+        assert client.recv(4)
+    assert "kio" in sys.modules
+    assert "hypothesis" not in sys.modules
+"""
+    done = run(tmp_path, tests, "-p", "no:hypothesispytest")
+    assert passed(done, 1), done.stdout
+
+
+def test_named_twice_the_plugin_is_registered_once(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(f"pytest_plugins = [{PLUGIN!r}]\n")
+    done = run(tmp_path, "def test_one(kafka_topic): pass\n", "-p", PLUGIN)
+    assert passed(done, 1), done.stdout + done.stderr
+
+
+def test_the_entry_point_has_the_name_of_its_module() -> None:
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    assert points == {PLUGIN: PLUGIN}
+
+
+def test_the_fixtures_are_told_about(tmp_path: Path) -> None:
+    done = run(tmp_path, "", "--fixtures")
+    assert "kafka_broker [session scope]" in done.stdout
+    assert "A Kafka broker for the whole session; `kafka_broker.bootstrap` is for bootstrap.servers." in done.stdout
+
+
+def test_testing_exports_what_a_test_needs() -> None:
+    from waterclock import testing
+
+    assert {"Broker", "Error", "ManualClock"} <= set(testing.__all__)
+    assert all(hasattr(testing, name) for name in testing.__all__)
