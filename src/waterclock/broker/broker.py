@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
+from waterclock.broker.replication.deposing import leads
+from waterclock.broker.replication.following import LEAD, STOP, Following
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.wire.codec import import_kio
@@ -45,7 +47,9 @@ class Broker:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         clock: WallClock | None = None,
+        follow: str | None = None,
     ) -> None:
+        self._follow, self._changed_over = follow, threading.Event()
         self._settings = Settings(settings)
         self._data, self._host, self._port = data, host, port
         self._clock: WallClock = clock if clock is not None else SystemClock()
@@ -76,7 +80,7 @@ class Broker:
         self._loop = self._thread = None
         if loop is not None and thread is not None:
             with suppress(RuntimeError):  # it has stopped by itself
-                loop.call_soon_threadsafe(self._stop.set)
+                loop.call_soon_threadsafe(self._stop)
             thread.join()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -133,25 +137,65 @@ class Broker:
         loop.call_soon_threadsafe(_settle, future, deed)
         return future.result()
 
+    def _stop(self) -> None:
+        if not self._role.over.done():
+            self._role.over.set_result(STOP)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is a leader now, or follows another broker."""
+        return isinstance(self._role, Core)
+
+    def promote(self) -> None:
+        """Make a follower the leader, which it is when this returns; UsageError where it is one already."""
+        role = self._role
+        if not isinstance(role, Following):
+            raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
+        self.call(role.promote)
+        self._changed_over.wait()
+
     def _run(self, started: Future[None]) -> None:
         asyncio.run(self._serve(started))
 
     async def _serve(self, started: Future[None]) -> None:
-        folder = str(self._data) if self._temporary is None else self._temporary.name
-        self._stop = asyncio.Event()
+        """Lead, or follow, and change over where that ends in the other."""
         try:
-            loop = asyncio.get_running_loop()
-            self._core = core = Core(loop, folder, self._host, self._port, self._settings, self._clock, _die)
-            self._faults = Faults(self.call, core.table, core.topics, core.flusher, core.timer)
-            self._port, self._end = core.listener.port, core.close
-            core.open()
-            self._loop = loop
+            role = await self._first_role()
+            self._loop = asyncio.get_running_loop()
         except BaseException as error:
             started.set_exception(error)
             return
         started.set_result(None)
-        await self._stop.wait()
-        self._end()
+        while (end := await role.over) != STOP:
+            await role.close()
+            self._follow = None if end == LEAD else end
+            role = self._take_role()
+            self._changed_over.set()
+        await self._end()
+
+    async def _first_role(self) -> Core | Following:
+        """A leader whose follower was promoted meanwhile follows it."""
+        role = self._take_role()
+        identity = role.identity
+        if isinstance(role, Core) and identity.peer is not None and await leads(identity.peer_at, identity.peer):
+            await role.close()
+            self._follow = identity.peer_at
+            role = self._take_role()
+        return role
+
+    def _take_role(self) -> Core | Following:
+        """Begin to lead or to follow, on the port of the time before."""
+        folder = str(self._data) if self._temporary is None else self._temporary.name
+        loop, place = asyncio.get_running_loop(), (self._host, self._port)
+        role: Core | Following
+        if self._follow is not None:
+            role = Following(loop, folder, *place, self._settings, self._follow)
+        else:
+            role = self._core = Core(loop, folder, *place, self._settings, self._clock, _die)
+            self._faults = Faults(self.call, role.table, role.topics, role.flusher, role.timer)
+        self._role, self._port, self._end = role, role.listener.port, role.close
+        role.open()
+        return role
 
 
 def _not_running() -> RuntimeError:

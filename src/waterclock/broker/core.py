@@ -6,7 +6,7 @@ Rule 2: a room is handed what it needs, never this.
 
 from __future__ import annotations
 
-import fcntl
+import asyncio
 import os
 from collections.abc import Callable
 from typing import Any
@@ -19,12 +19,17 @@ from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
-from waterclock.broker.errors import DataInUse
 from waterclock.broker.flusher import Flusher
+from waterclock.broker.folder import locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
+from waterclock.broker.replication.deposing import depose
+from waterclock.broker.replication.following import open_journal
+from waterclock.broker.replication.journal import Journal
+from waterclock.broker.replication.leading import FOLLOWER, Leading
+from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
@@ -49,8 +54,10 @@ class Core:
         clock: WallClock,
         on_failure: Callable[[OSError], None],
     ) -> None:
-        self.settings, self.clock = settings, clock
-        self._lock = _locked(folder)
+        self.over: asyncio.Future[str] = loop.create_future()
+        """How it ends: STOP, or the address of a new leader, to be followed from now on."""
+        self.settings, self.clock, self._loop, self._folder = settings, clock, loop, folder
+        self._lock = locked(folder)
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
@@ -62,21 +69,38 @@ class Core:
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
+        self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
+        self.watermarks.raised_by(self.replicas.raise_high)
+        self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
+        self._deposing: asyncio.Task[None] | None = None
+        self.leading.remember()
         self.table = self._table()
 
     def _table(self) -> Table:
-        self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody)
-        fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"])
+        self.produce = ProduceApi(
+            self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody, self.replicas
+        )
+        fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (
-            MetadataApis(self.identity, self.topics, self.settings),
+            MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
             TopicApis(self.topics, self.settings, self._topic_gone),
-            OffsetApis(self.topics),
+            OffsetApis(self.topics, self.leading),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
 
+    def _journal(self) -> Journal:
+        partition = open_journal(self._folder, self.settings)
+        return Journal(partition, self.produces, self.flusher.mark, self.clock.wall_ms)
+
+    def depose(self, address: str) -> None:
+        """There is a new leader at `address`."""
+        if not self.over.done():
+            self.over.set_result(address)
+
     def _topic_gone(self, topic: Topic) -> None:
+        self.replicas.forget(topic.partitions)
         for partition in topic.partitions:
             self.flusher.forget(partition)
         self.watermarks.changed(topic.partitions)
@@ -90,16 +114,24 @@ class Core:
     def open(self) -> None:
         """Let clients in."""
         self.listener.open(self.table)
+        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
+        deposed = self.store.load("self").get("deposed")
+        if deposed is not None:
+            name = f"{FOLLOWER}{self.identity.host}:{self.identity.port}"
+            told = depose(deposed["address"], self.identity.node, name, deposed["epoch"])
+            self._deposing = self._loop.create_task(told)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
         self._end(_settle)
 
-    def lose_power(self) -> None:
+    async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
         self._end(_lose)
 
     def _end(self, leave: Callable[[Partition], None]) -> None:
+        if self._deposing is not None:
+            self._deposing.cancel()
         self.listener.close()
         for purgatory in (self.produces, self.fetches, self.groups):
             purgatory.close()
@@ -134,15 +166,3 @@ def _lose(partition: Partition) -> None:
 
 def _admit_nobody(transactional_id: str, partition: Partition, batch: memoryview, version: int) -> Error:
     return Error.INVALID_TXN_STATE
-
-
-def _locked(folder: str) -> int:
-    """Take the folder for this process alone."""
-    os.makedirs(folder, exist_ok=True)
-    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise DataInUse(f"another broker has {folder} open: stop it, or choose another folder with --data") from None
-    return lock

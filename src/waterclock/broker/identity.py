@@ -14,18 +14,32 @@ NODE: Final = 1
 
 @dataclass
 class Identity:
-    """`node` is the broker's id and its own controller's; the cluster's id stays with the data."""
+    """`node` is the broker's id. `leader` is the id of who leads every partition: its own, or its peer's.
+
+    `peer` is the other broker's id, where there is one, and `peer_at` its address (HOST:PORT, "" while unknown).
+    """
 
     cluster: str
     host: str
     port: int
     node: int = NODE
+    leader: int = NODE
+    peer: int | None = None
+    peer_at: str = ""
 
     @classmethod
     def of(cls, store: Store, host: str, port: int) -> Identity:
-        """The identity kept in the store, made at the first start."""
-        kept = store.load("cluster").get("id")
+        """The leader's identity kept in the store, made at the first start."""
+        kept, node = store.load("cluster").get("id"), store.load("self").get("node", NODE)
         cluster = kept or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if kept is None:
             store.put("cluster", "id", cluster)
-        return cls(cluster, host, port)
+        return cls(cluster, host, port, node, node)
+
+    def brokers(self) -> list[tuple[int, str, int]]:
+        """Id, host and port of each broker that clients may ask."""
+        known = [(self.node, self.host, self.port)]
+        host, _, port = self.peer_at.rpartition(":")
+        if self.peer is not None and port.isdigit():
+            known.append((self.peer, host, int(port)))
+        return sorted(known)

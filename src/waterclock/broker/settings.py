@@ -175,6 +175,7 @@ class TopicSettings:
         "compact",
         "given",
         "max_message_bytes",
+        "min_insync",
         "segment_bytes",
         "timestamp_after_ms",
         "timestamp_before_ms",
@@ -204,6 +205,7 @@ class TopicSettings:
         """Take the attributes from the settings again."""
         self.append_time: bool = self["message.timestamp.type"] == "LogAppendTime"
         self.compact: bool = "compact" in self["cleanup.policy"]
+        self.min_insync: int = self["min.insync.replicas"]
         self.max_message_bytes: int = self["max.message.bytes"]
         self.segment_bytes: int = self["segment.bytes"]
         self.timestamp_after_ms: int = self["message.timestamp.after.max.ms"]

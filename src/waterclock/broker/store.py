@@ -34,6 +34,15 @@ class Forget(NamedTuple):
     but: frozenset[str]
 
 
+class Copy(NamedTuple):
+    """Everything that is kept, at its place in the order of the commits, is put into `into`."""
+
+    into: list[Change]
+
+
+Step: TypeAlias = "Change | Forget | Copy"
+
+
 class Store:
     """`soon(callable, *arguments)` hands a call to the loop's thread."""
 
@@ -45,18 +54,33 @@ class Store:
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS kept (room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
         )
-        self._queue: queue.SimpleQueue[tuple[list[Change | Forget], Then | None] | None] = queue.SimpleQueue()
+        self._reader = sqlite3.connect(path)
+        self._queue: queue.SimpleQueue[tuple[list[Step], Then | None] | None] = queue.SimpleQueue()
+        self._journal: Callable[[list[Change | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
 
     def load(self, room: str) -> dict[str, Any]:
-        """Everything in a room. Only before the first commit."""
-        rows = self._database.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (room,))
+        """Everything in a room that was durable when this was asked."""
+        rows = self._reader.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (room,))
         return {key: json.loads(value) for key, value in rows}
 
     def commit(self, changes: Iterable[Change | Forget], then: Then | None = None) -> None:
         """Make the changes durable; returns at once."""
-        self._queue.put((list(changes), then))
+        several: list[Any] = list(changes)
+        if self._journal is not None:
+            then = self._journal(several, then)
+        self._queue.put((several, then))
+
+    def journal(
+        self,
+        commit: Callable[[list[Change | Forget], Then | None], Then],
+        reset: Callable[[list[Change]], Any],
+    ) -> None:
+        """From now on `commit` is handed every commit, and says what to tell its end to; `reset` gets all that is kept."""
+        self._journal = commit
+        everything: list[Change] = []
+        self._queue.put(([Copy(everything)], lambda done: reset(everything)))
 
     def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
@@ -67,6 +91,7 @@ class Store:
         self._queue.put(None)
         self._thread.join()
         self._database.close()
+        self._reader.close()
 
     def _commit_forever(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -79,7 +104,7 @@ class Store:
             if last:
                 return
 
-    def _gather(self, group: list[tuple[list[Change | Forget], Then | None]]) -> bool:
+    def _gather(self, group: list[tuple[list[Step], Then | None]]) -> bool:
         """Add what came meanwhile; True where the end was asked for."""
         while not self._queue.empty():
             more = self._queue.get()
@@ -88,7 +113,7 @@ class Store:
             group.append(more)
         return False
 
-    def _commit(self, group: list[tuple[list[Change | Forget], Then | None]]) -> bool:
+    def _commit(self, group: list[tuple[list[Step], Then | None]]) -> bool:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for changes, _ in group:
@@ -101,8 +126,11 @@ class Store:
                 self._database.execute("ROLLBACK")
             return False
 
-    def _apply(self, change: Change | Forget) -> None:
-        if isinstance(change, Forget):
+    def _apply(self, change: Step) -> None:
+        if isinstance(change, Copy):
+            rows = self._database.execute("SELECT room, key, value FROM kept ORDER BY room, key")
+            change.into.extend(Change(room, key, json.loads(value)) for room, key, value in rows)
+        elif isinstance(change, Forget):
             places = ", ".join("?" * len(change.but))
             self._database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(change.but))
         elif change.value is None:

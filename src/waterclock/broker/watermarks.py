@@ -5,7 +5,7 @@ Rule 1: producers are answered before readers: a hundred long polls do not make 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from waterclock.broker.log.partition import Partition
@@ -22,12 +22,16 @@ class Watermarks:
     def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory) -> None:
         self._ready, self._produces, self._fetches = ready, produces, fetches
 
+    def raised_by(self, raise_high: Callable[[Partition], None]) -> None:
+        """Who says how far a partition's high watermark may rise."""
+        self._raise_high = raise_high
+
     def flushed(self, work: list[Work]) -> None:
         """The flusher tells what is durable."""
         for partition, end, files in work:
             if not partition.deleted:
                 partition.flushed(end, files)
-                partition.high = partition.durable
+                self._raise_high(partition)
         self.changed([w.partition for w in work])
 
     def changed(self, partitions: Iterable[Partition]) -> None:

@@ -24,6 +24,7 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
+    from waterclock.broker.replication.leading import Leading
     from waterclock.broker.topics import Topics
 
 VERSIONS: Final = (4, 18)
@@ -114,10 +115,10 @@ class DelayedFetch:
 
 
 class FetchApi:
-    """`most_bytes` bounds every answer, whatever a reader asks for."""
+    """`most_bytes` bounds every answer, whatever a reader asks for. `leading` is told of the follower's fetches."""
 
-    def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int) -> None:
-        self._topics, self._purgatory, self._most = topics, purgatory, most_bytes
+    def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leading) -> None:
+        self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
         """Handle the request whose body begins at `at`."""
@@ -126,13 +127,28 @@ class FetchApi:
         if request.session:
             slot.answer(fetch.answer(correlation, version, [], Error.FETCH_SESSION_ID_NOT_FOUND))
             return
-        delayed = DelayedFetch(slot, correlation, version, request, self._places(request), self._most)
+        places = self._places(request) if request.replica < 0 else self._copied(connection, request)
+        delayed = DelayedFetch(slot, correlation, version, request, places, self._most)
         watched = tuple(place for place in delayed.places if place is not None)
         if request.max_wait_ms <= 0 or not watched or delayed.try_complete(None):
             delayed.on_complete(None)
             return
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.max_wait_ms / 1000)
         self._purgatory.try_complete_else_watch(op, watched)
+
+    def _copied(self, connection: Connection, request: FetchRequest) -> list[Partition | None]:
+        """The places of a follower's fetch, which says what the follower has."""
+        self._leading.follower_fetches(connection, request)
+        places: list[Partition | None] = []
+        for key, rows in request.topics:
+            partitions = self._topics.by_key.get(key) or []
+            for row in rows:
+                known = 0 <= row.partition < len(partitions)
+                place = partitions[row.partition] if known else self._leading.place(key, row.partition)
+                if place is not None:
+                    self._leading.fetches(place, row.offset, row.leader_epoch)
+                places.append(place)
+        return places
 
     def _places(self, request: FetchRequest) -> list[Partition | None]:
         places: list[Partition | None] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.topics import Topic, Topics, legal
@@ -12,6 +13,7 @@ from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
+    from waterclock.broker.log.partition import Partition
     from waterclock.broker.settings import Settings
 
 METADATA: Final = 3
@@ -19,11 +21,14 @@ DESCRIBE_CLUSTER: Final = 60
 NOBODY_SAID: Final = -(2**31)  # "authorized operations" that nobody asked for
 
 
+InSync: TypeAlias = "Callable[[Partition], tuple[int, ...]]"
+
+
 class MetadataApis:
     """Metadata and DescribeCluster. A topic is created where a client asks for it by name, and may."""
 
-    def __init__(self, identity: Identity, topics: Topics, settings: Settings) -> None:
-        self._identity, self._topics, self._settings = identity, topics, settings
+    def __init__(self, identity: Identity, topics: Topics, settings: Settings, in_sync: InSync) -> None:
+        self._identity, self._topics, self._settings, self._in_sync = identity, topics, settings, in_sync
 
     def apis(self) -> dict[int, Api]:
         return {METADATA: Api(self.metadata, 0, 13), DESCRIBE_CLUSTER: Api(self.describe_cluster, 0, 2)}
@@ -32,11 +37,12 @@ class MetadataApis:
         identity, asked = self._identity, request.body.topics
         everything = asked is None or (request.version == 0 and not asked)
         rows = [self._known(request, t) for t in self._topics] if everything else self._asked(request)
-        broker = request.make(
-            "MetadataResponseBroker", node_id=identity.node, host=identity.host, port=identity.port, rack=None
+        brokers = tuple(
+            request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
+            for node, host, port in identity.brokers()
         )
         request.answer(
-            brokers=(broker,), cluster_id=identity.cluster, controller_id=identity.node, topics=tuple(rows),
+            brokers=brokers, cluster_id=identity.cluster, controller_id=identity.leader, topics=tuple(rows),
             error_code=Error.NONE, cluster_authorized_operations=NOBODY_SAID,
         )  # fmt: skip
 
@@ -61,16 +67,18 @@ class MetadataApis:
             return self._known(request, topic)
         if not legal(name):
             return self._unknown(request, name, None, Error.INVALID_TOPIC_EXCEPTION)
-        if getattr(request.body, "allow_auto_topic_creation", True) and self._settings["auto.create.topics.enable"]:
+        may = self._settings["auto.create.topics.enable"] and self._identity.leader == self._identity.node
+        if may and getattr(request.body, "allow_auto_topic_creation", True):
             return self._known(request, self._topics.create(name, self._settings["num.partitions"], {}))
         return self._unknown(request, name, None, Error.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _known(self, request: Request, topic: Topic) -> Any:
-        node = self._identity.node
+        replicas = tuple(node for node, _, _ in self._identity.brokers())
         partitions = tuple(
             request.make(
-                "MetadataResponsePartition", error_code=Error.NONE, partition_index=p.number, leader_id=node,
-                leader_epoch=p.memo.epoch, replica_nodes=(node,), isr_nodes=(node,), offline_replicas=(),
+                "MetadataResponsePartition", error_code=Error.NONE, partition_index=p.number,
+                leader_id=self._identity.leader, leader_epoch=p.memo.epoch, replica_nodes=replicas,
+                isr_nodes=self._in_sync(p), offline_replicas=(),
             )
             for p in topic.partitions
         )  # fmt: skip
@@ -89,16 +97,12 @@ class MetadataApis:
 
     def describe_cluster(self, request: Request) -> None:
         identity = self._identity
-        broker = request.make(
-            "DescribeClusterBroker",
-            broker_id=identity.node,
-            host=identity.host,
-            port=identity.port,
-            rack=None,
-            is_fenced=False,
+        brokers = tuple(
+            request.make("DescribeClusterBroker", broker_id=node, host=host, port=port, rack=None, is_fenced=False)
+            for node, host, port in identity.brokers()
         )
         request.answer(
-            error_code=Error.NONE, error_message=None, cluster_id=identity.cluster, controller_id=identity.node,
-            brokers=(broker,), cluster_authorized_operations=NOBODY_SAID,
+            error_code=Error.NONE, error_message=None, cluster_id=identity.cluster, controller_id=identity.leader,
+            brokers=brokers, cluster_authorized_operations=NOBODY_SAID,
             endpoint_type=getattr(request.body, "endpoint_type", 1),
         )  # fmt: skip

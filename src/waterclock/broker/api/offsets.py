@@ -19,6 +19,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
+    from waterclock.broker.replication.leading import Leading
     from waterclock.broker.topics import Topics
 
 LIST_OFFSETS: Final = 2
@@ -30,8 +31,8 @@ FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9
 class OffsetApis:
     """ListOffsets and OffsetForLeaderEpoch."""
 
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
+    def __init__(self, topics: Topics, leading: Leading) -> None:
+        self._topics, self._leading = topics, leading
 
     def apis(self) -> dict[int, Api]:
         return {LIST_OFFSETS: Api(self.list, 1, 11), LEADER_EPOCH: Api(self.leader_epoch, 2, 4)}
@@ -69,18 +70,25 @@ class OffsetApis:
         return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
 
     def leader_epoch(self, request: Request) -> None:
-        topics = []
+        replica, topics = getattr(request.body, "replica_id", -1), []
+        if replica >= 0:
+            self._leading.meets(request.slot.connection, replica)
         for topic in request.body.topics:
             rows = tuple(self._end_of(request, topic.topic, asked) for asked in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
 
     def _end_of(self, request: Request, topic: str, asked: Any) -> Any:
+        copied = getattr(request.body, "replica_id", -1) >= 0
         partition = self._topics.partition(topic, asked.partition)
+        if partition is None and copied:
+            partition = self._leading.place(topic.encode(), asked.partition)
         error = wrong_epoch(partition, asked.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and not error:
-            epoch, end = partition.memo.end_of(asked.leader_epoch, partition.high)
+            # a follower keeps what it has beyond the high watermark: the leader has it on its disk too
+            readers_end = partition.durable if copied else partition.high
+            epoch, end = partition.memo.end_of(asked.leader_epoch, readers_end)
         return request.make(
             "EpochEndOffset", error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
         )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
+    from waterclock.broker.replication.replicas import Replicas
     from waterclock.broker.topics import Topics
 
 ALL: Final = -1
@@ -65,9 +66,15 @@ class ProduceApi:
     """`admit(transactional id, partition, batch, version)` says whether a transaction may write there."""
 
     def __init__(
-        self, topics: Topics, flusher: Flusher, purgatory: Purgatory, wall_ms: Callable[[], int], admit: Admit
+        self,
+        topics: Topics,
+        flusher: Flusher,
+        purgatory: Purgatory,
+        wall_ms: Callable[[], int],
+        admit: Admit,
+        replicas: Replicas,
     ) -> None:
-        self._topics, self._flusher, self._purgatory = topics, flusher, purgatory
+        self._topics, self._flusher, self._purgatory, self._replicas = topics, flusher, purgatory, replicas
         self._wall_ms, self._admit = wall_ms, admit
         self.records = self.bytes = 0
 
@@ -128,7 +135,11 @@ class ProduceApi:
         return Appended(partition.number, error, base, time, partition.start if not error else -1)
 
     def _refused(self, request: ProduceRequest, partition: Partition, batch: memoryview, version: int) -> Error:
-        if request.acks not in (0, 1, ALL):
+        if request.acks == ALL:
+            error = self._replicas.refused(partition)
+            if error:
+                return error
+        elif request.acks not in (0, 1):
             return Error.INVALID_REQUIRED_ACKS
         if request.transactional_id is None:
             return Error.NONE

@@ -16,7 +16,7 @@ from typing import Any, Final
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed, records
-from waterclock.broker.store import Change, Then
+from waterclock.broker.store import Change, Forget, Then
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 TOPIC: Final = "__waterclock_store"
@@ -36,6 +36,7 @@ class Journal:
         wall_ms: Callable[[], int],
     ) -> None:
         self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
+        self._held: list[list[Change]] | None = []  # commits that came before the reset was written
 
     def reset(self, everything: Iterable[Change]) -> None:
         """Write down everything; what stood before is not needed any more."""
@@ -46,10 +47,16 @@ class Journal:
             self._append({"reset": at == 0, "changes": changes[at : at + MANY]})
         self.partition.memo.start = first
         self.partition.memo.save()
+        held, self._held = self._held or [], None
+        for some in held:
+            self._append({"reset": False, "changes": some})
 
-    def commit(self, changes: list[Change], then: Then | None) -> Then:
+    def commit(self, changes: list[Change | Forget], then: Then | None) -> Then:
         """Write down the changes of a commit; what its end is to be told to instead of `then`."""
-        shared = [change for change in changes if change.room not in OWN]
+        shared = [change for change in changes if isinstance(change, Change) and change.room not in OWN]
+        if self._held is not None:
+            self._held.append(shared)
+            return Both(self, None, then).stored  # the reset is told before this commit is
         if shared:
             self._append({"reset": False, "changes": shared})
         return Both(self, self.partition.end, then).stored
@@ -72,7 +79,7 @@ class Both:
 
     __slots__ = ("_end", "_journal", "_then")
 
-    def __init__(self, journal: Journal, end: int, then: Then | None) -> None:
+    def __init__(self, journal: Journal, end: int | None, then: Then | None) -> None:
         self._journal, self._end, self._then = journal, end, then
 
     def stored(self, done: bool) -> None:
@@ -80,7 +87,8 @@ class Both:
         if self._then is None:
             return
         if done:
-            self._journal.when_copied(self._end, self._copied)
+            end = self._journal.partition.end if self._end is None else self._end
+            self._journal.when_copied(end, self._copied)
         else:
             self._then(False)
 

@@ -9,11 +9,13 @@ import asyncio
 import itertools
 import struct
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from waterclock.broker.wire import asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import WaterclockError
+
+API_VERSIONS: Final = 18
 
 
 class LinkLost(WaterclockError):
@@ -34,8 +36,9 @@ class Link:
         host, _, port = self.address.rpartition(":")
         try:
             self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise LinkLost(f"{self.address} cannot be reached: {error}") from error
+        await self.ask(API_VERSIONS, 0)  # by which the other learns this one's name
 
     async def fetch(self, body: bytes) -> tuple[Error, list[asking.Copied]]:
         """The answer to a follower's Fetch."""

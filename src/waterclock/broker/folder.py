@@ -1,0 +1,20 @@
+"""A broker's data folder: one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from waterclock.broker.errors import DataInUse
+
+
+def locked(folder: str) -> int:
+    """Take the folder for this process alone, until the file that is returned is closed."""
+    os.makedirs(folder, exist_ok=True)
+    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise DataInUse(f"another broker has {folder} open: stop it, or choose another folder with --data") from None
+    return lock
