@@ -1,0 +1,284 @@
+"""Members of groups that speak Kafka's protocol by hand, and a broker whose time is turned by hand.
+
+Rule 1: fields have the names of `kio`; one that a version lacks is left out.
+Rule 2: `send` does not wait for the answer: `Answer.waiting` tells, with everything that was sent before dealt with.
+Rule 3: joins and syncs are with the broker when the call is over: what the next one sends comes after them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import socket
+import struct
+import threading
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from waterclock.broker import Broker
+from waterclock.clock import ManualClock
+
+FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 10, 11, 12, 13, 14, 15, 16, 42
+COMMIT, FETCH, REMOVE, CREATE_TOPICS, METADATA, DELETE_TOPICS = 8, 9, 47, 19, 3, 20
+
+
+class Turned:
+    """A broker under a ManualClock."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, data: str | os.PathLike[str] | None = None) -> None:
+        self.broker = Broker(data, settings=settings, clock=ManualClock())
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def advance_ms(self, duration_ms: int) -> None:
+        self.settle()
+        self.broker.advance_s(duration_ms / 1000)
+
+    def settle(self) -> None:
+        """Everything that was sent has been read, is durable, and is answered as far as it will be for now."""
+        for _ in range(2):  # the second call comes after what was readable when the first came
+            self.broker.call(lambda: None)
+        durable = threading.Event()
+        self.broker.call(lambda: self.broker._core.store.commit((), lambda done: durable.set()))
+        assert durable.wait(10)
+        for _ in range(2):
+            self.broker.call(lambda: None)
+
+    def __enter__(self) -> Turned:
+        self.broker.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.broker.close()
+
+
+class Answer:
+    """The answer to one request, now or later."""
+
+    def __init__(self, client: Client, key: int, version: int) -> None:
+        self._client, self._key, self._version = client, key, version
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the broker keeps it back."""
+        self._client.served.settle()
+        self._client.socket.setblocking(False)
+        try:
+            return not self._client.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        finally:
+            self._client.socket.settimeout(10)
+
+    def get(self) -> Any:
+        """Wait for it, and read it to the last byte."""
+        (size,) = struct.unpack(">i", self._client.read(4))
+        data = self._client.read(size)
+        response = load_response_schema(self._key, self._version)
+        header, at = entity_reader(response.__header_schema__)(data, 0)
+        assert header.correlation_id == self._client.pending.pop(0)
+        answer, length = entity_reader(response)(data, at)
+        assert at + length == size
+        return answer
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, served: Turned, client_id: str = "tester") -> None:
+        host, port = served.bootstrap.rsplit(":", 1)
+        self.served, self.client_id = served, client_id
+        self.socket = socket.create_connection((host, int(port)), 10)
+        self.pending: list[int] = []
+        self._correlation = 0
+
+    def send(self, api: int, version: int, /, **fields: Any) -> Answer:
+        kind, out = load_request_schema(api, version), io.BytesIO()
+        self._correlation += 1
+        said = {"request_api_key": api, "request_api_version": version, "client_id": self.client_id}
+        header = kind.__header_schema__
+        entity_writer(header)(out, entity(header, {**said, "correlation_id": self._correlation}))
+        entity_writer(kind)(out, entity(kind, fields))
+        self.socket.sendall(struct.pack(">i", len(out.getvalue())) + out.getvalue())
+        self.pending.append(self._correlation)
+        return Answer(self, api, version)
+
+    def ask(self, api: int, version: int, /, **fields: Any) -> Any:
+        return self.send(api, version, **fields).get()
+
+    def read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            assert part, "the broker closed the connection"
+            data += part
+        return data
+
+    def close(self) -> None:
+        self.socket.close()
+
+    # What tests say most
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        row = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
+        answer = self.ask(CREATE_TOPICS, 7, topics=[row], timeout=10_000, validate_only=False)
+        assert answer.topics[0].error_code == 0
+
+    def topic_id(self, name: str) -> Any:
+        answer = self.ask(
+            METADATA, 12, topics=[{"name": name, "topic_id": None}], allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )  # fmt: skip
+        return answer.topics[0].topic_id
+
+    def commit(
+        self, group: str, offset: int, *, topic: str = "t", partition: int = 0, version: int = 9, member: str = "",
+        generation: int = -1, instance: str | None = None, metadata: str | None = None, retention: int = -1,
+        topic_id: Any = None,
+    ) -> int:  # fmt: skip
+        row = {"partition_index": partition, "committed_offset": offset, "committed_leader_epoch": 0}
+        rows = [{"name": topic, "topic_id": topic_id, "partitions": [{**row, "committed_metadata": metadata}]}]
+        answer = self.ask(
+            COMMIT, version, group_id=group, generation_id_or_member_epoch=generation, member_id=member,
+            group_instance_id=instance, retention_time=retention, topics=rows,
+        )  # fmt: skip
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def fetched(self, group: str, topic: str = "t", partition: int = 0, *, stable: bool = False, **who: Any) -> Any:
+        """The row of one partition."""
+        group_row = {
+            "group_id": group,
+            "member_id": None,
+            "member_epoch": -1,
+            **who,
+            "topics": [{"name": topic, "partition_indexes": [partition]}],
+        }
+        answer = self.ask(FETCH, 9, groups=[group_row], require_stable=stable)
+        if answer.groups[0].error_code:
+            return answer.groups[0]
+        return answer.groups[0].topics[0].partitions[0]
+
+    def state(self, group: str) -> str:
+        answer = self.ask(DESCRIBE, 5, groups=[group], include_authorized_operations=False)
+        return str(answer.groups[0].group_state)
+
+    def listed(self, *, states: list[str] | None = None, types: list[str] | None = None) -> list[Any]:
+        return list(self.ask(LIST, 5, states_filter=states or [], types_filter=types or []).groups)
+
+
+class Person(Client):
+    """A member of the group "g", that remembers who it is."""
+
+    def __init__(self, served: Turned, client_id: str = "tester", group: str = "g", instance: str | None = None) -> None:
+        super().__init__(served, client_id)
+        self.group, self.instance = group, instance
+        self.member, self.generation = "", -1
+
+    def joins(
+        self, *, version: int = 9, session: int = 10_000, rebalance: int = 60_000, kind: str = "consumer",
+        protocols: Mapping[str, bytes] | None = None,
+    ) -> Answer:  # fmt: skip
+        """Send JoinGroup."""
+        said = {"range": b"m"} if protocols is None else protocols
+        answer = self.send(
+            JOIN, version, group_id=self.group, session_timeout=session, rebalance_timeout=rebalance,
+            member_id=self.member, group_instance_id=self.instance, protocol_type=kind, reason=None,
+            protocols=[{"name": name, "metadata": data} for name, data in said.items()],
+        )  # fmt: skip
+        self.served.settle()
+        return answer
+
+    def comes(self, **said: Any) -> Answer:
+        """JoinGroup with a member id asked for first, where that must be."""
+        if said.get("version", 9) >= 4 and not self.member and self.instance is None:
+            promised = self.joins(**said).get()
+            assert promised.error_code == 79
+            self.member = promised.member_id
+        return self.joins(**said)
+
+    def takes(self, answer: Answer) -> Any:
+        """Read an answer to JoinGroup, and remember it."""
+        joined = answer.get()
+        assert joined.error_code == 0, joined
+        self.member, self.generation = joined.member_id, joined.generation_id
+        return joined
+
+    def syncs(self, shares: Mapping[str, bytes] | None = None, *, version: int = 5, **said: Any) -> Answer:
+        rows = [{"member_id": member, "assignment": share} for member, share in (shares or {}).items()]
+        fields = {
+            "group_id": self.group, "generation_id": self.generation, "member_id": self.member,
+            "group_instance_id": self.instance, "protocol_type": None, "protocol_name": None, "assignments": rows,
+        }  # fmt: skip
+        answer = self.send(SYNC, version, **{**fields, **said})
+        self.served.settle()
+        return answer
+
+    def beats(self, **said: Any) -> int:
+        """The error of a heartbeat."""
+        fields = {
+            "group_id": self.group, "generation_id": self.generation, "member_id": self.member,
+            "group_instance_id": self.instance,
+        }  # fmt: skip
+        return int(self.ask(HEARTBEAT, 4, **{**fields, **said}).error_code)
+
+    def leaves(self) -> int:
+        row = {"member_id": self.member, "group_instance_id": self.instance, "reason": None}
+        answer = self.ask(LEAVE, 5, group_id=self.group, members=[row])
+        return int(answer.members[0].error_code)
+
+    def commits(self, offset: int, **said: Any) -> int:
+        """The error of a commit for partition 0 of the topic "t"."""
+        who = {"member": self.member, "generation": self.generation, "instance": self.instance}
+        return self.commit(self.group, offset, **{**who, **said})
+
+
+def stable_group(*people: Person, **said: Any) -> None:
+    """These people, the first leading, are a stable group in one generation; each has its name as its share."""
+    answers = [people[0].comes(**said)]
+    if len(people) > 1:
+        people[0].takes(answers[0])
+        answers += [person.comes(**said) for person in people[1:]]
+        answers[0] = people[0].joins(**said)
+    for person, answer in zip(people, answers, strict=True):
+        person.takes(answer)
+    shares = {person.member: person.client_id.encode() for person in people}
+    for person in people:
+        assert person.syncs(shares).get().error_code == 0
+
+
+@contextmanager
+def people(served: Turned, *names: str, group: str = "g") -> Iterator[list[Person]]:
+    """Several, closed in the end."""
+    some = [Person(served, name, group) for name in names]
+    try:
+        yield some
+    finally:
+        for person in some:
+            person.close()
+
+
+def entity(kind: Any, values: Mapping[str, Any]) -> Any:
+    """An entity of `kio` out of plain values; what this version lacks is left out."""
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind) if field.name in values]
+    return kind(**{name: plain(hints[name], values[name]) for name in names})
+
+
+def plain(kind: Any, value: Any) -> Any:
+    inner = [kind, *typing.get_args(kind)]
+    inner += [part for some in inner for part in typing.get_args(some)]
+    if isinstance(value, list | tuple):
+        made = next((part for part in inner if dataclasses.is_dataclass(part)), None)
+        return tuple(value if made is None else (entity(made, one) for one in value))
+    if any(isinstance(part, type) and issubclass(part, timedelta) for part in inner):
+        return timedelta(milliseconds=value)
+    return value
