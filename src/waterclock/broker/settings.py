@@ -176,6 +176,7 @@ class TopicSettings:
         "given",
         "max_message_bytes",
         "segment_bytes",
+        "segment_ms",
         "timestamp_after_ms",
         "timestamp_before_ms",
     )
@@ -206,5 +207,7 @@ class TopicSettings:
         self.compact: bool = "compact" in self["cleanup.policy"]
         self.max_message_bytes: int = self["max.message.bytes"]
         self.segment_bytes: int = self["segment.bytes"]
+        # a compaction never reads the segment that is written to: what is due for one must not stay in it
+        self.segment_ms: int = min(self["segment.ms"], self["max.compaction.lag.ms"] if self.compact else LONGEST)
         self.timestamp_after_ms: int = self["message.timestamp.after.max.ms"]
         self.timestamp_before_ms: int = self["message.timestamp.before.max.ms"]
