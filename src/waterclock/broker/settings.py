@@ -177,6 +177,7 @@ class TopicSettings:
         "max_message_bytes",
         "min_insync",
         "segment_bytes",
+        "segment_ms",
         "timestamp_after_ms",
         "timestamp_before_ms",
     )
@@ -208,5 +209,7 @@ class TopicSettings:
         self.min_insync: int = self["min.insync.replicas"]
         self.max_message_bytes: int = self["max.message.bytes"]
         self.segment_bytes: int = self["segment.bytes"]
+        # a compaction never reads the segment that is written to: what is due for one must not stay in it
+        self.segment_ms: int = min(self["segment.ms"], self["max.compaction.lag.ms"] if self.compact else LONGEST)
         self.timestamp_after_ms: int = self["message.timestamp.after.max.ms"]
         self.timestamp_before_ms: int = self["message.timestamp.before.max.ms"]

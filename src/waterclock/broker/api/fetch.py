@@ -8,13 +8,16 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
     has bytes before the reader's end                   count them; answer when there are `min_bytes` in all
 
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
-Rule 2: a batch is never cut: an answer has at least one whole batch where there is one, however large.
+Rule 2: a batch is never cut: an answer has at least one whole batch where there is one, however large. KIP-74
+Rule 3: where a file is damaged, its partition is refused, with a line in the log; the others are answered.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
+from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.wire import fetch
 from waterclock.broker.wire.errors import Error
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
 VERSIONS: Final = (4, 18)
+log = logging.getLogger("waterclock.broker")
 
 
 class DelayedFetch:
@@ -86,32 +90,47 @@ class DelayedFetch:
             return 0
         if missing <= 1 or wanted.offset < partition.active.base:
             return missing
-        records = partition.read(wanted.offset, wanted.limit, end)
+        try:
+            records = partition.read(wanted.offset, wanted.limit, end)
+        except LogDamaged:
+            return missing  # the answer says so
         return records.size if records is not None else 0
 
     def _found(self) -> list[tuple[bytes, list[Found]]]:
-        room = min(self._request.max_bytes, self._most)
+        room = most = min(self._request.max_bytes, self._most)
         places, topics = iter(self.places), []
         for key, rows in self._request.topics:
             found = []
             for wanted in rows:
-                found.append(row := self._row(next(places), wanted, room))
+                found.append(row := self._row(next(places), wanted, room, room == most))
                 room -= row.records.size if row.records is not None else 0
             topics.append((key, found))
         return topics
 
-    def _row(self, partition: Partition | None, wanted: Wanted, room: int) -> Found:
+    def _row(self, partition: Partition | None, wanted: Wanted, room: int, first: bool) -> Found:
+        """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
         if partition is None:
             by_id = self._version >= fetch.BY_ID
             return Found(wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION)
         error = self._error(partition, wanted)
         if error:
             return Found(wanted.partition, error)
-        end, records = self._end(partition), None
-        if wanted.offset < end and room > 0:
-            records = partition.read(wanted.offset, min(wanted.limit, room), end)
-        aborted = partition.aborted.between(wanted.offset, end) if self._request.committed else None
-        return Found(wanted.partition, error, partition.high, partition.stable, partition.start, aborted, records)
+        try:
+            return self._records(partition, wanted, min(wanted.limit, room), first)
+        except LogDamaged as damage:
+            log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
+            return Found(wanted.partition, Error.KAFKA_STORAGE_ERROR)
+
+    def _records(self, partition: Partition, wanted: Wanted, limit: int, first: bool) -> Found:
+        end, records, aborted = self._end(partition), None, None
+        if wanted.offset < end and (first or limit > 0):
+            records = partition.read(wanted.offset, limit, end)
+            if records is not None and records.size > limit and not first:
+                records = None
+        if self._request.committed:
+            upto = min(end, partition.bound(records)) if records is not None else wanted.offset
+            aborted = partition.aborted.between(wanted.offset, upto)
+        return Found(wanted.partition, Error.NONE, partition.high, partition.stable, partition.start, aborted, records)
 
 
 class FetchApi:

@@ -1,16 +1,21 @@
 """The transactions of a partition that were aborted: readers of committed records are told which to pass over.
 
 Rule 1: a transaction is found by its marker's offset: it concerns who reads at or before the marker.
-Rule 2: kept in a file of each segment (the one with the marker), written once the marker is durable.
+Rule 2: kept in a file of each segment (the one with the marker), written once the marker is durable. A disk that refuses
+    is asked again with the next: until the next snapshot of the producers, a start finds the rows in the log.
+Rule 3: `settled` makes them durable, before a snapshot says that a start need not read their markers again.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
+from waterclock.broker.log.memo import write_whole
 from waterclock.broker.log.producers import Aborted
 from waterclock.broker.log.segment import Segment
 
@@ -23,6 +28,7 @@ class AbortedTransactions:
     def __init__(self) -> None:
         self._rows: list[Aborted] = []
         self._written = 0
+        self._unflushed: set[str] = set()
 
     def add(self, aborted: Aborted) -> None:
         self._rows.append(aborted)
@@ -36,20 +42,43 @@ class AbortedTransactions:
         """Write those whose marker is durable and not in a file yet."""
         if self._written == len(self._rows):
             return
-        bases = list(segments)
-        while self._written < len(self._rows) and self._rows[self._written].last < durable:
-            row = self._rows[self._written]
-            home = max((s for s in bases if s.base <= row.last), key=lambda s: s.base)
-            with open(home.path + ".aborted", "ab", buffering=0) as file:
-                file.write(ROW.pack(*row))
-            self._written += 1
+        homes = list(segments)
+        with suppress(OSError):
+            while self._written < len(self._rows) and self._rows[self._written].last < durable:
+                row = self._rows[self._written]
+                home = max((s for s in homes if s.base <= row.last), key=lambda s: s.base, default=None)
+                if home is not None:
+                    self._append(home.path + ".aborted", row)
+                self._written += 1
+
+    def _append(self, path: str, row: Aborted) -> None:
+        self._unflushed.add(path)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            at = os.fstat(fd).st_size // ROW.size * ROW.size  # a row that was cut off is overwritten
+            if os.pwrite(fd, ROW.pack(*row), at) != ROW.size:
+                raise OSError(28, "a row was not written whole", path)
+        finally:
+            os.close(fd)
+
+    def settled(self, before: int) -> bool:
+        """Put the rows of markers before offset `before` onto the disk; False where they cannot be there."""
+        if self._written < len(self._rows) and self._rows[self._written].last < before:
+            return False
+        while self._unflushed:
+            path = self._unflushed.pop()
+            with suppress(FileNotFoundError):  # gone with its segment
+                _flush(path)
+        return True
 
     def load(self, segments: Iterable[Segment], before: int) -> None:
         """Read those whose marker lies before offset `before`; the walk of the recovery finds the later ones."""
         for segment in segments:
-            kept = [row for row in _read(segment) if row.last < before]
+            had = read_rows(segment.path)
+            kept = [row for row in had if row.last < before]
             self._rows += kept
-            _rewrite(segment, kept)
+            if len(kept) < len(had):  # so that none stands twice
+                write_rows(segment.path, kept)
         self._rows.sort(key=lambda row: row.last)
         self._written = len(self._rows)
 
@@ -59,20 +88,36 @@ class AbortedTransactions:
         self._rows = [row for row in self._rows if start <= row.last < end]
         self._written = max(0, len(self._rows) - unwritten)
 
+    def replace(self, first: int, upto: int, rows: list[Aborted]) -> None:
+        """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
+        before = [row for row in self._rows if row.last < first]
+        after = [row for row in self._rows if row.last >= upto]
+        self._written += len(before) + len(rows) + len(after) - len(self._rows)
+        self._rows = before + rows + after
 
-def _read(segment: Segment) -> list[Aborted]:
+
+def read_rows(path: str) -> list[Aborted]:
+    """The rows of the segment at `path` (without an ending), each once, in the order of their markers."""
     try:
-        with open(segment.path + ".aborted", "rb") as file:
+        with open(path + ".aborted", "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return []
-    return [Aborted(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])]
+    return sorted({Aborted(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])}, key=_marker)
 
 
-def _rewrite(segment: Segment, rows: list[Aborted]) -> None:
-    """The file without the rows that are found again, so that none stands twice."""
+def write_rows(path: str, rows: Iterable[Aborted]) -> None:
+    """Replace those rows, durably."""
+    write_whole(path + ".aborted", b"".join(ROW.pack(*row) for row in rows))
+
+
+def _marker(row: Aborted) -> int:
+    return row.last
+
+
+def _flush(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
     try:
-        with open(segment.path + ".aborted", "r+b") as file:
-            file.truncate(ROW.size * len(rows))
-    except FileNotFoundError:
-        pass
+        os.fsync(fd)
+    finally:
+        os.close(fd)

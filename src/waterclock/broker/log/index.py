@@ -3,18 +3,25 @@
 Rule 1: an entry goes to the file only once its batch is durable. So the last entry of the file is where a recovery starts.
 Rule 2: entries lie at least INDEX_EVERY bytes apart; offsets and positions both rise from one to the next.
 Rule 3: the third column is the latest timestamp of all batches before the entry: it never falls.
+Rule 4: an entry carries its own check. The first one that is not good ends what is read: the others are found again.
+Rule 5: a disk that refuses an entry costs time at the next start, no more: nothing is told, and it is tried again.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
+from itertools import compress, count, repeat
+from operator import ge, gt, ne, xor
 from typing import Final
 
 INDEX_EVERY: Final = 4096
-ENTRY: Final = struct.Struct(">qqq")  # offset, byte, latest timestamp before it (ms)
+ENTRY: Final = struct.Struct(">qqqq")  # offset, byte, latest timestamp before it (ms), and the check
+SALT: Final = 0x5761_7465_7263_6C6B  # so that a row of zeros is no good one
 NEVER: Final = -1
 
 
@@ -42,40 +49,54 @@ class Index:
         upto = bisect_left(self.at, durable)
         if upto <= self._written:
             return
-        rows = zip(
-            self.bases[self._written : upto],
-            self.at[self._written : upto],
-            self.times[self._written : upto],
-            strict=True,
-        )
-        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)  # a flush has no time for more
-        try:
-            os.write(fd, b"".join([ENTRY.pack(*row) for row in rows]))
-        finally:
-            os.close(fd)
-        self._written = upto
+        rows = b"".join(self._row(place) for place in range(self._written, upto))
+        with suppress(OSError):
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+            try:
+                if os.pwrite(fd, rows, ENTRY.size * self._written) == len(rows):
+                    self._written = upto
+            finally:
+                os.close(fd)
+
+    def _row(self, place: int) -> bytes:
+        base, at, latest = self.bases[place], self.at[place], self.times[place]
+        return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ SALT)
 
     def load(self, size: int) -> None:
-        """Read the file's rows as far as they make sense for a segment of `size` bytes; drop the others from the file."""
-        for row in ENTRY.iter_unpack(_whole_rows(self._path)):
-            if row[1] >= size or (self.at and (row[1] <= self.at[-1] or row[0] <= self.bases[-1])):
-                break
-            self.bases.append(row[0])
-            self.at.append(row[1])
-            self.times.append(row[2])
+        """Read the file's rows as far as they are good for a segment of `size` bytes; drop the others from the file."""
+        cells = array("q")
+        cells.frombytes(_whole_rows(self._path))
+        if sys.byteorder == "little":
+            cells.byteswap()
+        self.bases, self.at, self.times = cells[0::4], cells[1::4], cells[2::4]
         self._written = len(self.at)
-        self._due = self.at[-1] + INDEX_EVERY if self.at else 0
-        if os.path.exists(self._path):
+        self._keep(min(self._good(cells[3::4]), len(self.at)))
+        self._keep(bisect_left(self.at, size))
+        with suppress(FileNotFoundError):
             os.truncate(self._path, ENTRY.size * self._written)
+
+    def _good(self, checks: array[int]) -> int:
+        """How many rows from the first on are whole, and rise."""
+        sums = map(xor, map(xor, self.bases, self.at), map(xor, self.times, repeat(SALT)))
+        return min(
+            next(compress(count(), map(ne, sums, checks)), len(checks)),
+            next(compress(count(1), map(ge, self.at, self.at[1:])), len(checks)),
+            next(compress(count(1), map(ge, self.bases, self.bases[1:])), len(checks)),
+            next(compress(count(1), map(gt, self.times, self.times[1:])), len(checks)),
+            len(checks) if self.at and self.at[0] == 0 else 0,
+        )
 
     def forget(self, size: int) -> None:
         """Drop the rows of batches that start at byte `size` or later, here and in the file."""
-        upto = bisect_left(self.at, size)
+        had = self._written
+        self._keep(bisect_left(self.at, size))
+        if self._written < had:
+            os.truncate(self._path, ENTRY.size * self._written)
+
+    def _keep(self, rows: int) -> None:
         for column in (self.bases, self.at, self.times):
-            del column[upto:]
-        if self._written > upto:
-            self._written = upto
-            os.truncate(self._path, ENTRY.size * upto)
+            del column[rows:]
+        self._written = min(self._written, rows)
         self._due = self.at[-1] + INDEX_EVERY if self.at else 0
 
     def before_offset(self, offset: int) -> int:
@@ -88,10 +109,29 @@ class Index:
         row = bisect_right(self.at, byte) - 1
         return self.at[row] if row >= 0 else 0
 
+    def offset_after(self, byte: int) -> int | None:
+        """The offset of the first row at or after `byte`; None where there is none."""
+        row = bisect_left(self.at, byte)
+        return self.bases[row] if row < len(self.bases) else None
+
     def before_time(self, timestamp: int) -> int:
         """The byte from which the first batch with a record at or after `timestamp` has to be looked for."""
         row = bisect_left(self.times, timestamp) - 1
         return self.at[row] if row >= 0 else 0
+
+
+def last_row(path: str, size: int) -> tuple[int, int] | None:
+    """Offset and byte of the last row in the file at `path`, or None where it is no good for a segment of `size` bytes."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            whole = os.fstat(file.fileno()).st_size // ENTRY.size * ENTRY.size
+            raw = os.pread(file.fileno(), ENTRY.size, max(0, whole - ENTRY.size))
+    except FileNotFoundError:
+        return None
+    if len(raw) < ENTRY.size:
+        return None
+    base, at, latest, check = ENTRY.unpack(raw)
+    return (base, at) if check == base ^ at ^ latest ^ SALT and 0 <= at < size else None
 
 
 def _whole_rows(path: str) -> bytes:

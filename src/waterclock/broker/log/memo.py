@@ -1,4 +1,5 @@
-"""What must outlive a partition's process beside its records: where the log starts, and its leaders' epochs.
+"""What must outlive a partition's process beside its records: where the log starts, its leaders' epochs, and how far it
+was compacted.
 
 Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one.
 """
@@ -17,12 +18,10 @@ from waterclock.broker.errors import LogDamaged
 
 def write_whole(path: str, data: bytes) -> None:
     """Replace the file at `path` by one with `data`, durably."""
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        os.write(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with open(path + ".new", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(path + ".new", path)
     flush_folder(os.path.dirname(path))
 
@@ -38,11 +37,13 @@ def flush_folder(folder: str) -> None:
 
 @dataclass
 class Memo:
-    """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising."""
+    """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising.
+    `cleaned`: the offset up to which compaction has come."""
 
     path: str
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    cleaned: int = 0
 
     @classmethod
     def load(cls, folder: str) -> Memo:
@@ -58,14 +59,20 @@ class Memo:
             raw = file.read()
         try:
             kept: dict[str, Any] = json.loads(raw)
-            return cls(path, int(kept["start"]), [(int(e), int(o)) for e, o in kept["epochs"]])
+            epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
+            return cls(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]))
         except (ValueError, KeyError, TypeError) as error:
             raise LogDamaged(
                 f"{path} cannot be read ({error}). Delete it: the log then starts at its first segment"
             ) from error
 
     def save(self) -> None:
-        write_whole(self.path, json.dumps({"start": self.start, "epochs": self.epochs}).encode())
+        """Write it, durably: milliseconds on a slow disk. The loop has it written by the upkeep's thread."""
+        write_whole(self.path, self.dump())
+
+    def dump(self) -> bytes:
+        """What stands in the file."""
+        return json.dumps({"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned}).encode()
 
     @property
     def epoch(self) -> int:

@@ -9,6 +9,7 @@ Rule 3: only the event loop's thread calls these methods. A flusher touches noth
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -29,14 +30,17 @@ from waterclock.broker.log.batch import (
 )
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import Aborted, Producers
+from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment, Slice
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
 
-SNAPSHOT_EVERY: Final = 8 << 20  # bytes of log: what a start after a crash reads again, header by header
+SNAPSHOT_EVERY: Final = 4 << 20  # bytes of log: what a start after a crash reads again, header by header
+SNAPSHOT_SHARE: Final = 32  # a snapshot of many producers is large: it may be one part in so many of what is written
 FAILED: Final = -1
+NO_TIMESTAMP: Final = -1
 
 
 class Partition:
@@ -49,7 +53,10 @@ class Partition:
         self.producers, self.aborted = Producers(), AbortedTransactions()
         self.end = self.durable = self.high = 0
         self.deleted = False
+        self.upkept = False  # a compaction has its closed segments: nobody else removes any
         self._unsnapped = 0  # bytes since the last snapshot
+        self._snapshot_every = SNAPSHOT_EVERY
+        self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
 
     @property
     def start(self) -> int:
@@ -62,9 +69,9 @@ class Partition:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: before it, every transaction is decided."""
+        """The last stable offset: before it, every transaction is decided, or its records are deleted."""
         first = self.producers.first_open()
-        return self.high if first is None else min(first, self.high)
+        return self.high if first is None else max(self.start, min(first, self.high))
 
     # Writing
 
@@ -96,27 +103,36 @@ class Partition:
             return Error.INVALID_RECORD, batch  # one batch a partition, since format 2
         if size > self.settings.max_message_bytes:
             return Error.MESSAGE_TOO_LARGE, batch
+        if size > self.settings.segment_bytes:
+            return Error.RECORD_LIST_TOO_LARGE, batch
         if crc32c(data[CHECKED:]) != batch.crc:
             return Error.CORRUPT_MESSAGE, batch
-        return self._sensible(batch, now_ms), batch
+        error = self._sensible(batch, now_ms)
+        if not error and self.settings.compact and keyless(data):
+            error = Error.INVALID_RECORD
+        return error, batch
 
     def _sensible(self, batch: Batch, now_ms: int) -> Error:
         if batch.records < 1 or batch.last_delta != batch.records - 1 or batch.control:
             return Error.INVALID_RECORD
         if batch.producer_id >= 0 and (batch.sequence < 0 or batch.producer_epoch < 0):
             return Error.INVALID_RECORD
-        settings = self.settings
-        late, early = batch.max_timestamp - now_ms, now_ms - batch.first_timestamp
-        if not settings.append_time and (late > settings.timestamp_after_ms or early > settings.timestamp_before_ms):
-            return Error.INVALID_TIMESTAMP
-        return Error.NONE
+        return self._timely(batch, now_ms)
+
+    def _timely(self, batch: Batch, now_ms: int) -> Error:
+        settings, first = self.settings, batch.first_timestamp
+        if settings.append_time:
+            return Error.NONE
+        late, early = batch.max_timestamp - now_ms, now_ms - first if first != NO_TIMESTAMP else 0
+        timely = late <= settings.timestamp_after_ms and early <= settings.timestamp_before_ms
+        return Error.NONE if timely else Error.INVALID_TIMESTAMP
 
     def _write(self, data: memoryview | bytearray, batch: Batch) -> tuple[Error, int]:
         base = self.end
         BASE.pack_into(data, 0, base)
         EPOCH.pack_into(data, 12, self.memo.epoch)
         try:
-            self._room(len(data)).append(data, base, batch.max_timestamp)
+            self._room(len(data), batch.max_timestamp).append(data, base, batch.max_timestamp)
         except OSError:
             return Error.KAFKA_STORAGE_ERROR, FAILED
         self._unsnapped += len(data)
@@ -127,17 +143,20 @@ class Partition:
 
     def copy(self, data: memoryview, batch: Batch) -> None:
         """Append a batch as a leader stored it, offsets and all; OSError where the disk refuses."""
-        self._room(len(data)).append(data, batch.base, batch.max_timestamp)
+        self._room(len(data), batch.max_timestamp).append(data, batch.base, batch.max_timestamp)
         self.note(batch, data)
 
     def mark(self, data: bytearray) -> tuple[Error, int]:
         """Append a transaction's marker."""
         return self._write(data, header_of(data))
 
-    def _room(self, size: int) -> Segment:
-        """The segment that the next `size` bytes go into; a new one where they do not fit."""
+    def _room(self, size: int, timestamp: int) -> Segment:
+        """The segment that the next `size` bytes go into: a new one where they do not fit, or come too late for it."""
         active = self.active
-        if active.size and active.size + size > self.settings.segment_bytes:
+        if active.size and (
+            active.size + size > self.settings.segment_bytes
+            or (active.began_ms >= 0 and timestamp - active.began_ms > self.settings.segment_ms)
+        ):
             return self.roll()
         return active
 
@@ -164,8 +183,14 @@ class Partition:
     # Becoming durable
 
     def unflushed(self) -> list[tuple[Segment, int]]:
-        """The segments with bytes that are not durable, and how far they go."""
-        return [(s, s.size) for s in self.segments[-8:] if s.durable < s.size]
+        """The segments with bytes that are not durable, and how far they go; the oldest first."""
+        files = []
+        for segment in reversed(self.segments):
+            if segment.durable < segment.size:
+                files.append((segment, segment.size))
+            elif segment.size:
+                break  # all before it is durable too
+        return files[::-1]
 
     def flushed(self, end: int, files: list[tuple[Segment, int]]) -> None:
         """Everything before offset `end` is durable, and so are `files` as far as they went."""
@@ -174,13 +199,29 @@ class Partition:
         if end > self.durable:
             self.durable = end
             self.aborted.save(self.segments, end)
-        if self._unsnapped >= SNAPSHOT_EVERY and self.durable == self.end:
-            self.take_snapshot()
+        if self._unsnapped >= self._snapshot_every and self._snapshot is None:
+            self._dump()
+        if self._snapshot is not None and self._snapshot[0] <= self.durable:
+            self._write_snapshot()
 
     def take_snapshot(self) -> None:
-        """Keep the producers as they stand; everything must be durable."""
-        snapshot.take(self.folder, self.end, self.producers)
-        self._unsnapped = 0
+        """Keep the producers as they stand: from here on a start need not read what was before."""
+        self._dump()
+        if self.durable == self.end:
+            self._write_snapshot()
+
+    def _dump(self) -> None:
+        data = self.producers.dump()
+        self._snapshot, self._unsnapped = (self.end, data), 0
+        self._snapshot_every = max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * len(data))
+
+    def _write_snapshot(self) -> None:
+        """Where the disk refuses, the next one is tried: a start reads more, no more is lost."""
+        assert self._snapshot is not None
+        (offset, data), self._snapshot = self._snapshot, None
+        with suppress(OSError):
+            if self.aborted.settled(offset):
+                snapshot.write(self.folder, offset, data)
 
     # Reading
 
@@ -206,11 +247,19 @@ class Partition:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""
         if segment is self.active:
             return offset < self.end
-        return segment.size > 0 and segment.last_offset >= offset
+        return segment.size > 0 and segment.tail.end > offset
 
     def _byte_of(self, segment: Segment, upto: int) -> int:
         """Where the first batch at or after `upto` begins in the segment, or its end."""
         return segment.locate(upto)[0] if self._holds(segment, upto) else segment.size
+
+    def bound(self, records: Slice) -> int:
+        """An offset that everything in `records` lies before, not far behind it: for its aborted transactions."""
+        after = records.segment.index.offset_after(records.at + records.size)
+        place = self.segment_of(records.segment.base) + 1
+        if after is None and place < len(self.segments):
+            return self.segments[place].base
+        return self.end if after is None else after
 
     def _fitting(self, segment: Segment, at: int, stop: int, limit: int) -> int:
         """How many bytes of whole batches lie between `at` and `stop` and are not more than `limit`."""

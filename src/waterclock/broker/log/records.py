@@ -1,37 +1,37 @@
-"""The records of a batch: decoded where a moment inside a batch is asked for, and by the compaction.
+"""The records of a batch: decoded where a moment inside a batch is asked for, where keys must be there, and by compaction.
 
 Rule 1: what cannot be decoded is the sender's doing: ValueError, and the log stays as it is.
-Source: the record format of Kafka's documentation; compressions by the package cramjam.
+Source: the record format of Kafka's documentation.
 """
 
 from __future__ import annotations
 
-import gzip
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, Buffer, header_of, sealed
-
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-XERIAL = b"\x82SNAPPY\0"  # the framing that Java's library puts around snappy
+from waterclock.broker.log.codecs import uncompressed
 
 
 class Record(NamedTuple):
-    """One record: its bytes as they stand in the batch, its offset, timestamp (ms), key and value (None where null)."""
+    """One record: its bytes as they stand in the batch, its offset, timestamp (ms), key and value (None where null).
+
+    `after_time` is the place in `raw` behind its timestamp.
+    """
 
     raw: bytes
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes | None
+    after_time: int
 
 
 def records(batch: Buffer) -> Iterator[Record]:
     """All records of a batch; ValueError where it cannot be decoded."""
     head = header_of(batch)
-    body = uncompressed(batch)
+    body = uncompressed(head.attributes & CODEC, batch[HEADER:])
+    append_time = head.max_timestamp if head.attributes & APPEND_TIME else None
     at = 0
     try:
         for _ in range(head.records):
@@ -39,9 +39,9 @@ def records(batch: Buffer) -> Iterator[Record]:
             end = start + size
             if size < 0 or end > len(body):
                 raise ValueError("a record goes beyond its batch")
-            yield _record(body, at, start, end, head.base, head.first_timestamp, _append_time(batch))
+            yield _record(body, at, start, end, head.base, head.first_timestamp, append_time)
             at = end
-    except (IndexError, struct.error) as error:
+    except IndexError as error:
         raise ValueError(f"a record cannot be read: {error}") from error
 
 
@@ -51,17 +51,23 @@ def timestamps(batch: Buffer) -> Iterator[tuple[int, int]]:
         yield record.offset, record.timestamp
 
 
-def _append_time(batch: Buffer) -> int | None:
-    head = header_of(batch)
-    return head.max_timestamp if head.attributes & APPEND_TIME else None
+def keyless(batch: Buffer) -> bool:
+    """Whether a record of the batch has no key, or the batch cannot be decoded: what a compacted topic refuses."""
+    try:
+        return any(record.key is None for record in records(batch))
+    except ValueError:
+        return True
 
 
 def _record(body: bytes, at: int, start: int, end: int, base: int, first: int, append_time: int | None) -> Record:
-    delta_ms, place = varint(body, start + 1)
-    delta, place = varint(body, place)
+    delta_ms, after_time = varint(body, start + 1)
+    delta, place = varint(body, after_time)
     key, place = _bytes(body, place)
-    value, _ = _bytes(body, place)
-    return Record(body[at:end], base + delta, first + delta_ms if append_time is None else append_time, key, value)
+    value, place = _bytes(body, place)
+    if place > end:
+        raise ValueError("a record's key or value goes beyond it")
+    timestamp = first + delta_ms if append_time is None else append_time
+    return Record(body[at:end], base + delta, timestamp, key, value, after_time - at)
 
 
 def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
@@ -84,43 +90,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a varint has more than ten bytes")
 
 
-def uncompressed(batch: Buffer) -> bytes:
-    """The bytes of the records."""
-    codec, body = header_of(batch).attributes & CODEC, bytes(batch[HEADER:])
-    try:
-        return _uncompressed(codec, body)
-    except (zlib.error, EOFError, OSError) as error:
-        raise ValueError(f"a batch cannot be uncompressed: {error}") from error
-
-
-def _uncompressed(codec: int, body: bytes) -> bytes:
-    if codec == NONE:
-        return body
-    if codec == GZIP:
-        return gzip.decompress(body)
-    import cramjam
-
-    try:
-        if codec == SNAPPY:
-            return _snappy(body)
-        return bytes(cramjam.lz4.decompress(body) if codec == LZ4 else cramjam.zstd.decompress(body))
-    except cramjam.DecompressionError as error:
-        raise ValueError(f"a batch cannot be uncompressed: {error}") from error
-
-
-def _snappy(body: bytes) -> bytes:
-    import cramjam
-
-    if not body.startswith(XERIAL):
-        return bytes(cramjam.snappy.decompress_raw(body))
-    out, at = [], 16
-    while at + 4 <= len(body):
-        size = struct.unpack_from(">i", body, at)[0]
-        out.append(bytes(cramjam.snappy.decompress_raw(body[at + 4 : at + 4 + size])))
-        at += 4 + size
-    return b"".join(out)
-
-
 def packed(values: Sequence[bytes], now_ms: int) -> bytearray:
     """A batch of the broker's own: a record without key for each value."""
     body = bytearray()
@@ -132,7 +101,11 @@ def packed(values: Sequence[bytes], now_ms: int) -> bytearray:
 
 
 def as_varint(value: int) -> bytes:
-    """Zigzag."""
+    """A zigzag varint.
+
+    >>> as_varint(-3), as_varint(150), varint(as_varint(-(2**63)), 0)
+    (b'\\x05', b'\\xac\\x02', (-9223372036854775808, 10))
+    """
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 127:

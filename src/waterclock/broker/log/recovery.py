@@ -1,11 +1,13 @@
 """Opening a partition's folder, after a clean stop or after a crash.
 
-1. The segments are listed. Of all but the last, the end is checked: it must be where the next one begins.
-2. The last segment is read from its index's last row on, checksums and all: what the index names was durable.
-   The first batch that is not whole ends the log: it and all after it were never acknowledged.
-3. The producers' last snapshot is loaded, the aborted transactions before it, and the headers of the batches after it.
+1. What a compaction had begun is finished or thrown away (swap.py).
+2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
+3. The others, most often the last alone, are read from their index's last row on, checksums and all: what the index names
+   was durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
+4. The producers' last snapshot is loaded, the aborted transactions before it, and the headers of the batches after it.
 
-Rule 1: only the last segment may end in a torn batch. Anything else is damage, said with the file and the byte.
+Rule 1: what was durable is never cut off. A segment is proved durable by one after it that has rows in its index, or has
+    none at all (segment.py, rule 4), or by a snapshot of a later offset. Damage there is said with the file and the byte.
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process.
 """
 
@@ -20,7 +22,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import NEVER
-from waterclock.broker.log.memo import Memo
+from waterclock.broker.log.memo import Memo, flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import Segment
 
@@ -36,10 +38,13 @@ def open_partition(topic: str, number: int, folder: str, settings: TopicSettings
     memo = Memo.load(folder)
     partition = Partition(topic, number, folder, settings, memo)
     partition.segments = [Segment(folder, base) for base in _bases(folder) or [memo.start]]
-    for segment, following in zip(partition.segments, partition.segments[1:], strict=False):
-        _check_end(segment, following.base)
     memo.start = max(memo.start, partition.segments[0].base)
-    _replay(partition)
+    unproved = _first_unproved(partition)
+    for segment, following in zip(partition.segments[:unproved], partition.segments[1:], strict=False):
+        _check_end(segment, following.base)
+    end = max(_find_end(partition, unproved), partition.start)
+    _replay(partition, end)
+    _settle(partition, unproved, end)
     return partition
 
 
@@ -47,74 +52,88 @@ def _bases(folder: str) -> list[int]:
     return sorted(int(name[:-4]) for name in os.listdir(folder) if name.endswith(".log") and name[:-4].isdigit())
 
 
+def _first_unproved(partition: Partition) -> int:
+    """The place of the first segment that no later one proves durable (rule 1)."""
+    known = snapshot.newest_offset(partition.folder)
+    for place in range(len(partition.segments) - 1, 0, -1):
+        segment = partition.segments[place]
+        if known > segment.base or not _never_flushed(segment):
+            return place
+    return 0
+
+
+def _never_flushed(segment: Segment) -> bool:
+    try:
+        return os.path.getsize(segment.path + ".index") == 0
+    except FileNotFoundError:
+        return False
+
+
 def _check_end(segment: Segment, following: int) -> None:
     """A segment that was closed ends with a whole batch, before the next one's first."""
-    at, end = (segment.index.at[-1] if segment.index.at else 0), segment.base
-    try:
-        for byte, batch in segment.headers(at):
-            at, end = byte + PREFIX + batch.length, batch.last + 1
-    except LogDamaged:
-        end = following + 1
-    if at != segment.size or end > following:
+    if segment.check_end() > following:
         raise LogDamaged(
-            f"{segment.path}.log is broken at byte {at} of {segment.size}, and it is not the last segment. Restore the "
-            f"file, or delete it to go on without its records ({segment.base} to {following - 1})"
+            f"{segment.path}.log goes beyond offset {following}, where the next segment begins. Restore the file, or "
+            f"delete it to go on without its records"
         )
 
 
-def _replay(partition: Partition) -> None:
-    """Find the end, then read the headers of what came after the last snapshot."""
-    active = partition.active
-    end = max(_find_end(active), partition.start)
-    since, partition.producers = snapshot.newest(partition.folder, partition.start, end)
-    partition.aborted.load(partition.segments, since)
-    for segment in partition.segments[partition.segment_of(since) :]:
-        for at, batch in segment.headers(segment.index.before_offset(since)):
-            if batch.base >= since:
-                partition.note(batch, _body(segment, at, batch))
-    _settle(partition, end)
+def _find_end(partition: Partition, unproved: int) -> int:
+    """Cut the log after its last good batch, and index what the indexes lack; the offset after that batch."""
+    segments = partition.segments
+    end = segments[unproved].base
+    for place in range(unproved, len(segments)):
+        segment, size = segments[place], segments[place].size
+        end = max(end, segment.base)
+        end = _scan(segment, end)
+        following = segments[place + 1].base if place + 1 < len(segments) else end
+        if segment.size < size or end > following:
+            _drop(segments, place + 1)
+            break
+    return end
 
 
-def _settle(partition: Partition, end: int) -> None:
-    """What was found is durable from here on, and the readers' end."""
-    for segment in partition.segments[-2:]:
-        segment.flush()
-    active = partition.active
-    active.durable = 0
-    active.flushed(active.size)
-    snapshot.drop_after(partition.folder, end)
-    partition.end = partition.durable = partition.high = end
-    partition.aborted.save(partition.segments, end)
+def _drop(segments: list[Segment], place: int) -> None:
+    """Remove the segments that came after what was lost: nothing of them was durable either."""
+    for segment in reversed(segments[place:]):
+        segment.delete()
+    del segments[place:]
 
 
-def _body(segment: Segment, at: int, batch: Batch) -> bytes:
-    """A marker's bytes; nobody asks for another batch's."""
-    return os.pread(segment.fd, PREFIX + batch.length, at) if batch.control else b""
-
-
-def _find_end(segment: Segment) -> int:
-    """Cut the last segment after its last good batch, and index what the index lacks; the offset after that batch."""
-    index = segment.index
-    at, end = (index.at[-1], index.bases[-1]) if index.at else (0, segment.base)
-    size, segment.size = segment.size, at
-    segment.latest = index.times[-1] if index.times else NEVER
+def _scan(segment: Segment, least: int) -> int:
+    """Cut a segment after its last good batch; the offset after that batch, or `least` where there is none."""
+    index, size = segment.index, segment.size
+    if index.at and not _starts(segment, index.at[-1], index.bases[-1]):
+        index.forget(0)  # what it names was durable, and is not there: it is the index that is wrong
+    at, end = (index.at[-1], index.bases[-1]) if index.at else (0, least)
+    segment.latest, segment.size = index.times[-1] if index.times else NEVER, at
     while at < size:
-        chunk = memoryview(os.pread(segment.fd, max(CHUNK, _next_size(segment, at)), at))
+        most = max(CHUNK, _next_size(segment, at))
+        chunk = memoryview(os.pread(segment.fd, min(most, size - at), at))
         here, end = _whole_batches(segment, chunk, at, end)
         if not here:
             break
         at += here
     if segment.size < size:
         segment.cut(segment.size)
+    if segment.size:
+        segment.began_ms = header_of(os.pread(segment.fd, HEADER, 0)).max_timestamp
     return end
 
 
+def _starts(segment: Segment, at: int, base: int) -> bool:
+    """Whether a whole batch with that offset starts at byte `at`."""
+    data = os.pread(segment.fd, _next_size(segment, at), at)
+    return len(data) >= HEADER and header_of(data).base == base and _good(header_of(data), base, memoryview(data))
+
+
 def _next_size(segment: Segment, at: int) -> int:
-    """How long the batch at byte `at` says it is, within reason."""
+    """How long the batch at byte `at` says it is, within its file."""
     head = os.pread(segment.fd, PREFIX, at)
     if len(head) < PREFIX:
         return 0
-    return min(PREFIX + max(0, int(EPOCH.unpack_from(head, 8)[0])), 1 << 30)
+    size: int = PREFIX + max(0, EPOCH.unpack_from(head, 8)[0])
+    return min(size, os.fstat(segment.fd).st_size - at)
 
 
 def _whole_batches(segment: Segment, chunk: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -133,3 +152,31 @@ def _whole_batches(segment: Segment, chunk: memoryview, at: int, end: int) -> tu
 def _good(batch: Batch, end: int, data: memoryview) -> bool:
     follows = batch.base >= end and batch.last_delta >= 0
     return batch.magic == 2 and follows and crc32c(data[CHECKED:]) == batch.crc
+
+
+def _replay(partition: Partition, end: int) -> None:
+    """Learn of the producers: from the last snapshot, and from the headers of what came after it."""
+    snapshot.drop_after(partition.folder, end)
+    since, partition.producers = snapshot.newest(partition.folder, partition.segments[0].base, end)
+    partition.aborted.load(partition.segments, since)
+    for segment in partition.segments[partition.segment_of(since) :]:
+        for at, batch in segment.headers(segment.index.before_offset(since)):
+            if batch.base >= since:
+                partition.note(batch, _body(segment, at, batch))
+    partition.aborted.forget(partition.start, end)
+
+
+def _body(segment: Segment, at: int, batch: Batch) -> bytes:
+    """A marker's bytes; nobody asks for another batch's."""
+    return os.pread(segment.fd, PREFIX + batch.length, at) if batch.control else b""
+
+
+def _settle(partition: Partition, unproved: int, end: int) -> None:
+    """What was found is durable from here on, and the readers' end."""
+    for segment in partition.segments[unproved:]:
+        segment.flush()
+        segment.durable = 0
+        segment.flushed(segment.size)
+    flush_folder(partition.folder)
+    partition.end = partition.durable = partition.high = end
+    partition.aborted.save(partition.segments, end)

@@ -3,6 +3,7 @@
 Rule 1: `size` is where the next batch goes. What a failed or cut-off write left behind it is overwritten by the next.
 Rule 2: `durable` bytes are on the disk; nobody but the writer of this file reads beyond them.
 Rule 3: the file is open as long as somebody holds the segment: a flusher or an answer on its way may outlive its deletion.
+Rule 4: its index file is made before it, empty. An index that is there and empty says: nothing here was ever durable.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, Buffer, header_of
-from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index
+from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
+from waterclock.broker.log.memo import flush_folder
 
 CHUNK: Final = 1 << 20
+FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
+FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 
 
 class Slice:
@@ -32,15 +36,23 @@ class Slice:
         return os.pread(self.segment.fd, self.size, self.at)
 
 
+class Tail(NamedTuple):
+    """The end of a segment that nothing is appended to any more: the offset after it, its latest timestamp (ms)."""
+
+    end: int
+    latest: int
+
+
 class Segment:
     """The batches from offset `base` on, in `folder`. Opening one that exists reads nothing but its size."""
 
     def __init__(self, folder: str, base: int) -> None:
         self.base = base
         self.path = os.path.join(folder, f"{base:020}")
-        self.fd = os.open(self.path + ".log", os.O_RDWR | os.O_CREAT, 0o644)
+        self.fd, self._named = _opened(self.path)
         self.size = self.durable = os.fstat(self.fd).st_size
         self.latest = NEVER  # the latest timestamp, in ms, of what was noted since it was opened
+        self.began_ms = NEVER  # the latest timestamp of its first batch: from there on segment.ms counts
 
     @cached_property
     def index(self) -> Index:
@@ -51,9 +63,14 @@ class Segment:
 
     def append(self, data: Buffer, base: int, timestamp: int) -> None:
         """Write a batch at the end; OSError where not all of it could be written, and nothing has changed."""
-        written = os.pwrite(self.fd, data, self.size)
-        if written != len(data):
-            raise OSError(28, f"{written} of {len(data)} bytes written", self.path + ".log")
+        try:
+            written = os.pwrite(self.fd, data, self.size)
+            if written != len(data):
+                raise OSError(28, f"{written} of {len(data)} bytes written", self.path + ".log")
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self.fd, self.size)
+            raise
         self.note(base, self.size, len(data), timestamp)
 
     def note(self, base: int, at: int, size: int, timestamp: int) -> None:
@@ -61,6 +78,8 @@ class Segment:
         self.index.note(base, at, self.latest)
         if timestamp > self.latest:
             self.latest = timestamp
+        if not at:
+            self.began_ms = timestamp
         self.size = at + size
 
     def flushed(self, size: int) -> None:
@@ -77,49 +96,75 @@ class Segment:
             here = 0
             while here + HEADER <= len(chunk):
                 base, length, _, _, _, _, delta = FRAME.unpack_from(chunk, here)
+                if length < HEADER - PREFIX:
+                    raise self.broken(at + here)
                 if base + delta >= offset:
                     return at + here, PREFIX + length
-                if length < HEADER - PREFIX:
-                    raise self._broken(at + here)
                 here += PREFIX + length
             if not here:
-                raise self._broken(at)
+                raise self.broken(at)
             at += here
 
-    def _broken(self, at: int) -> LogDamaged:
+    def broken(self, at: int) -> LogDamaged:
+        """The error that says where the file is damaged."""
         return LogDamaged(
-            f"{self.path}.log is broken at byte {at}: no batch starts there. Restore the file, or delete it to go on "
-            f"without its records"
+            f"{self.path}.log is broken at byte {at} of {self.size}: no batch starts there, or none that is whole. "
+            f"Restore the file, or delete it to go on without its records"
         )
 
     def headers(self, at: int = 0) -> Iterator[tuple[int, Batch]]:
-        """Byte and header of each batch from byte `at` on, which must be the start of one."""
-        while at + HEADER <= self.size:
-            chunk = os.pread(self.fd, min(CHUNK, self.size - at), at)
+        """Byte and header of each batch from byte `at` on, which must be the start of one; LogDamaged where it is not."""
+        most = FIRST_CHUNK
+        while at < self.size:
+            chunk = os.pread(self.fd, min(most, self.size - at), at)
             here = 0
             while here + HEADER <= len(chunk):
                 batch = header_of(chunk, here)
-                if batch.length < HEADER - PREFIX:
-                    raise self._broken(at + here)
+                if batch.length < HEADER - PREFIX or at + here + PREFIX + batch.length > self.size:
+                    raise self.broken(at + here)
                 yield at + here, batch
                 here += PREFIX + batch.length
+            if not here:
+                raise self.broken(at)
             at += here
+            most = min(2 * most, CHUNK)
 
     @cached_property
-    def last_offset(self) -> int:
-        """The offset of the last record of a segment that nothing is appended to any more; `base` - 1 of an empty one."""
-        last = self.base - 1
-        for _, batch in self.headers(self.index.at[-1] if self.index.at else 0):
-            last = batch.last
-        return last
+    def tail(self) -> Tail:
+        """The end of a segment that nothing is appended to any more. What its index lacks is found and kept."""
+        index = self.index
+        try:
+            return self._walked()
+        except LogDamaged:
+            index.forget(0)  # it may be the index that is wrong
+            return self._walked()
 
-    @cached_property
-    def latest_timestamp(self) -> int:
-        """The latest timestamp, in ms, of a segment that nothing is appended to any more; -1 of an empty one."""
-        latest = self.index.times[-1] if self.index.times else NEVER
-        for _, batch in self.headers(self.index.at[-1] if self.index.at else 0):
-            latest = max(latest, batch.max_timestamp)
-        return latest
+    def _walked(self) -> Tail:
+        index = self.index
+        end, latest = self.base, index.times[-1] if index.times else NEVER
+        for at, batch in self.headers(index.at[-1] if index.at else 0):
+            index.note(batch.base, at, latest)
+            end, latest = batch.last + 1, max(latest, batch.max_timestamp)
+        index.save(self.durable)
+        return Tail(end, latest)
+
+    def check_end(self) -> int:
+        """The offset after the last record of such a segment; LogDamaged where it does not end with a whole batch.
+
+        Reads the last row of its index and what follows, not the whole index.
+        """
+        row = last_row(self.path + ".index", self.size)
+        if row is not None:
+            with suppress(LogDamaged):
+                return self._end_from(*row)
+        return self._end_from(self.base, 0)
+
+    def _end_from(self, offset: int, at: int) -> int:
+        for here, batch in self.headers(at):
+            if batch.base < offset or batch.magic != 2 or batch.last_delta < 0:
+                raise self.broken(here)
+            offset = batch.last + 1
+        return offset
 
     def cut(self, size: int) -> None:
         """Drop everything from byte `size` on."""
@@ -128,15 +173,26 @@ class Segment:
         self.size, self.durable = size, min(self.durable, size)
 
     def flush(self) -> None:
-        """Put what was written onto the disk."""
+        """Put what was written onto the disk; the first time its name too."""
         os.fdatasync(self.fd)
+        if not self._named:
+            flush_folder(os.path.dirname(self.path))
+            self._named = True
 
     def delete(self) -> None:
         """Remove its files; who reads it now may finish."""
-        for ending in (".log", ".index", ".aborted"):
+        for ending in FILES:
             with suppress(FileNotFoundError):
                 os.unlink(self.path + ending)
 
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
             os.close(self.fd)
+
+
+def _opened(path: str) -> tuple[int, bool]:
+    """The file of a segment, and whether it was there before; a new one's index is made first (rule 4)."""
+    with suppress(FileNotFoundError):
+        return os.open(path + ".log", os.O_RDWR), True
+    os.close(os.open(path + ".index", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+    return os.open(path + ".log", os.O_RDWR | os.O_CREAT, 0o644), False

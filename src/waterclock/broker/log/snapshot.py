@@ -21,9 +21,8 @@ KEPT: Final = 2
 ENDING: Final = ".snapshot"
 
 
-def take(folder: str, offset: int, producers: Producers) -> None:
-    """Write the snapshot at `offset`, and delete all but the last two."""
-    data = producers.dump()
+def write(folder: str, offset: int, data: bytes) -> None:
+    """Write the snapshot at `offset`, a dump of the producers, and delete all but the last two."""
     path = os.path.join(folder, f"{offset:020}{ENDING}")
     with open(path + ".new", "wb") as file:
         file.write(CRC.pack(crc32c(data)) + data)
@@ -35,16 +34,25 @@ def take(folder: str, offset: int, producers: Producers) -> None:
 
 def offsets(folder: str) -> list[int]:
     """The offsets that snapshots are there for, rising."""
-    return sorted(int(name[: -len(ENDING)]) for name in os.listdir(folder) if name.endswith(ENDING))
+    names = (name[: -len(ENDING)] for name in os.listdir(folder) if name.endswith(ENDING))
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def newest(folder: str, start: int, end: int) -> tuple[int, Producers]:
-    """The last good snapshot from `start` to `end`; (start, no producers) where there is none."""
+    """The last good snapshot from `start` to `end`; (start, no producers) where there is none.
+
+    `start` is where the files begin, not where readers may: what a deletion hides is known of its producers all the same.
+    """
     for offset in reversed(offsets(folder)):
         producers = _read(folder, offset) if start <= offset <= end else None
         if producers is not None:
             return offset, producers
     return start, Producers()
+
+
+def newest_offset(folder: str) -> int:
+    """The offset of the last good snapshot, or -1: everything before it was durable when it was taken."""
+    return next((offset for offset in reversed(offsets(folder)) if _read(folder, offset) is not None), -1)
 
 
 def drop_after(folder: str, end: int) -> None:

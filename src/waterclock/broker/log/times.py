@@ -1,9 +1,13 @@
-"""Which offset a moment has: the first record at or after it, to the record."""
+"""Which offset a moment has: the first record at or after it, to the record.
+
+Rule 1: a batch that its sender made unreadable hides nothing else: its first offset and its latest timestamp count.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from waterclock.broker.log.batch import PREFIX, Batch
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import timestamps
 from waterclock.broker.log.segment import Segment, Slice
@@ -33,25 +37,47 @@ def first_at(partition: Partition, timestamp: int, upto: int) -> Moment:
 
 def latest(partition: Partition, upto: int) -> Moment:
     """The record with the latest timestamp before `upto`, the first of those: what timestamp -3 asks for. KIP-734."""
-    segments = [s for s in partition.segments if s.base < upto]
-    best = max(segments, key=lambda s: (_latest(partition, s), -s.base), default=None)
-    if best is None or _latest(partition, best) < 0:
-        return NONE
-    return first_at(partition, _latest(partition, best), upto)
+    best = NONE
+    for segment in partition.segments:
+        time, start = _latest(partition, segment), max(partition.start, segment.base)
+        if segment.base < upto and time > best.timestamp:
+            found = _in_segment(segment, time, start, upto)
+            if found is NONE:  # the latest of all lies outside of what may be read: the long way
+                found = _latest_in(segment, start, upto, best.timestamp)
+            best = best if found is NONE else found
+    return best
 
 
 def _latest(partition: Partition, segment: Segment) -> int:
-    return segment.latest if segment is partition.active else segment.latest_timestamp
+    return segment.latest if segment is partition.active else segment.tail.latest
 
 
 def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Moment:
     for at, batch in segment.headers(segment.index.before_time(timestamp)):
         if batch.base >= upto:
             return NONE
-        if batch.max_timestamp < timestamp or batch.last < start:
-            continue
-        data = Slice(segment, at, batch.length + 12).read()
-        for offset, moment in timestamps(data):
-            if moment >= timestamp and start <= offset < upto:
-                return Moment(moment, offset)
+        if batch.max_timestamp >= timestamp and batch.last >= start:
+            for moment in _moments(segment, at, batch):
+                if moment.timestamp >= timestamp and start <= moment.offset < upto:
+                    return moment
     return NONE
+
+
+def _latest_in(segment: Segment, start: int, upto: int, least: int) -> Moment:
+    """The first of the latest records of a segment that are later than `least`."""
+    best = Moment(least, -1)
+    for at, batch in segment.headers():
+        if batch.base >= upto:
+            break
+        if batch.max_timestamp > best.timestamp and batch.last >= start:
+            for moment in _moments(segment, at, batch):
+                if moment.timestamp > best.timestamp and start <= moment.offset < upto:
+                    best = moment
+    return best if best.offset >= 0 else NONE
+
+
+def _moments(segment: Segment, at: int, batch: Batch) -> list[Moment]:
+    try:
+        return [Moment(t, offset) for offset, t in timestamps(Slice(segment, at, PREFIX + batch.length).read())]
+    except ValueError:
+        return [Moment(batch.max_timestamp, batch.base)]

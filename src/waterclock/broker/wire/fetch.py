@@ -12,7 +12,17 @@ from waterclock.broker.log.producers import Aborted
 from waterclock.broker.log.segment import Slice
 from waterclock.broker.net.outgoing import Part
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.fields import INT32, INT64, as_count, as_topic, count_of, skip_tags, topic_key, uvarint
+from waterclock.broker.wire.fields import (
+    INT32,
+    INT64,
+    as_count,
+    as_topic,
+    count_of,
+    skip_tags,
+    text_span,
+    topic_key,
+    uvarint,
+)
 
 FLEXIBLE: Final = 12
 BY_ID: Final = 13
@@ -72,8 +82,10 @@ def read(data: memoryview, at: int, version: int) -> FetchRequest:
     if version >= 7:
         (session, epoch), at = SESSION.unpack_from(data, at), at + SESSION.size
     topics, at = _topics(data, at, version)
-    if version >= NO_REPLICA_FIELD:
-        replica = _replica_tag(data, _after_forgotten(data, at, version))
+    if version >= 7:
+        at = _after_forgotten(data, at, version)
+    if version >= FLEXIBLE:
+        replica = _replica_tag(data, at, replica)
     return FetchRequest(replica, wait, least, most, level == 1, session, epoch, topics)
 
 
@@ -106,25 +118,32 @@ def _rows(data: memoryview, at: int, version: int) -> tuple[list[Wanted], int]:
 
 def _after_forgotten(data: memoryview, at: int, version: int) -> int:
     """The place after the topics that a session forgets, and after the rack."""
-    count, at = count_of(data, at, True)
+    flexible = version >= FLEXIBLE
+    count, at = count_of(data, at, flexible)
     for _ in range(count):
-        _, at = topic_key(data, at, True, version >= BY_ID)
-        partitions, at = count_of(data, at, True)
-        at = skip_tags(data, at + 4 * partitions)
-    size, at = uvarint(data, at)
-    return at + max(0, size - 1)
+        _, at = topic_key(data, at, flexible, version >= BY_ID)
+        partitions, at = count_of(data, at, flexible)
+        at += 4 * partitions
+        if flexible:
+            at = skip_tags(data, at)
+    if version >= 11:
+        _, at = text_span(data, at, flexible)
+    if at > len(data):
+        raise ValueError("a fetch ends before its forgotten topics do")
+    return at
 
 
-def _replica_tag(data: memoryview, at: int) -> int:
-    """The follower's id among the tagged fields (tag 1), or -1."""
+def _replica_tag(data: memoryview, at: int, replica: int) -> int:
+    """The follower's id among the tagged fields (tag 1), or `replica`."""
+    end = skip_tags(data, at)
     count, at = uvarint(data, at)
     for _ in range(count):
         tag, at = uvarint(data, at)
         size, at = uvarint(data, at)
         if tag == 1:
-            return int(INT32.unpack_from(data, at)[0])
+            return int(INT32.unpack_from(data[:end], at)[0])
         at += size
-    return -1
+    return replica
 
 
 def answer(

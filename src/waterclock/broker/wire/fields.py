@@ -76,14 +76,14 @@ def _span(data: Buffer, at: int, size: int) -> tuple[int, int]:
 
 
 def count_of(data: Buffer, at: int, flexible: bool) -> tuple[int, int]:
-    """How many elements an array has; -1 for a null."""
+    """How many elements an array has that may not be null; no more than there are bytes left for."""
     if flexible:
         count, at = uvarint(data, at)
         count -= 1
     else:
         count = INT32.unpack_from(data, at)[0]
         at += 4
-    if count > len(data) - at:
+    if not 0 <= count <= len(data) - at:
         raise ValueError(f"an array of {count} elements in a request of {len(data)} bytes")
     return count, at
 

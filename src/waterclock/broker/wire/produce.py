@@ -64,6 +64,8 @@ def read(data: memoryview, at: int, version: int) -> ProduceRequest:
         key, at = topic_key(data, at, flexible, by_id)
         batches, at = _batches(data, at, flexible)
         topics.append((key, batches))
+    if flexible:
+        skip_tags(data, at)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
