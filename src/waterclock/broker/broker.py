@@ -104,7 +104,7 @@ class Broker:
         self._stop = asyncio.Event()
         try:
             loop = asyncio.get_running_loop()
-            self._core = Core(loop, folder, self._host, self._port, self._settings, self._clock, _die)
+            self._core = Core(loop, folder, self._host, self._port, Settings(self._settings.given), self._clock, _die)
             self._port = self._core.listener.port
             self._core.open()
             self._loop = loop

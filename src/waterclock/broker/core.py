@@ -12,10 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.broker.api import fetch, produce
+from waterclock.broker.api.absent import AbsentApis
+from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.fetch import FetchApi
+from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.offsets import OffsetApis
+from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
+from waterclock.broker.api.resources import Resources
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.errors import DataInUse
@@ -23,6 +28,7 @@ from waterclock.broker.flusher import Flusher
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
+from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.settings import Settings
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
@@ -49,6 +55,7 @@ class Core:
         self.settings, self.clock = settings, clock
         self._lock = _locked(folder)
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
+        self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
@@ -60,18 +67,26 @@ class Core:
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, self.watermarks.flushed, on_failure)
-        self.table = self._table()
+        self.table = self._table(folder)
 
-    def _table(self) -> Table:
+    def _table(self, folder: str) -> Table:
         self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody)
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"])
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (
             MetadataApis(self.identity, self.topics, self.settings),
-            TopicApis(self.topics, self.settings, self._topic_gone),
+            TopicApis(self.topics, self.runtime, self._topic_gone),
+            ConfigApis(Resources(self.topics, self.runtime)),
+            PartitionApis(self.identity, self.topics),
+            LogDirApis(folder, self.topics),
+            AbsentApis(),
             OffsetApis(self.topics),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
+
+    def _settings_changed(self) -> None:
+        for topic in self.topics:
+            topic.settings.refresh()
 
     def _serve(self, connection: Any, data: memoryview) -> None:
         self.table(connection, data)
