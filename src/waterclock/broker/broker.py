@@ -191,7 +191,8 @@ class Broker:
         if self._follow is not None:
             role = Following(loop, folder, *place, self._settings, self._follow)
         else:
-            role = self._core = Core(loop, folder, *place, self._settings, self._clock, _die)
+            own = Settings(self._settings.given)  # a client may change them while it runs
+            role = self._core = Core(loop, folder, *place, own, self._clock, _die)
             self._faults = Faults(self.call, role.table, role.topics, role.flusher, role.timer)
         self._role, self._port, self._end = role, role.listener.port, role.close
         role.open()

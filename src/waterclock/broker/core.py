@@ -12,11 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.broker.api import fetch, produce
+from waterclock.broker.api.absent import AbsentApis
+from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.fetch import FetchApi
 from waterclock.broker.api.groups import group_apis
+from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.offsets import OffsetApis
+from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
+from waterclock.broker.api.resources import Resources
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.flusher import Flusher
@@ -30,6 +35,7 @@ from waterclock.broker.replication.following import open_journal
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leading import FOLLOWER, Leading
 from waterclock.broker.replication.replicas import Replicas
+from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
@@ -59,6 +65,7 @@ class Core:
         self.settings, self.clock, self._loop, self._folder = settings, clock, loop, folder
         self._lock = locked(folder)
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
+        self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
@@ -74,9 +81,9 @@ class Core:
         self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
         self._deposing: asyncio.Task[None] | None = None
         self.leading.remember()
-        self.table = self._table()
+        self.table = self._table(folder)
 
-    def _table(self) -> Table:
+    def _table(self, folder: str) -> Table:
         self.produce = ProduceApi(
             self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody, self.replicas
         )
@@ -84,11 +91,19 @@ class Core:
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
-            TopicApis(self.topics, self.settings, self._topic_gone),
+            TopicApis(self.topics, self.runtime, self._topic_gone),
+            ConfigApis(Resources(self.topics, self.runtime)),
+            PartitionApis(self.identity, self.topics),
+            LogDirApis(folder, self.topics),
+            AbsentApis(),
             OffsetApis(self.topics, self.leading),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
+
+    def _settings_changed(self) -> None:
+        for topic in self.topics:
+            topic.settings.refresh()
 
     def _journal(self) -> Journal:
         partition = open_journal(self._folder, self.settings)

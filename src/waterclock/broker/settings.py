@@ -7,10 +7,12 @@ Source: broker and topic configuration of Apache Kafka's documentation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from waterclock.broker.bounds import ANY_INT, BOUNDS, check, refused
 from waterclock.errors import UsageError
 
 LONGEST: Final = 2**63 - 1
@@ -30,10 +32,14 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        return KINDS.get(self.read, "string")
+        """The type's name, as clients are told."""
+        kind = KINDS.get(self.read, "string")
+        return BOUNDS.get(self.name, ANY_INT).kind if kind == "number" else kind
 
 
 def _int(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError("is not a number")
     return int(text)
 
 
@@ -44,6 +50,8 @@ def _bool(text: str) -> bool:
 
 
 def _float(text: str) -> float:
+    if not re.fullmatch(r"[0-9.eE+-]+", text):
+        raise ValueError("is not a number")
     return float(text)
 
 
@@ -69,7 +77,7 @@ def _compression(text: str) -> str:
     return text
 
 
-KINDS: Final[dict[Any, str]] = {_int: "long", _bool: "boolean", _float: "double", _list: "list", _policy: "list"}
+KINDS: Final[dict[Any, str]] = {_int: "number", _float: "number", _bool: "boolean", _list: "list", _policy: "list"}
 
 _TABLE: Final = (
     ("num.partitions", None, _int, "1", "partitions of a topic that is created without a number"),
@@ -89,6 +97,9 @@ _TABLE: Final = (
     ("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms", _int, str(HOUR_MS), "how far ahead"),
     ("min.insync.replicas", "min.insync.replicas", _int, "1", "replicas that acks=all needs in sync"),
     ("compression.type", "compression.type", _compression, "producer", "accepted; batches are kept as they came"),
+    ("compression.gzip.level", "compression.gzip.level", _int, "-1", "accepted; nothing is compressed here"),
+    ("compression.lz4.level", "compression.lz4.level", _int, "9", "accepted; nothing is compressed here"),
+    ("compression.zstd.level", "compression.zstd.level", _int, "3", "accepted; nothing is compressed here"),
     ("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio", _float, "0.5", "share of new records to compact at"),
     ("log.cleaner.delete.retention.ms", "delete.retention.ms", _int, str(DAY_MS), "how long a deletion stays readable"),
     ("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms", _int, "0", "how long a record is safe from compaction"),
@@ -131,9 +142,20 @@ TOPIC_SETTINGS: Final = {setting.topic: setting for setting in SETTINGS.values()
 def checked(setting: Setting, name: str, text: str) -> Any:
     """The value that `text` stands for; UsageError naming the setting where it stands for none."""
     try:
-        return setting.read(text)
+        value = setting.read(text.strip())
     except ValueError as error:
-        raise UsageError(f"Invalid value {text} for configuration {name}: {error}") from error
+        raise refused(name, text, str(error)) from error
+    if KINDS.get(setting.read) == "number":
+        check(setting.name, name, text, value)
+    return value
+
+
+def check_topic(given: Mapping[str, str]) -> None:
+    """UsageError where one of these cannot be a topic's."""
+    for name, text in given.items():
+        if name not in TOPIC_SETTINGS:
+            raise UsageError(f"Unknown topic config name: {name}")
+        checked(TOPIC_SETTINGS[name], name, text)
 
 
 class Settings:
@@ -163,7 +185,7 @@ class Settings:
         self._values[name] = checked(setting, name, setting.default if text is None else text)
         self.given.pop(name, None)
         if text is not None:
-            self.given[name] = text
+            self.given[name] = text.strip()
 
 
 class TopicSettings:
@@ -195,11 +217,8 @@ class TopicSettings:
 
     def replace(self, given: Mapping[str, str]) -> None:
         """Other settings of its own from now on; UsageError, and nothing changed, where one cannot be."""
-        for name, text in given.items():
-            if name not in TOPIC_SETTINGS:
-                raise UsageError(f"Unknown topic config name: {name}")
-            checked(TOPIC_SETTINGS[name], name, text)
-        self.given = dict(given)
+        check_topic(given)
+        self.given = {name: text.strip() for name, text in given.items()}
         self.refresh()
 
     def refresh(self) -> None:

@@ -1,7 +1,8 @@
 """The topics: their names, ids, settings, and the folders of their partitions.
 
-Rule 1: a topic is kept in the store before anybody hears of it, and its folders are made before that. A folder that no
-    topic owns is what a crash left of a creation or a deletion: it is removed at the start.
+Rule 1: a topic is kept in the store before anybody hears of it or can append to it, and its folders are made before
+    that; so is a new partition. A folder that no topic owns is what a crash left of a creation or a deletion: it is
+    removed at the start. So would be one with records that were acknowledged, if its topic were known too early.
 Rule 2: a name is checked before it becomes a path.
 """
 
@@ -11,7 +12,8 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.log.memo import flush_folder
@@ -22,7 +24,8 @@ from waterclock.broker.store import Store, Then
 from waterclock.errors import UsageError
 
 ROOM: Final = "topic"
-LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+LONGEST_NAME: Final = 249
+LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 
 
@@ -31,15 +34,29 @@ def legal(name: str) -> bool:
     return LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
 
+def why_illegal(name: str | None) -> str | None:
+    """The sentence about a name that no topic can have; None for one that can.
+
+    >>> why_illegal("../etc")
+    "Topic name '../etc' is illegal: it may have letters, digits, '.', '_' and '-' only"
+    """
+    if name is not None and legal(name):
+        return None
+    if not name or name in (".", "..") or len(name) > LONGEST_NAME:
+        return f"Topic name {name!r} is illegal: it has 1 to {LONGEST_NAME} characters, and is neither '.' nor '..'"
+    return f"Topic name {name!r} is illegal: it may have letters, digits, '.', '_' and '-' only"
+
+
 class Topic:
     """A topic with its partitions."""
 
     def __init__(self, name: str, topic_id: uuid.UUID, settings: TopicSettings) -> None:
         self.name, self.id, self.settings = name, topic_id, settings
         self.partitions: list[Partition] = []
+        self.promised = 0  # partitions, those included that are not durable yet
 
     def kept(self) -> dict[str, object]:
-        return {"id": str(self.id), "partitions": len(self.partitions), "settings": self.settings.given}
+        return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
 
 
 class Topics:
@@ -50,11 +67,22 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
+        self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
         os.makedirs(self._folder, exist_ok=True)
         self._open_all()
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self.by_name.values()))
+
+    def namesake(self, name: str) -> str | None:
+        """A topic whose name is `name` but for dots and underscores: names of metrics could not tell them apart."""
+        if "." not in name and "_" not in name:
+            return None
+        plain = name.replace(".", "_")
+        return next(
+            (other for other in (*self.by_name, *self.making) if other != name and other.replace(".", "_") == plain),
+            None,
+        )
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
@@ -66,29 +94,52 @@ class Topics:
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
-        """A new topic; its name must be legal and free, its settings good."""
+        """A new topic, there once it is durable; its name must be legal and neither there nor being made."""
         settings = TopicSettings(self._settings)
         settings.replace(given)
         topic = Topic(name, uuid.uuid4(), settings)
-        self._grow(topic, partitions)
-        self._add(topic)
-        self._store.put(ROOM, name, topic.kept(), then)
+        topic.partitions = self._opened(topic, partitions)
+        self.making[name] = [] if then is None else [then]
+        self._store.put(ROOM, name, topic.kept(), partial(self._made, topic))
         return topic
 
     def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
         """A new topic; UsageError where the name or the number is not good."""
         if not legal(name):
             raise UsageError(f"a topic's name has letters, digits, dot, _ and -, at most 249 of them, got {name!r}")
-        if name in self.by_name:
+        if name in self.by_name or name in self.making:
             raise UsageError(f"there is a topic {name!r} already: choose another name, or delete it first")
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise UsageError(f"a topic has 1 to {MOST_PARTITIONS} partitions, got {partitions!r}")
         return self.create(name, partitions, given, then)
 
+    def when_made(self, name: str, then: Then) -> None:
+        """Call `then` once the topic that is being made is there, or cannot be."""
+        self.making[name].append(then)
+
+    def _made(self, topic: Topic, done: bool) -> None:
+        if done:
+            self._add(topic)
+        else:
+            _remove(topic.partitions)
+        for then in self.making.pop(topic.name):
+            then(done)
+
     def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
-        """More partitions for a topic, up to `partitions`."""
-        self._grow(topic, partitions)
-        self._store.put(ROOM, topic.name, topic.kept(), then)
+        """More partitions for a topic, up to `partitions`; there once they are durable."""
+        before = topic.promised
+        new = self._opened(topic, partitions)
+
+        def grown(done: bool) -> None:
+            if done:
+                topic.partitions.extend(new)
+            else:
+                topic.promised = before
+                _remove(new)
+            if then is not None:
+                then(done)
+
+        self._store.put(ROOM, topic.name, topic.kept(), grown)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
         """Other settings for a topic; UsageError, and nothing changed, where one cannot be."""
@@ -96,17 +147,27 @@ class Topics:
         self._store.put(ROOM, topic.name, topic.kept(), then)
 
     def delete(self, topic: Topic, then: Then | None = None) -> None:
-        """Forget a topic and remove its files; readers that have a file open may finish."""
-        self._store.put(ROOM, topic.name, None, then)
-        self.drop(topic)
+        """Forget a topic, and once that is durable remove its files; readers that have a file open may finish."""
+        self._forget(topic)
+
+        def deleted(done: bool) -> None:
+            if done:
+                _remove(topic.partitions)
+            if then is not None:
+                then(done)
+
+        self._store.put(ROOM, topic.name, None, deleted)
 
     def drop(self, topic: Topic) -> None:
         """Forget a topic and remove its files, without a word to the store."""
+        self._forget(topic)
+        _remove(topic.partitions)
+
+    def _forget(self, topic: Topic) -> None:
         del self.by_name[topic.name], self.by_id[topic.id]
         del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
         for partition in topic.partitions:
             partition.deleted = True
-            shutil.rmtree(partition.folder, ignore_errors=True)
 
     # As a follower: what the leader's store says
 
@@ -121,7 +182,7 @@ class Topics:
         if topic is None:
             self._add(topic := Topic(name, uuid.UUID(kept["id"]), TopicSettings(self._settings)))
         topic.settings.replace(kept["settings"])
-        self._grow(topic, kept["partitions"])
+        topic.partitions.extend(self._opened(topic, kept["partitions"]))
 
     def replace(self, old: Partition, new: Partition) -> None:
         """A partition was opened anew."""
@@ -131,19 +192,29 @@ class Topics:
         kept = self._store.load(ROOM)
         for name, value in kept.items():
             topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(self._settings, value["settings"]))
-            self._grow(topic, value["partitions"])
+            topic.partitions = self._opened(topic, value["partitions"])
             self._add(topic)
         owned = {os.path.basename(partition.folder) for partition in self.partitions()}
         for name in set(os.listdir(self._folder)) - owned:
             shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
 
-    def _grow(self, topic: Topic, partitions: int) -> None:
-        for number in range(len(topic.partitions), partitions):
+    def _opened(self, topic: Topic, upto: int) -> list[Partition]:
+        """The partitions from those promised so far up to `upto`, which are promised from now on."""
+        new = []
+        for number in range(topic.promised, upto):
             # the id keeps a topic apart from one of the same name whose removal a crash cut off
             folder = os.path.join(self._folder, f"{topic.name}-{number}.{topic.id.hex[:8]}")
-            topic.partitions.append(open_partition(topic.name, number, folder, topic.settings))
+            new.append(open_partition(topic.name, number, folder, topic.settings))
         flush_folder(self._folder)
+        topic.promised = max(topic.promised, upto)
+        return new
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.by_key[topic.name.encode()] = self.by_key[topic.id.bytes] = topic.partitions
+
+
+def _remove(partitions: Iterable[Partition]) -> None:
+    for partition in partitions:
+        partition.deleted = True
+        shutil.rmtree(partition.folder, ignore_errors=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.api.metadata import NOBODY_SAID
+from waterclock.broker.api.metadata import NOBODY_ASKED
+from waterclock.broker.api.several import Several
 from waterclock.broker.api.table import Api
-from waterclock.broker.api.topics import Several
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -20,7 +20,7 @@ EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # read, delete
 
 def authorized(request: Request) -> int:
     """What a client may do to a group, where it asks for that: here everybody may do everything."""
-    return EVERYTHING if getattr(request.body, "include_authorized_operations", False) else NOBODY_SAID
+    return EVERYTHING if getattr(request.body, "include_authorized_operations", False) else NOBODY_ASKED
 
 
 class GroupAdminApis:

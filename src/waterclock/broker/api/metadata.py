@@ -1,4 +1,8 @@
-"""Which topics there are, and who leads their partitions: always this broker."""
+"""Which topics there are, and who leads their partitions: always this broker.
+
+Rule 1: a topic that is created because a client asked for it is told of once it is durable: what is appended to it
+    would go at the next start otherwise, as the files of a topic that nobody knows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from waterclock.broker.api.several import Several
 from waterclock.broker.api.table import Api
 from waterclock.broker.topics import Topic, Topics, legal
 from waterclock.broker.wire.codec import Request
@@ -18,7 +23,10 @@ if TYPE_CHECKING:
 
 METADATA: Final = 3
 DESCRIBE_CLUSTER: Final = 60
-NOBODY_SAID: Final = -(2**31)  # "authorized operations" that nobody asked for
+NOBODY_ASKED: Final = -(2**31)  # "authorized operations" that nobody asked for
+EVERYTHING_WITH_A_TOPIC: Final = 3576  # there is no authorizer: the bits of all operations that a topic knows
+EVERYTHING_WITH_THE_CLUSTER: Final = 8096
+BROKERS, CONTROLLERS = 1, 2  # types of endpoints
 
 
 InSync: TypeAlias = "Callable[[Partition], tuple[int, ...]]"
@@ -34,43 +42,56 @@ class MetadataApis:
         return {METADATA: Api(self.metadata, 0, 13), DESCRIBE_CLUSTER: Api(self.describe_cluster, 0, 2)}
 
     def metadata(self, request: Request) -> None:
-        identity, asked = self._identity, request.body.topics
-        everything = asked is None or (request.version == 0 and not asked)
+        missing = self._missing(request)
+        several = Several(len(missing), lambda: self._answer(request))
+        for name in missing:
+            if name in self._topics.making:
+                self._topics.when_made(name, several.settled)
+            else:
+                self._topics.create(name, self._settings["num.partitions"], {}, several.settled)
+
+    def _missing(self, request: Request) -> list[str]:
+        """The topics that are made because they are asked for, and those that are being made."""
+        body, topics = request.body, self._topics
+        leads = self._identity.leader == self._identity.node
+        may = getattr(body, "allow_auto_topic_creation", True) and self._settings["auto.create.topics.enable"] and leads
+        names = {asked.name: None for asked in body.topics or () if not getattr(asked, "topic_id", None)}
+        free = [name for name in names if name and legal(name) and name not in topics.by_name]
+        return [name for name in free if name in topics.making or (may and topics.namesake(name) is None)]
+
+    def _answer(self, request: Request) -> None:
+        identity, body = self._identity, request.body
+        everything = body.topics is None or (request.version == 0 and not body.topics)
         rows = [self._known(request, t) for t in self._topics] if everything else self._asked(request)
         brokers = tuple(
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
         )
+        asked = getattr(body, "include_cluster_authorized_operations", False)
         request.answer(
             brokers=brokers, cluster_id=identity.cluster, controller_id=identity.leader, topics=tuple(rows),
-            error_code=Error.NONE, cluster_authorized_operations=NOBODY_SAID,
+            error_code=Error.NONE, cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if asked else NOBODY_ASKED,
         )  # fmt: skip
 
     def _asked(self, request: Request) -> list[Any]:
-        rows = []
-        for asked in request.body.topics:
-            topic_id = getattr(asked, "topic_id", None)
-            if topic_id:
-                topic = self._topics.by_id.get(topic_id)
-                rows.append(
-                    self._known(request, topic)
-                    if topic
-                    else self._unknown(request, None, topic_id, Error.UNKNOWN_TOPIC_ID)
-                )
-            else:
-                rows.append(self._by_name(request, asked.name))
-        return rows
+        """The rows of the topics asked for, each once."""
+        names = {(getattr(asked, "topic_id", None), asked.name): None for asked in request.body.topics}
+        return [
+            self._by_id(request, topic_id) if topic_id else self._by_name(request, name) for topic_id, name in names
+        ]
 
-    def _by_name(self, request: Request, name: str) -> Any:
-        topic = self._topics.by_name.get(name)
+    def _by_id(self, request: Request, topic_id: uuid.UUID) -> Any:
+        topic = self._topics.by_id.get(topic_id)
         if topic is not None:
             return self._known(request, topic)
-        if not legal(name):
-            return self._unknown(request, name, None, Error.INVALID_TOPIC_EXCEPTION)
-        may = self._settings["auto.create.topics.enable"] and self._identity.leader == self._identity.node
-        if may and getattr(request.body, "allow_auto_topic_creation", True):
-            return self._known(request, self._topics.create(name, self._settings["num.partitions"], {}))
-        return self._unknown(request, name, None, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._topic(request, None, topic_id, Error.UNKNOWN_TOPIC_ID, ())
+
+    def _by_name(self, request: Request, name: str | None) -> Any:
+        topic = self._topics.by_name.get(name) if name else None
+        if topic is not None:
+            return self._known(request, topic)
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION if name and legal(name) else Error.INVALID_TOPIC_EXCEPTION
+        return self._topic(request, name or "", None, error, ())
 
     def _known(self, request: Request, topic: Topic) -> Any:
         replicas = tuple(node for node, _, _ in self._identity.brokers())
@@ -84,25 +105,37 @@ class MetadataApis:
         )  # fmt: skip
         return self._topic(request, topic.name, topic.id, Error.NONE, partitions)
 
-    def _unknown(self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error) -> Any:
-        return self._topic(request, name, topic_id, error, ())
-
     def _topic(
         self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error, partitions: tuple[Any, ...]
     ) -> Any:
+        asked = getattr(request.body, "include_topic_authorized_operations", False) and not error
         return request.make(
             "MetadataResponseTopic", error_code=error, name=name, topic_id=topic_id, is_internal=False,
-            partitions=partitions, topic_authorized_operations=NOBODY_SAID,
+            partitions=partitions, topic_authorized_operations=EVERYTHING_WITH_A_TOPIC if asked else NOBODY_ASKED,
         )  # fmt: skip
 
     def describe_cluster(self, request: Request) -> None:
+        wanted = getattr(request.body, "endpoint_type", BROKERS)
+        if wanted == BROKERS:
+            self._describe_brokers(request)
+            return
+        error, message = Error.MISMATCHED_ENDPOINT_TYPE, "Brokers are described here; there are no controllers to ask"
+        if wanted != CONTROLLERS:
+            error, message = Error.UNSUPPORTED_ENDPOINT_TYPE, f"There are no endpoints of type {wanted}"
+        request.answer(
+            error_code=error, error_message=message, cluster_id="", controller_id=-1, brokers=(),
+            cluster_authorized_operations=NOBODY_ASKED, endpoint_type=BROKERS,
+        )  # fmt: skip
+
+    def _describe_brokers(self, request: Request) -> None:
         identity = self._identity
         brokers = tuple(
             request.make("DescribeClusterBroker", broker_id=node, host=host, port=port, rack=None, is_fenced=False)
             for node, host, port in identity.brokers()
         )
+        asked = request.body.include_cluster_authorized_operations
         request.answer(
             error_code=Error.NONE, error_message=None, cluster_id=identity.cluster, controller_id=identity.leader,
-            brokers=brokers, cluster_authorized_operations=NOBODY_SAID,
-            endpoint_type=getattr(request.body, "endpoint_type", 1),
+            brokers=brokers, endpoint_type=BROKERS,
+            cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if asked else NOBODY_ASKED,
         )  # fmt: skip

@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from waterclock.broker.api import assignments
+from waterclock.broker.api.several import Several
 from waterclock.broker.api.table import Api
-from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, legal
+from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
+from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
-    from waterclock.broker.settings import Settings
+    from waterclock.broker.runtime import RuntimeSettings
 
 CREATE: Final = 19
 DELETE: Final = 20
 GROW: Final = 37
 UNSET: Final = -1
 
-Refusal = tuple[Error, str]
+Refusal = tuple[Error, str | None]
+NOT_KEPT: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
+TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
 
 
-class Several:
-    """An answer about several topics, sent when the last of them is settled."""
+class ToDelete(NamedTuple):
+    """A topic as it was named, what it is, and why it stays."""
 
-    def __init__(self, count: int, answer: Callable[[], None]) -> None:
-        self._left, self._answer = count + 1, answer
-        self.settled()
-
-    def settled(self, done: bool = True) -> None:
-        self._left -= 1
-        if not self._left:
-            self._answer()
+    name: str | None
+    topic_id: Any
+    topic: Topic | None
+    refusal: Refusal | None
 
 
 class TopicApis:
     """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is told of each that is deleted."""
 
-    def __init__(self, topics: Topics, settings: Settings, gone: Callable[[Topic], None]) -> None:
-        self._topics, self._settings, self._gone = topics, settings, gone
+    def __init__(self, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]) -> None:
+        self._topics, self._runtime, self._gone = topics, runtime, gone
+        self._settings = runtime.settings
 
     def apis(self) -> dict[int, Api]:
         return {CREATE: Api(self.create, 2, 7), DELETE: Api(self.delete, 1, 6), GROW: Api(self.grow, 0, 3)}
@@ -47,34 +52,46 @@ class TopicApis:
     # CreateTopics
 
     def create(self, request: Request) -> None:
-        asked = request.body.topics
-        names = [topic.name for topic in asked]
-        rows: list[Any] = [None] * len(asked)
-        several = Several(len(asked), lambda: request.answer(topics=tuple(rows)))
-        for place, topic in enumerate(asked):
-            twice = names.count(topic.name) > 1
-            refusal = (Error.INVALID_REQUEST, "Duplicate topic name.") if twice else self._create_refused(topic)
+        times = Counter(topic.name for topic in request.body.topics)
+        asked = {topic.name: topic for topic in request.body.topics}
+        rows: dict[str, Any] = {}
+        several = Several(len(asked), lambda: request.answer(topics=tuple(rows.values())))
+        for name, topic in asked.items():
+            refusal = TWICE if times[name] > 1 else self._create_refused(topic)
+            rows[name] = self._created(request, topic, refusal, uuid.uuid4())
             if refusal is not None or request.body.validate_only:
-                rows[place] = self._created(request, topic, refusal)
                 several.settled()
-                continue
-            new = self._topics.create(topic.name, self._partitions(topic), _given(topic), several.settled)
-            rows[place] = self._created(request, topic, None, new)
+            else:
+                self._create(request, topic, rows, several)
+
+    def _create(self, request: Request, asked: Any, rows: dict[str, Any], several: Several) -> None:
+        def failed() -> None:
+            rows[asked.name] = self._created(request, asked, NOT_KEPT, topic.id)
+
+        topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
+        rows[asked.name] = self._created(request, asked, None, topic.id)
 
     def _create_refused(self, asked: Any) -> Refusal | None:
-        if not legal(asked.name):
-            return Error.INVALID_TOPIC_EXCEPTION, f"Topic name {asked.name!r} is illegal: letters, digits, . _ - only"
-        if asked.name in self._topics.by_name:
+        illegal = why_illegal(asked.name)
+        if illegal is not None:
+            return Error.INVALID_TOPIC_EXCEPTION, illegal
+        if asked.name in self._topics.by_name or asked.name in self._topics.making:
             return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists."
-        if asked.assignments and (asked.num_partitions != UNSET or asked.replication_factor != UNSET):
-            return Error.INVALID_REQUEST, "Both partitions and assignments were given"
-        if not asked.assignments and (asked.num_partitions == 0 or asked.num_partitions < UNSET):
-            return Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        namesake = self._topics.namesake(asked.name)
+        if namesake is not None:
+            return Error.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' differs from '{namesake}' in . and _ only"
+        return self._settings_refused(asked) or self._size_refused(asked)
+
+    def _size_refused(self, asked: Any) -> Refusal | None:
+        if asked.assignments:
+            return self._assignments_refused(asked)
+        if asked.num_partitions == 0 or asked.num_partitions < UNSET:
+            return Error.INVALID_PARTITIONS, f"A topic has 1 partition or more, got {asked.num_partitions}"
         if self._partitions(asked) > MOST_PARTITIONS:
-            return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
-        if not asked.assignments and asked.replication_factor not in (UNSET, 1):
+            return Error.POLICY_VIOLATION, f"At most {MOST_PARTITIONS} partitions"
+        if asked.replication_factor not in (UNSET, 1):
             return Error.INVALID_REPLICATION_FACTOR, self._factor(asked.replication_factor)
-        return self._settings_refused(asked)
+        return None
 
     @staticmethod
     def _factor(factor: int) -> str:
@@ -82,11 +99,21 @@ class TopicApis:
             return "Replication factor must be larger than 0."
         return f"A replication factor of {factor} cannot be reached: there is one broker."
 
-    def _settings_refused(self, asked: Any) -> Refusal | None:
-        from waterclock.broker.settings import TopicSettings
+    @staticmethod
+    def _assignments_refused(asked: Any) -> Refusal | None:
+        if asked.num_partitions != UNSET or asked.replication_factor != UNSET:
+            return Error.INVALID_REQUEST, "With assignments, partitions and replication factor are both -1"
+        numbers = [one.partition_index for one in asked.assignments]
+        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in asked.assignments))
+        return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
+    @staticmethod
+    def _settings_refused(asked: Any) -> Refusal | None:
+        nulls = [config.name for config in asked.configs if config.value is None]
+        if nulls:
+            return Error.INVALID_CONFIG, f"A value is missing for {', '.join(nulls)}"
         try:
-            TopicSettings(self._settings).replace(_given(asked))
+            check_topic(_given(asked))
         except UsageError as error:
             return Error.INVALID_CONFIG, str(error)
         return None
@@ -96,89 +123,118 @@ class TopicApis:
             return len(asked.assignments)
         return int(self._settings["num.partitions"] if asked.num_partitions == UNSET else asked.num_partitions)
 
-    def _created(self, request: Request, asked: Any, refusal: Refusal | None, topic: Topic | None = None) -> Any:
+    def _created(self, request: Request, asked: Any, refusal: Refusal | None, topic_id: uuid.UUID) -> Any:
         error, message = refusal or (Error.NONE, None)
         return request.make(
-            "CreatableTopicResult", name=asked.name, topic_id=topic.id if topic else None, error_code=error,
-            error_message=message, topic_config_error_code=0, num_partitions=self._partitions(asked) if not error else -1,
-            replication_factor=1 if not error else -1, configs=() if not error else None,
+            "CreatableTopicResult", name=asked.name, topic_id=None if error else topic_id, error_code=error,
+            error_message=message, topic_config_error_code=0, num_partitions=-1 if error else self._partitions(asked),
+            replication_factor=-1 if error else 1, configs=() if error else self._configs(request, asked),
+        )  # fmt: skip
+
+    def _configs(self, request: Request, asked: Any) -> tuple[Any, ...]:
+        if not request.has("CreatableTopicConfigs"):
+            return ()
+        given = _given(asked)
+        words = [(name, self._runtime.topic_words(name, given)[0]) for name in sorted(TOPIC_SETTINGS)]
+        return tuple(
+            request.make(
+                "CreatableTopicConfigs", name=name, value=word.text, read_only=False, config_source=word.source,
+                is_sensitive=False,
+            )
+            for name, word in words
         )  # fmt: skip
 
     # DeleteTopics
 
     def delete(self, request: Request) -> None:
         asked = self._to_delete(request.body)
-        rows = [self._deleted(request, *one) for one in asked]
+        rows = [self._deleted(request, one) for one in asked]
         several = Several(len(asked), lambda: request.answer(responses=tuple(rows)))
-        for _, _, topic, error in asked:
-            if topic is None or error:
+
+        def failed(place: int) -> None:
+            rows[place] = self._deleted(request, asked[place]._replace(refusal=NOT_KEPT))
+
+        for place, one in enumerate(asked):
+            if one.topic is None or one.refusal:
                 several.settled()
-                continue
-            self._topics.delete(topic, several.settled)
-            self._gone(topic)
+            else:
+                self._topics.delete(one.topic, several.after(partial(failed, place)))
+                self._gone(one.topic)
 
-    def _to_delete(self, body: Any) -> list[tuple[str | None, Any, Topic | None, Error]]:
-        """Name, id, topic and error of each topic named."""
-        topics, named = self._topics, getattr(body, "topics", None)
-        rows: list[tuple[str | None, Any, Topic | None, Error]] = []
-        if named is None:
-            pairs = [(name, None) for name in body.topic_names]
-        else:
-            pairs = [(topic.name, topic.topic_id) for topic in named]
-        for name, topic_id in pairs:
-            topic = topics.by_id.get(topic_id) if topic_id else topics.by_name.get(name)
-            missing = Error.UNKNOWN_TOPIC_ID if topic_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            error = Error.NONE if topic else missing
-            if topic is not None and not self._settings["delete.topic.enable"]:
-                error = Error.TOPIC_DELETION_DISABLED
-            rows.append((topic.name if topic else name, topic.id if topic else topic_id, topic, error))
-        return rows
+    def _to_delete(self, body: Any) -> list[ToDelete]:
+        named = getattr(body, "topics", None)
+        pairs = [(t.name, t.topic_id) for t in named] if named is not None else [(n, None) for n in body.topic_names]
+        return [self._one_to_delete(name, topic_id, times) for (name, topic_id), times in Counter(pairs).items()]
 
-    def _deleted(self, request: Request, name: str | None, topic_id: Any, topic: Topic | None, error: Error) -> Any:
-        message = (
-            None
-            if not error
-            else "Topic deletion is disabled."
-            if topic
-            else "This server does not host this topic-partition."
-        )
+    def _one_to_delete(self, name: str | None, topic_id: Any, times: int) -> ToDelete:
+        topic = self._topics.by_id.get(topic_id) if topic_id else self._topics.by_name.get(name or "")
+        refusal = self._delete_refused(name, topic_id, topic, times)
+        if topic is None or (name is not None and topic_id):
+            return ToDelete(name, topic_id, None, refusal)
+        return ToDelete(topic.name, topic.id, topic, refusal)
+
+    def _delete_refused(self, name: str | None, topic_id: Any, topic: Topic | None, times: int) -> Refusal | None:
+        if name is not None and topic_id:
+            return Error.INVALID_REQUEST, "A topic is named by its name or its id, not by both"
+        if name is None and not topic_id:
+            return Error.INVALID_REQUEST, "A topic needs a name or an id"
+        if times > 1:
+            return TWICE if name is not None else (Error.INVALID_REQUEST, "Duplicate topic id.")
+        if topic is None and topic_id:
+            return Error.UNKNOWN_TOPIC_ID, "There is no topic with this id."
+        if topic is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic with this name."
+        if not self._settings["delete.topic.enable"]:
+            return Error.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+        return None
+
+    @staticmethod
+    def _deleted(request: Request, one: ToDelete) -> Any:
+        error, message = one.refusal or (Error.NONE, None)
         return request.make(
-            "DeletableTopicResult", name=name, topic_id=topic_id, error_code=error, error_message=message
+            "DeletableTopicResult", name=one.name, topic_id=one.topic_id, error_code=error, error_message=message
         )
 
     # CreatePartitions
 
     def grow(self, request: Request) -> None:
-        asked = request.body.topics
-        rows: list[Any] = []
-        several = Several(len(asked), lambda: request.answer(results=tuple(rows)))
-        for one in asked:
-            error, message = self._grow_refused(one) or (Error.NONE, None)
-            rows.append(
-                request.make("CreatePartitionsTopicResult", name=one.name, error_code=error, error_message=message)
-            )
-            if error or request.body.validate_only:
+        times = Counter(one.name for one in request.body.topics)
+        asked = {one.name: one for one in request.body.topics}
+        rows: dict[str, Any] = {}
+        several = Several(len(asked), lambda: request.answer(results=tuple(rows.values())))
+        for name, one in asked.items():
+            refusal = TWICE if times[name] > 1 else self._grow_refused(one)
+            rows[name] = self._grown(request, name, refusal)
+            if refusal or request.body.validate_only:
                 several.settled()
-            else:
-                self._topics.grow(self._topics.by_name[one.name], one.count, several.settled)
+                continue
+
+            def failed(name: str = name) -> None:
+                rows[name] = self._grown(request, name, NOT_KEPT)
+
+            self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
+
+    @staticmethod
+    def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:
+        error, message = refusal or (Error.NONE, None)
+        return request.make("CreatePartitionsTopicResult", name=name, error_code=error, error_message=message)
 
     def _grow_refused(self, asked: Any) -> Refusal | None:
         topic = self._topics.by_name.get(asked.name)
         if topic is None:
-            return Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist."
-        has = len(topic.partitions)
+            return Error.UNKNOWN_TOPIC_OR_PARTITION, None
+        has = topic.promised
         if asked.count <= has:
-            word = "already has" if asked.count == has else "currently has"
-            return Error.INVALID_PARTITIONS, f"Topic {word} {has} partition(s), and {asked.count} is not more."
+            return Error.INVALID_PARTITIONS, f"Topic '{asked.name}' has {has} partition(s); {asked.count} is not more."
         if asked.count > MOST_PARTITIONS:
             return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
-        if asked.assignments is not None and len(asked.assignments) != asked.count - has:
-            return (
-                Error.INVALID_REPLICA_ASSIGNMENT,
-                f"{asked.count - has} assignments are needed, got {len(asked.assignments)}",
-            )
-        return None
+        if asked.assignments is None:
+            return None
+        wrong = assignments.of_partitions(one.broker_ids for one in asked.assignments)
+        if len(asked.assignments) != asked.count - has:
+            wrong = f"{asked.count - has} assignments are needed, got {len(asked.assignments)}"
+        return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
 
 def _given(asked: Any) -> dict[str, str]:
-    return {config.name: config.value for config in asked.configs if config.value is not None}
+    return {config.name: config.value for config in asked.configs}

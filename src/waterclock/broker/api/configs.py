@@ -1,0 +1,176 @@
+"""Settings read and changed by clients: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources.
+
+Rule 1: all changes to a resource hold together, or none does; resources of one request stand for themselves.
+Rule 2: an answer says that a change was made once it is durable.
+Source: KIP-133, KIP-226 (at run time), KIP-339 (incremental), KIP-569 (types and documentation), KIP-1142 (resources).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from waterclock.broker.api.resources import BROKER, TOPIC, Refused, Resource, Resources, described
+from waterclock.broker.api.several import Several
+from waterclock.broker.api.table import Api
+from waterclock.broker.bounds import TYPES
+from waterclock.broker.settings import Setting
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+DESCRIBE: Final = 32
+ALTER: Final = 33
+ALTER_INCREMENTALLY: Final = 44
+LIST: Final = 74
+SET, DELETE, APPEND, SUBTRACT = range(4)
+LISTED_KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, 32})
+
+# the settings that a resource has now, and what is asked -> the settings that it shall have
+Change = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
+
+
+class ConfigApis:
+    """The APIs about settings."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    def apis(self) -> dict[int, Api]:
+        return {
+            DESCRIBE: Api(self.describe, 1, 4),
+            ALTER: Api(partial(self.alter, change=_instead), 0, 2),
+            ALTER_INCREMENTALLY: Api(partial(self.alter, change=_incremental), 0, 1),
+            LIST: Api(self.list, 0, 1),
+        }
+
+    def describe(self, request: Request) -> None:
+        request.answer(results=tuple(self._result(request, asked) for asked in request.body.resources))
+
+    def _result(self, request: Request, asked: Any) -> Any:
+        error, message, rows = Error.NONE, "", []
+        try:
+            resource = self._resources.find(asked.resource_type, asked.resource_name)
+            wanted = set(asked.configuration_keys or resource.names())
+            rows = [self._row(request, resource, name) for name in resource.names() if name in wanted]
+        except Refused as refused:
+            error, message = refused.error, str(refused)
+        return request.make(
+            "DescribeConfigsResult", error_code=error, error_message=message, resource_type=asked.resource_type,
+            resource_name=asked.resource_name, configs=tuple(rows),
+        )  # fmt: skip
+
+    def _row(self, request: Request, resource: Resource, name: str) -> Any:
+        setting = resource.setting(name)
+        assert setting is not None
+        synonyms = resource.words(name) if request.body.include_synonyms else []
+        return request.make(
+            "DescribeConfigsResourceResult", **described(resource, name),
+            synonyms=tuple(
+                request.make("DescribeConfigsSynonym", name=word.name, value=word.text, source=word.source)
+                for word in synonyms
+            ),
+            config_type=TYPES[setting.kind],
+            documentation=setting.doc if getattr(request.body, "include_documentation", False) else None,
+        )  # fmt: skip
+
+    def alter(self, request: Request, change: Change) -> None:
+        asked = request.body.resources
+        times = Counter((one.resource_type, one.resource_name) for one in asked)
+        rows: list[Any] = [None] * len(asked)
+        several = Several(len(asked), lambda: request.answer(responses=tuple(rows)))
+        for place, one in enumerate(asked):
+            row = partial(self._altered, request, one, rows, place)
+            row(Error.NONE, None)
+            try:
+                if times[one.resource_type, one.resource_name] > 1:
+                    raise Refused(Error.INVALID_REQUEST, "A resource may stand in a request once only.")
+                self._alter(request, one, change, several, row)
+            except Refused as refused:
+                row(refused.error, str(refused))
+                several.settled()
+
+    def _alter(
+        self, request: Request, asked: Any, change: Change, several: Several, row: Callable[[Error, str | None], None]
+    ) -> None:
+        if asked.resource_type == TOPIC and not asked.resource_name:
+            raise Refused(Error.INVALID_REQUEST, "There are no settings of all topics: change the broker's.")
+        resource = self._resources.find(asked.resource_type, asked.resource_name)
+        given = change(resource, asked.configs)
+        resource.check(given)
+        if request.body.validate_only:
+            several.settled()
+        else:
+            failed = partial(row, Error.KAFKA_STORAGE_ERROR, "The change could not be kept.")
+            resource.replace(given, several.after(failed))
+
+    def _altered(
+        self, request: Request, asked: Any, rows: list[Any], place: int, error: Error, message: str | None
+    ) -> None:
+        rows[place] = request.make(
+            "AlterConfigsResourceResponse", error_code=error, error_message=message,
+            resource_type=asked.resource_type, resource_name=asked.resource_name,
+        )  # fmt: skip
+
+    def list(self, request: Request) -> None:
+        kinds = set(getattr(request.body, "resource_types", ())) if request.version else {16}
+        unknown = kinds - LISTED_KINDS
+        found = [] if unknown else [(kind, name) for kind, name in self._resources.all() if kind in (kinds or {kind})]
+        request.answer(
+            error_code=Error.UNSUPPORTED_VERSION if unknown else Error.NONE,
+            config_resources=tuple(
+                request.make("ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
+            ),
+        )
+
+
+def _checked(asked: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refused where a name comes twice, or without its value."""
+    if len({one.name for one in asked}) < len(asked):
+        raise Refused(Error.INVALID_REQUEST, "A setting may stand in a request once only.")
+    for one in asked:
+        if one.value is None and getattr(one, "config_operation", SET) != DELETE:
+            raise Refused(Error.INVALID_REQUEST, f"A value is missing for {one.name}")
+    return asked
+
+
+def _instead(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
+    """AlterConfigs: what is given replaces everything."""
+    return {one.name: one.value for one in _checked(asked)}
+
+
+def _incremental(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
+    """IncrementalAlterConfigs: set, delete, append to a list, subtract from a list."""
+    given = dict(resource.given)
+    for one in _checked(asked):
+        if one.config_operation == SET:
+            given[one.name] = one.value
+        elif one.config_operation == DELETE:
+            given.pop(one.name, None)
+        else:
+            given[one.name] = _as_list(resource, given, one)
+    return given
+
+
+def _as_list(resource: Resource, given: Mapping[str, str], asked: Any) -> str:
+    if asked.config_operation not in (APPEND, SUBTRACT):
+        raise Refused(Error.INVALID_REQUEST, f"There is no operation {asked.config_operation}")
+    setting = resource.setting(asked.name)
+    if not _is_list(setting):
+        raise Refused(
+            Error.INVALID_CONFIG, f"{asked.name} is no list: it can be neither appended to nor subtracted from."
+        )
+    has = _parts(given[asked.name] if asked.name in given else resource.words(asked.name)[0].text)
+    named = _parts(asked.value)
+    if asked.config_operation == SUBTRACT:
+        return ",".join(part for part in has if part not in named)
+    return ",".join(has + [part for part in named if part not in has])
+
+
+def _is_list(setting: Setting | None) -> bool:
+    return setting is not None and setting.kind == "list"
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

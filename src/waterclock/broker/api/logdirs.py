@@ -1,0 +1,50 @@
+"""DescribeLogDirs: how much of the disk each partition takes. There is one folder. KIP-113, KIP-827 (room on the disk)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.topics import Topics
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+DESCRIBE: Final = 35
+
+
+class LogDirApis:
+    """DescribeLogDirs, of the data folder `folder`."""
+
+    def __init__(self, folder: str, topics: Topics) -> None:
+        self._folder, self._topics = os.path.abspath(folder), topics
+
+    def apis(self) -> dict[int, Api]:
+        return {DESCRIBE: Api(self.describe, 1, 5)}
+
+    def describe(self, request: Request) -> None:
+        disk = os.statvfs(self._folder)
+        rows = tuple(self._topic(request, name, found) for name, found in self._asked(request.body.topics) if found)
+        folder = request.make(
+            "DescribeLogDirsResult", error_code=Error.NONE, log_dir=self._folder, topics=rows,
+            total_bytes=disk.f_frsize * disk.f_blocks, usable_bytes=disk.f_frsize * disk.f_bavail, is_cordoned=False,
+        )  # fmt: skip
+        request.answer(error_code=Error.NONE, results=(folder,))
+
+    def _asked(self, topics: Any) -> list[tuple[str, list[Partition]]]:
+        if topics is None:
+            return [(topic.name, topic.partitions) for topic in self._topics]
+        found = [(asked.topic, map(self._topics.partition, [asked.topic] * len(asked.partitions), asked.partitions))
+                 for asked in topics]  # fmt: skip
+        return [(name, [partition for partition in partitions if partition]) for name, partitions in found]
+
+    def _topic(self, request: Request, name: str, partitions: list[Partition]) -> Any:
+        rows = tuple(
+            request.make(
+                "DescribeLogDirsPartition", partition_index=partition.number, offset_lag=0, is_future_key=False,
+                partition_size=sum(segment.size for segment in partition.segments),
+            )
+            for partition in partitions
+        )  # fmt: skip
+        return request.make("DescribeLogDirsTopic", name=name, partitions=rows)

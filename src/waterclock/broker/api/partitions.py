@@ -1,0 +1,78 @@
+"""DescribeTopicPartitions: topics with many partitions told of in portions, each answer saying where the next begins.
+
+Rule 1: topics are told of in the order of their names; a cursor names a topic and a partition to begin with.
+Source: KIP-966.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.metadata import EVERYTHING_WITH_A_TOPIC
+from waterclock.broker.api.table import Api
+from waterclock.broker.topics import Topics, legal
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.identity import Identity
+    from waterclock.broker.log.partition import Partition
+
+DESCRIBE: Final = 75
+MOST: Final = 2000  # partitions in one answer
+
+
+class PartitionApis:
+    """DescribeTopicPartitions."""
+
+    def __init__(self, identity: Identity, topics: Topics) -> None:
+        self._identity, self._topics = identity, topics
+
+    def apis(self) -> dict[int, Api]:
+        return {DESCRIBE: Api(self.describe, 0, 0)}
+
+    def describe(self, request: Request) -> None:
+        body = request.body
+        left = min(max(body.response_partition_limit, 1), MOST)
+        rows, following = [], None
+        for name, first in self._portion(body):
+            if not left:
+                following = request.make("Cursor", topic_name=name, partition_index=first)
+                break
+            partitions = self._of(name)[first : first + left]
+            rows.append(self._row(request, name, partitions))
+            left -= len(partitions)
+            if first + len(partitions) < len(self._of(name)):
+                following = request.make("Cursor", topic_name=name, partition_index=first + len(partitions))
+                break
+        request.answer(topics=tuple(rows), next_cursor=following)
+
+    def _portion(self, body: Any) -> list[tuple[str, int]]:
+        """The names from the cursor on, each with its first partition."""
+        names = sorted({asked.name for asked in body.topics} or self._topics.by_name)
+        if body.cursor is None:
+            return [(name, 0) for name in names]
+        start = body.cursor.topic_name
+        return [(name, max(body.cursor.partition_index, 0) if name == start else 0) for name in names if name >= start]
+
+    def _of(self, name: str) -> list[Partition]:
+        topic = self._topics.by_name.get(name)
+        return topic.partitions if topic is not None else []
+
+    def _row(self, request: Request, name: str, partitions: list[Partition]) -> Any:
+        topic, error = self._topics.by_name.get(name), Error.NONE
+        if topic is None:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION if legal(name) else Error.INVALID_TOPIC_EXCEPTION
+        return request.make(
+            "DescribeTopicPartitionsResponseTopic", error_code=error, name=name, topic_id=topic.id if topic else None,
+            is_internal=False, partitions=tuple(self._partition(request, p) for p in partitions),
+            topic_authorized_operations=EVERYTHING_WITH_A_TOPIC,
+        )  # fmt: skip
+
+    def _partition(self, request: Request, partition: Partition) -> Any:
+        node = self._identity.node
+        return request.make(
+            "DescribeTopicPartitionsResponsePartition", error_code=Error.NONE, partition_index=partition.number,
+            leader_id=node, leader_epoch=partition.memo.epoch, replica_nodes=(node,), isr_nodes=(node,),
+            eligible_leader_replicas=(), last_known_elr=(), offline_replicas=(),
+        )  # fmt: skip

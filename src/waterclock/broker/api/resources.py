@@ -1,0 +1,170 @@
+"""What has settings that clients may read and change: topics, this broker, and all brokers together.
+
+Kinds by their number in requests: 2 a topic, 4 a broker (without a name: all). Loggers, client metrics and groups have
+none here.
+
+Rule 1: a resource checks before it changes, and then changes altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, THIS, RuntimeSettings, Word
+from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Setting, check_topic
+from waterclock.broker.store import Then
+from waterclock.broker.topics import Topic, Topics, why_illegal
+from waterclock.broker.wire.errors import Error
+from waterclock.errors import UsageError
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+
+class Refused(Exception):
+    """What is answered instead: an error of the protocol and a sentence."""
+
+    def __init__(self, error: Error, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class Resource(Protocol):
+    """Something with settings; `given` are its own."""
+
+    @property
+    def given(self) -> dict[str, str]: ...
+
+    def names(self) -> list[str]: ...
+
+    def setting(self, name: str) -> Setting | None: ...
+
+    def words(self, name: str) -> list[Word]: ...
+
+    def read_only(self, name: str) -> bool: ...
+
+    def check(self, given: Mapping[str, str]) -> None:
+        """Refused where it cannot have these."""
+
+    def replace(self, given: Mapping[str, str], then: Then) -> None:
+        """Have these, which were checked."""
+
+
+class TopicResource:
+    """A topic's settings."""
+
+    def __init__(self, topic: Topic, topics: Topics, runtime: RuntimeSettings) -> None:
+        self._topic, self._topics, self._runtime = topic, topics, runtime
+
+    @property
+    def given(self) -> dict[str, str]:
+        return self._topic.settings.given
+
+    def names(self) -> list[str]:
+        return sorted(TOPIC_SETTINGS)
+
+    def setting(self, name: str) -> Setting | None:
+        return TOPIC_SETTINGS.get(name)
+
+    def words(self, name: str) -> list[Word]:
+        return self._runtime.topic_words(name, self.given)
+
+    def read_only(self, name: str) -> bool:
+        return False
+
+    def check(self, given: Mapping[str, str]) -> None:
+        try:
+            check_topic(given)
+        except UsageError as error:
+            raise Refused(Error.INVALID_CONFIG, str(error)) from error
+
+    def replace(self, given: Mapping[str, str], then: Then) -> None:
+        self._topics.configure(self._topic, given, then)
+
+
+class BrokerResource:
+    """This broker's settings, or with the level ALL what holds for every broker."""
+
+    def __init__(self, level: str, runtime: RuntimeSettings) -> None:
+        self._level, self._runtime = level, runtime
+
+    @property
+    def given(self) -> dict[str, str]:
+        return self._runtime.levels[self._level]
+
+    def names(self) -> list[str]:
+        return sorted(SETTINGS) if self._level == THIS else sorted(SETTINGS.keys() & self.given)
+
+    def setting(self, name: str) -> Setting | None:
+        return SETTINGS.get(name)
+
+    def words(self, name: str) -> list[Word]:
+        if self._level == ALL and name in self.given:
+            return [Word(name, self.given[name], BY_ALL)]
+        return self._runtime.words(name)
+
+    def read_only(self, name: str) -> bool:
+        return name not in DYNAMIC
+
+    def check(self, given: Mapping[str, str]) -> None:
+        unknown = [name for name in given if name not in SETTINGS]
+        if unknown:
+            raise Refused(Error.INVALID_CONFIG, f"Unknown broker config name: {unknown[0]}")
+        fixed = [name for name in given if name not in DYNAMIC]
+        if fixed:
+            raise Refused(Error.INVALID_REQUEST, f"Cannot be changed while the broker runs: {', '.join(fixed)}")
+        try:
+            self._runtime.check(given)
+        except UsageError as error:
+            raise Refused(Error.INVALID_REQUEST, str(error)) from error
+
+    def replace(self, given: Mapping[str, str], then: Then) -> None:
+        self._runtime.replace(self._level, given, then)
+
+
+class Resources:
+    """Finds resources by kind and name; Refused where there is none."""
+
+    def __init__(self, topics: Topics, runtime: RuntimeSettings) -> None:
+        self._topics, self._runtime = topics, runtime
+
+    def find(self, kind: int, name: str) -> Resource:
+        if kind == TOPIC:
+            return self._topic(name)
+        if kind == BROKER:
+            return BrokerResource(_level(name), self._runtime)
+        raise Refused(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
+
+    def _topic(self, name: str) -> Resource:
+        why = why_illegal(name)
+        if why is not None:
+            raise Refused(Error.INVALID_TOPIC_EXCEPTION, why)
+        topic = self._topics.by_name.get(name)
+        if topic is None:
+            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return TopicResource(topic, self._topics, self._runtime)
+
+    def all(self) -> list[tuple[int, str]]:
+        """Kind and name of each."""
+        return [(BROKER, THIS), *((TOPIC, name) for name in sorted(self._topics.by_name))]
+
+
+def _level(name: str) -> str:
+    if name in (ALL, THIS):
+        return name
+    if not name.removeprefix("-").isdecimal():
+        raise Refused(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
+    raise Refused(Error.INVALID_REQUEST, f"This is broker {THIS}, not {name}")
+
+
+def described(resource: Resource, name: str) -> dict[str, Any]:
+    """The fields that every answer has about a setting. None of ours is a secret: those come from files."""
+    first = resource.words(name)[0]
+    return {
+        "name": name,
+        "value": first.text,
+        "read_only": resource.read_only(name),
+        "config_source": first.source,
+        "is_sensitive": False,
+    }
