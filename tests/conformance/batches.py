@@ -7,6 +7,7 @@ Rule 2: reading stops before a batch that is cut off: Apache Kafka cuts a fetch 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,10 +21,19 @@ LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 LONG_AGO_MS = 1_700_000_000_000
 
 
+def now_ms() -> int:
+    """Wall time in milliseconds, as records carry it."""
+    return time.time_ns() // 1_000_000
+
+
+# Plain records are of today: where timestamps are weeks apart Apache Kafka begins a segment, and a fetch ends with one.
+TODAY_MS = now_ms()
+
+
 class Record(NamedTuple):
     value: bytes | None
     key: bytes | None = None
-    timestamp_ms: int = LONG_AGO_MS
+    timestamp_ms: int = TODAY_MS
     headers: tuple[tuple[str, bytes | None], ...] = ()
     offset: int = -1
 
@@ -39,8 +49,8 @@ class Batch:
     leader_epoch: int = -1
     magic: int = 2
     attributes: int = 0
-    first_ms: int = LONG_AGO_MS
-    max_ms: int = LONG_AGO_MS
+    first_ms: int = TODAY_MS
+    max_ms: int = TODAY_MS
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = -1
@@ -124,7 +134,7 @@ def encoded(record: Record, delta: int, first_ms: int) -> bytes:
 def batch(*records: Record | bytes) -> Batch:
     """A batch of these records; plain bytes are values. Change it with `but`, send it with `encode`."""
     told = [r if isinstance(r, Record) else Record(r) for r in records]
-    first_ms = told[0].timestamp_ms if told else LONG_AGO_MS
+    first_ms = told[0].timestamp_ms if told else TODAY_MS
     data = b"".join(encoded(record, delta, first_ms) for delta, record in enumerate(told))
     last_ms = max((r.timestamp_ms for r in told), default=first_ms)
     return Batch(data, len(told), max(0, len(told) - 1), first_ms=first_ms, max_ms=last_ms)
