@@ -17,6 +17,7 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "offsets.retention.check.interval.ms": "1000",
 }

@@ -28,9 +28,7 @@ def test_records_come_in_every_version_that_names_topics(dialogue: Dialogue, wri
 
 
 @pytest.mark.parametrize("version", range(13, 19))
-def test_records_come_in_every_version_that_names_topics_by_id(
-    dialogue: Dialogue, written: str, version: int
-) -> None:
+def test_records_come_in_every_version_that_names_topics_by_id(dialogue: Dialogue, written: str, version: int) -> None:
     fields = fetch_fields(written, 2)
     fields["topics"][0]["topic_id"] = dialogue.topic_id(written)
     answer = dialogue.wire.ask("fetch", version, **fields)

@@ -34,7 +34,8 @@ def test_first_and_last_offsets_carry_no_timestamp(dialogue: Dialogue, dated: st
 
 
 @pytest.mark.parametrize(
-    ("at", "offset", "timestamp"), [(0, 0, 10), (10, 0, 10), (11, 1, 20), (21, 2, 30), (26, 2, 30), (31, 4, 40), (40, 4, 40)]
+    ("at", "offset", "timestamp"),
+    [(0, 0, 10), (10, 0, 10), (11, 1, 20), (21, 2, 30), (26, 2, 30), (31, 4, 40), (40, 4, 40)],
 )
 def test_a_time_is_the_first_record_at_or_behind_it(
     dialogue: Dialogue, dated: str, at: int, offset: int, timestamp: int

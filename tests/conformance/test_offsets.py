@@ -35,7 +35,8 @@ def test_the_newest_version_names_topics_by_id(dialogue: Dialogue, topic: str, g
     fields = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": topics}
     answer = dialogue.wire.ask("offset_commit", 10, **fields)
     assert answer.topics[0].partitions[0].error_code.name == "none"
-    wanted = {"group_id": group, "member_epoch": -1, "topics": [{**topics[0], "partition_indexes": [0]}]}
+    asked = [{"topic_id": topics[0]["topic_id"], "partition_indexes": [0]}]
+    wanted = {"group_id": group, "member_epoch": -1, "topics": asked}
     told = dialogue.wire.ask("offset_fetch", 10, groups=[wanted]).groups[0].topics[0].partitions[0]
     assert (told.error_code.name, told.committed_offset) == ("none", 7)
 

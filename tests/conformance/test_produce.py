@@ -19,9 +19,7 @@ def test_offsets_start_at_zero_and_count_records(dialogue: Dialogue, topic: str)
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_an_append_is_answered_in_every_version_that_names_topics(
-    dialogue: Dialogue, topic: str, version: int
-) -> None:
+def test_an_append_is_answered_in_every_version_that_names_topics(dialogue: Dialogue, topic: str, version: int) -> None:
     answer = dialogue.produce(topic, batch(b"a"), version=version)
     assert (answer.index, answer.error_code.name, answer.base_offset) == (0, "none", 0)
     assert values(dialogue.read(topic)) == [b"a"]
@@ -173,7 +171,10 @@ def test_a_timestamp_less_than_an_hour_ahead_is_taken(dialogue: Dialogue, topic:
 
 def test_a_topic_may_refuse_old_timestamps(dialogue: Dialogue, new_topic: Callable[..., str]) -> None:
     topic = new_topic(**{"message.timestamp.before.max.ms": 1000})
-    assert dialogue.produce(topic, batch(Record(b"a", timestamp_ms=now_ms() - 60_000))).error_code.name == "invalid_timestamp"
+    assert (
+        dialogue.produce(topic, batch(Record(b"a", timestamp_ms=now_ms() - 60_000))).error_code.name
+        == "invalid_timestamp"
+    )
     assert dialogue.produce(topic, batch(Record(b"a", timestamp_ms=now_ms()))).error_code == 0
 
 

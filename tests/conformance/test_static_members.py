@@ -51,9 +51,7 @@ def test_a_successor_of_the_leader_does_not_assign_again(member: Member, success
     assert (answer.leader, len(answer.members)) == (answer.member_id, 1)
 
 
-def test_before_version_9_a_successor_of_the_leader_hears_of_the_old_leader(
-    member: Member, successor: Member
-) -> None:
+def test_before_version_9_a_successor_of_the_leader_hears_of_the_old_leader(member: Member, successor: Member) -> None:
     old = member.id
     answer = successor.join(7)
     assert (answer.leader, answer.members) == (old, ())
@@ -104,6 +102,13 @@ def test_a_static_member_that_stays_away_is_out_when_its_session_ends(bootstrap:
         until(lambda: one.described().group_state == "Empty")
 
 
-def test_a_successor_that_subscribes_otherwise_makes_a_rebalance(member: Member, successor: Member) -> None:
+def test_a_successor_that_subscribes_otherwise_makes_no_rebalance(member: Member, successor: Member) -> None:
+    # Only the choice of the protocol counts, not what stands in it: a known trap.
     answer = successor.join(protocols=[{"name": "range", "metadata": b"other"}])
+    assert (answer.error_code.name, answer.generation_id) == ("none", member.generation)
+
+
+def test_a_successor_with_another_protocol_makes_a_rebalance(member: Member, successor: Member) -> None:
+    both = [{"name": "other", "metadata": b"mine"}, {"name": "range", "metadata": b"mine"}]
+    answer = successor.join(protocols=both)
     assert (answer.error_code.name, answer.generation_id) == ("none", member.generation + 1)

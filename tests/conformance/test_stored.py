@@ -81,7 +81,9 @@ def test_headers_come_back_in_order_with_names_that_repeat_and_values_that_are_n
     assert dialogue.read(topic)[0].decoded()[0].headers == headers
 
 
-@pytest.mark.parametrize(("key", "value"), [(None, None), (b"", b""), (b"k", None), (None, b""), (b"\0\xff", b"\0" * 9)])
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, None), (b"", b""), (b"k", None), (None, b""), (b"\0\xff", b"\0" * 9)]
+)
 def test_null_and_empty_are_told_apart(dialogue: Dialogue, topic: str, key: bytes | None, value: bytes | None) -> None:
     dialogue.produce(topic, batch(Record(value, key)))
     assert dialogue.read(topic)[0].decoded()[0][:2] == (value, key)

@@ -135,7 +135,7 @@ def known_names(api: str) -> frozenset[str]:
     kinds = [request_type(api, version) for version in schema_name_map[api]]
     while kinds:
         kind = kinds.pop()
-        found |= hints(kind).keys()
+        found |= {field.name for field in dataclasses.fields(kind)}
         inner = [a for hint in hints(kind).values() for a in (hint, *typing.get_args(hint))]
         inner += [a for hint in inner for a in typing.get_args(hint)]
         kinds += [a for a in inner if dataclasses.is_dataclass(a)]
