@@ -1,0 +1,117 @@
+"""The brokers under test, and names that belong to one test.
+
+BROKERS names them: `BROKERS=ours` (the default), `BROKERS=apache`, `BROKERS=ours,apache`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from tests.conformance.settings import DIFFERENCES, SETTINGS
+from tests.servers.server import Server
+
+if TYPE_CHECKING:
+    from tests.conformance.dialogue import Dialogue
+    from tests.conformance.wire import Wire
+
+# without the group `servers` of pyproject.toml there is nothing to speak with
+collect_ignore_glob = [] if importlib.util.find_spec("kio") and importlib.util.find_spec("crc32c") else ["test_*.py"]
+BROKERS = {"ours": "tests.servers.ours:OurBroker", "apache": "tests.servers.apache:ApacheKafka"}
+CHOSEN = os.environ.get("BROKERS", "ours").split(",")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        marks = {"apache": [pytest.mark.servers], "ours": []}
+        chosen = [pytest.param(name, marks=[*marks[name], pytest.mark.xdist_group(name)]) for name in CHOSEN]
+        metafunc.parametrize("kind", chosen, scope="session", indirect=True)
+
+
+@pytest.fixture(scope="session")
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which broker: `ours` or `apache`."""
+    if request.param == "ours" and importlib.util.find_spec("waterclock.broker") is None:
+        pytest.skip("our broker is not there yet")
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def difference(request: pytest.FixtureRequest) -> None:
+    """A wanted difference is skipped with its reason, and only for our broker."""
+    name = getattr(request.node, "originalname", request.node.name)
+    if name in DIFFERENCES and request.node.callspec.params.get("kind") == "ours":
+        pytest.skip(DIFFERENCES[name])
+
+
+@pytest.fixture(scope="session")
+def start(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Mapping[str, str]], Server]]:
+    """Start one more broker of this kind; it is stopped in the end."""
+    from tests.conformance.readiness import await_coordinators
+
+    begun: list[Server] = []
+
+    def begin(settings: Mapping[str, str]) -> Server:
+        begun.append(resolve_name(BROKERS[kind])(tmp_path_factory.mktemp(kind), {**SETTINGS, **settings}))
+        await_coordinators(begun[-1].bootstrap)
+        return begun[-1]
+
+    yield begin
+    for server in begun:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def server(start: Callable[[Mapping[str, str]], Server]) -> Server:
+    """The broker that most tests share; never restarted."""
+    return start({})
+
+
+@pytest.fixture
+def bootstrap(server: Server) -> str:
+    return server.bootstrap
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has."""
+    return f"n{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def wire(server: Server) -> Iterator[Wire]:
+    """A plain connection."""
+    from tests.conformance.wire import Wire
+
+    with Wire(server.bootstrap) as connection:
+        yield connection
+
+
+@pytest.fixture
+def dialogue(wire: Wire) -> Dialogue:
+    """The connection with whole sentences."""
+    from tests.conformance.dialogue import Dialogue
+
+    return Dialogue(wire)
+
+
+@pytest.fixture
+def new_topic(dialogue: Dialogue) -> Callable[..., str]:
+    """Make a topic: `new_topic(partitions=3, **{"cleanup.policy": "compact"})`."""
+
+    def make(partitions: int = 1, **configs: Any) -> str:
+        return dialogue.create_topic(f"t{uuid4().hex[:12]}", partitions, **configs)
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """A topic with one partition, made for this test."""
+    return new_topic()

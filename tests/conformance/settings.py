@@ -1,0 +1,26 @@
+"""Settings of the shared broker, the same for both kinds, and the differences that are wanted.
+
+Times that a test waits for are short here; nothing else differs from Kafka's defaults.
+"""
+
+from __future__ import annotations
+
+SETTINGS = {
+    "log.retention.ms": "-1",  # old timestamps are in use everywhere; tests of retention set their topic's own
+    "log.retention.check.interval.ms": "100",
+    "log.initial.task.delay.ms": "100",
+    "log.cleaner.backoff.ms": "100",
+    "socket.request.max.bytes": "4194304",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "300",
+    "group.consumer.min.session.timeout.ms": "300",
+    "group.consumer.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    "offsets.retention.check.interval.ms": "1000",
+}
+
+# test -> why our broker answers otherwise, one sentence each; such a test runs against Apache Kafka only
+DIFFERENCES: dict[str, str] = {}

@@ -1,0 +1,143 @@
+"""Settings of topics and of the broker: told, changed, refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.batches import batch
+from tests.conformance.dialogue import Dialogue
+from tests.conformance.settings import SETTINGS
+from tests.conformance.waiting import until
+from tests.conformance.wire import Wire
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+FROM_TOPIC, FROM_BROKER_FILE, FROM_DEFAULT = 1, 4, 5
+
+
+def described(wire: Wire, name: str, *keys: str, kind: int = TOPIC, version: int = 4, **fields: Any) -> Any:
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": list(keys) or None}
+    return wire.ask("describe_configs", version, resources=[asked], **fields).results[0]
+
+
+def value(wire: Wire, name: str, key: str) -> tuple[str | None, int]:
+    """A setting's value and where it comes from."""
+    (told,) = described(wire, name, key).configs
+    return told.value, told.config_source
+
+
+def changed(wire: Wire, name: str, key: str, operation: int, new: str | None, **fields: Any) -> str:
+    change = {"name": key, "config_operation": operation, "value": new}
+    asked = {"resource_type": TOPIC, "resource_name": name, "configs": [change]}
+    answer = wire.ask("incremental_alter_configs", 1, resources=[asked], **fields)
+    return str(answer.responses[0].error_code.name)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_the_settings_of_a_topic_are_told_in_every_version(wire: Wire, topic: str, version: int) -> None:
+    told = {c.name: c.value for c in described(wire, topic, version=version).configs}
+    assert told["cleanup.policy"] == "delete"
+    assert told["max.message.bytes"] == "1048588"
+    assert told["message.timestamp.type"] == "CreateTime"
+    assert told["min.insync.replicas"] == "1"
+    assert told["compression.type"] == "producer"
+
+
+def test_only_the_settings_asked_for_are_told(wire: Wire, topic: str) -> None:
+    assert [c.name for c in described(wire, topic, "retention.ms").configs] == ["retention.ms"]
+    assert described(wire, topic, "no.such.setting").configs == ()
+
+
+def test_a_setting_tells_where_it_comes_from(wire: Wire, new_topic: Any) -> None:
+    topic = new_topic(**{"max.message.bytes": 5000})
+    assert value(wire, topic, "max.message.bytes") == ("5000", FROM_TOPIC)
+    assert value(wire, topic, "retention.ms") == (SETTINGS["log.retention.ms"], FROM_BROKER_FILE)
+    assert value(wire, topic, "cleanup.policy") == ("delete", FROM_DEFAULT)
+
+
+def test_synonyms_are_told_where_asked_for(wire: Wire, topic: str) -> None:
+    (told,) = described(wire, topic, "retention.ms", include_synonyms=True).configs
+    assert "log.retention.ms" in {s.name for s in told.synonyms}
+    assert described(wire, topic, "retention.ms").configs[0].synonyms == ()
+
+
+def test_the_type_of_a_setting_is_told(wire: Wire, topic: str) -> None:
+    told = {c.name: c.config_type for c in described(wire, topic).configs}
+    # boolean 1, string 2, int 3, long 5, double 6, list 7
+    assert (told["preallocate"], told["max.message.bytes"], told["retention.ms"]) == (1, 3, 5)
+    assert told["cleanup.policy"] == 7
+
+
+def test_the_settings_of_an_unknown_topic_are_an_error(wire: Wire, name: str) -> None:
+    assert described(wire, name).error_code.name == "unknown_topic_or_partition"
+
+
+def test_the_settings_of_a_name_that_cannot_be_are_an_error(wire: Wire) -> None:
+    assert described(wire, "a b").error_code.name == "invalid_topic_exception"
+
+
+def test_the_settings_of_the_broker_are_told(wire: Wire) -> None:
+    node = wire.ask("metadata", 12, topics=[]).brokers[0].node_id
+    told = {c.name: c for c in described(wire, str(node), kind=BROKER).configs}
+    assert told["socket.request.max.bytes"].value == SETTINGS["socket.request.max.bytes"]
+    assert told["num.partitions"].value == "1"
+    assert told["auto.create.topics.enable"].value == "true"
+    assert told["socket.request.max.bytes"].read_only
+
+
+@pytest.mark.parametrize("broker", ["999", "one"])
+def test_the_settings_of_another_broker_are_an_error(wire: Wire, broker: str) -> None:
+    assert described(wire, broker, kind=BROKER).error_code.name == "invalid_request"
+
+
+def test_a_kind_of_resource_nobody_knows_is_an_error(wire: Wire) -> None:
+    assert described(wire, "x", kind=99).error_code.name in {"invalid_request", "unsupported_version"}
+
+
+def test_a_setting_is_changed_and_taken_back(wire: Wire, topic: str) -> None:
+    assert changed(wire, topic, "max.message.bytes", SET, "2000") == "none"
+    until(lambda: value(wire, topic, "max.message.bytes") == ("2000", FROM_TOPIC))
+    assert changed(wire, topic, "max.message.bytes", DELETE, None) == "none"
+    until(lambda: value(wire, topic, "max.message.bytes") == ("1048588", FROM_DEFAULT))
+
+
+def test_a_changed_setting_is_in_force(dialogue: Dialogue, topic: str) -> None:
+    changed(dialogue.wire, topic, "max.message.bytes", SET, "100")
+    until(lambda: dialogue.produce(topic, batch(b"a" * 500)).error_code.name == "message_too_large")
+
+
+def test_a_list_grows_and_shrinks(wire: Wire, topic: str) -> None:
+    assert changed(wire, topic, "cleanup.policy", APPEND, "compact") == "none"
+    until(lambda: value(wire, topic, "cleanup.policy")[0] == "delete,compact")
+    assert changed(wire, topic, "cleanup.policy", SUBTRACT, "delete") == "none"
+    until(lambda: value(wire, topic, "cleanup.policy")[0] == "compact")
+
+
+def test_what_is_no_list_does_not_grow(wire: Wire, topic: str) -> None:
+    assert changed(wire, topic, "retention.ms", APPEND, "1") == "invalid_config"
+
+
+def test_a_change_that_cannot_be_is_refused(wire: Wire, topic: str) -> None:
+    assert changed(wire, topic, "no.such.setting", SET, "1") == "invalid_config"
+    assert changed(wire, topic, "retention.ms", SET, "often") == "invalid_config"
+    assert changed(wire, topic, "retention.ms", SET, None) in {"invalid_config", "invalid_request"}
+
+
+def test_a_change_of_an_unknown_topic_is_refused(wire: Wire, name: str) -> None:
+    assert changed(wire, name, "retention.ms", SET, "1") == "unknown_topic_or_partition"
+
+
+def test_only_looking_changes_nothing(wire: Wire, topic: str) -> None:
+    assert changed(wire, topic, "max.message.bytes", SET, "2000", validate_only=True) == "none"
+    assert value(wire, topic, "max.message.bytes") == ("1048588", FROM_DEFAULT)
+
+
+def test_the_older_change_replaces_all_settings(wire: Wire, new_topic: Any) -> None:
+    # AlterConfigs, of which IncrementalAlterConfigs (KIP-339) is the better: what is not told is taken back.
+    topic = new_topic(**{"max.message.bytes": 5000})
+    asked = {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": "retention.ms", "value": "777"}]}
+    assert wire.ask("alter_configs", 2, resources=[asked]).responses[0].error_code.name == "none"
+    until(lambda: value(wire, topic, "retention.ms") == ("777", FROM_TOPIC))
+    assert value(wire, topic, "max.message.bytes") == ("1048588", FROM_DEFAULT)
