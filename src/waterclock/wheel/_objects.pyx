@@ -147,7 +147,8 @@ cdef class TimingWheel:
     cdef inline uint64_t ticks(self, int64_t time) noexcept:
         """Whole ticks from base to time; unsigned, as two times of opposite sign may be 2**63 apart."""
         cdef uint64_t since = <uint64_t>time - <uint64_t>self.base
-        return since if self.tick == 1 else since // <uint64_t>self.tick
+        # asked as == 1, GCC takes the question out and divides always
+        return since if self.tick < 2 else since // <uint64_t>self.tick
 
     cdef inline uint64_t tick_of(self, int64_t deadline) noexcept:
         return self.wheel.now if deadline <= self.clock else self.ticks(deadline + self.round_up)
@@ -164,9 +165,9 @@ cdef class TimingWheel:
         return deadline
 
     cdef inline TimerHandle schedule(self, int64_t deadline, callback, PyObject *argument):
-        if unlikely(not PyCallable_Check(callback)):
+        if unlikely(not is_callable(callback)):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        cdef TimerHandle timer = TimerHandle.__new__(TimerHandle)
+        cdef TimerHandle timer = <TimerHandle>handle_new(TimerHandle)
         timer.entry.callback = NULL
         timer.entry.deadline = deadline
         lock()

@@ -11,22 +11,44 @@
 
 #include "slab.h"
 
+/* What the interpreter pushes one by one, GCC would load in one piece, and so wait for both to arrive: 3 to 5 ns a call. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-slp-vectorize")
+#endif
+
 enum { HANDLE_SHIFT = 6, HANDLE = 1 << HANDLE_SHIFT };
 
 static Slab arena = {.shift = HANDLE_SHIFT};
 
-static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
+/* A handle that is not written to beyond its head: the wheel fills it at once. */
+static inline PyObject *arena_take(PyTypeObject *type) {
     PyObject *handle = (PyObject *)slab_take(&arena);
-    (void)n;
     if (unlikely(handle == NULL))
         return PyErr_NoMemory();
-    memset(handle, 0, HANDLE);
     Py_SET_TYPE(handle, type);
     Py_SET_REFCNT(handle, 1);
     return handle;
 }
 
+/* For those that Python asks for. */
+static PyObject *arena_alloc(PyTypeObject *type, Py_ssize_t n) {
+    PyObject *handle = arena_take(type);
+    (void)n;
+    if (handle != NULL)
+        memset((char *)handle + sizeof(PyObject), 0, HANDLE - sizeof(PyObject));
+    return handle;
+}
+
 static void arena_free(void *handle) { slab_give(&arena, handle); }
+
+/* For the wheel: without the way through tp_new. */
+static inline PyObject *handle_new(PyObject *type) {
+#ifdef Py_GIL_DISABLED
+    return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
+#else
+    return arena_take((PyTypeObject *)type);
+#endif
+}
 
 /* The lock of free-threaded builds, held while a structure is looked at or changed, never while Python code may run.
  * There is one for all wheels: a handle may outlive its wheel, so the lock of the wheel would not be there to take. */
@@ -47,6 +69,7 @@ static int use_arena(PyObject *type) {
 #ifdef Py_GIL_DISABLED
     (void)arena_alloc;
     (void)arena_free;
+    (void)arena_take;
     return 1;
 #else
     PyTypeObject *t = (PyTypeObject *)type;
@@ -71,9 +94,28 @@ static void use_collector(PyObject *type, traverseproc traverse, inquiry clear) 
     t->tp_clear = clear;
 }
 
+/* As PyCallable_Check, without the call. */
+static inline int is_callable(PyObject *value) { return Py_TYPE(value)->tp_call != NULL; }
+
+/* Whether a whole number is a small one, which is read where it stands. Most delays are. */
+static inline int is_small(PyObject *value, long long *number) {
+    if (unlikely(!PyLong_CheckExact(value)))
+        return 0;
+#if PY_VERSION_HEX >= 0x030C0000
+    if (unlikely(!PyUnstable_Long_IsCompact((PyLongObject *)value)))
+        return 0;
+    *number = PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+    if (unlikely(Py_SIZE(value) != 1))
+        return 0;
+    *number = ((PyLongObject *)value)->ob_digit[0];
+#endif
+    return 1;
+}
+
 /* Where a whole number does not fit 64 bits, it lies beyond any time we know: the ends of the range stand
  * for it. */
-static long long saturated(PyObject *value, int *failed) {
+static long long saturated_any(PyObject *value, int *failed) {
     int overflow;
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (unlikely(overflow))
@@ -83,7 +125,12 @@ static long long saturated(PyObject *value, int *failed) {
     return number;
 }
 
-static long long saturated_sum(long long a, long long b) {
+static inline long long saturated(PyObject *value, int *failed) {
+    long long number;
+    return likely(is_small(value, &number)) ? number : saturated_any(value, failed);
+}
+
+static inline long long saturated_sum(long long a, long long b) {
     long long sum;
     if (unlikely(__builtin_add_overflow(a, b, &sum)))
         return a > 0 ? LLONG_MAX : LLONG_MIN;

@@ -37,7 +37,7 @@ static uint64_t wheel_bytes(const Wheel *w) {
 /* Whole ticks from base to time; unsigned, as two times of opposite sign may be 2**63 apart. */
 static inline uint64_t ticks(const Wheel *w, int64_t time) {
     uint64_t since = (uint64_t)time - (uint64_t)w->base;
-    return w->tick == 1 ? since : since / (uint64_t)w->tick;
+    return w->tick < 2 ? since : since / (uint64_t)w->tick; /* asked as == 1, GCC divides always */
 }
 
 static inline uint64_t tick_of(const Wheel *w, int64_t deadline) { return ticks(w, deadline + (w->tick - 1)); }

@@ -29,7 +29,8 @@ enum {
     CHUNK_SHIFT = 8,
     CHUNK = 1 << CHUNK_SHIFT, /* bytes of a chunk, also its alignment: 16 of header and 30 pointers */
     PLACES = 30,
-    STRIDE = 4 /* chunks packed at a time */
+    STRIDE = 4, /* chunks packed at a time */
+    SOON = 8    /* entries fetched ahead */
 };
 
 typedef struct Entry Entry;

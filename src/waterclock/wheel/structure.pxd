@@ -12,6 +12,8 @@ cdef extern from "turn.h":
     bint unlikely(bint) noexcept nogil
     bint use_arena(object) noexcept
     void use_collector(object, traverseproc, inquiry) noexcept
+    object handle_new(object)
+    bint is_callable(object) noexcept
     int64_t saturated(object, int *) noexcept
     int64_t saturated_sum(int64_t, int64_t) noexcept
     int raise_set() except -1
@@ -64,4 +66,3 @@ cdef extern from "Python.h":
     int PyList_Append(object, object) noexcept
     void Py_XDECREF(PyObject *) noexcept
     void Py_XINCREF(PyObject *) noexcept
-    bint PyCallable_Check(object) noexcept

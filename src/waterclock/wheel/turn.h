@@ -47,6 +47,26 @@ static uint64_t wheel_peek(const Wheel *w, uint32_t *index) {
     return above + ((uint64_t)slot << shift);
 }
 
+/* An entry is fetched when SOON others are still to be read before it. Never what stands beyond the last one: that is
+ * garbage, and to load it costs more than it brings. */
+static inline void fetch_first(const Chunk *chunk, uint32_t count) {
+    for (uint32_t i = 0; i < SOON && i < count; i++)
+        prefetchw(chunk->entry[i]);
+}
+
+static inline void fetch_later(const Chunk *chunk, uint32_t place) {
+    if (place + SOON < PLACES)
+        prefetchw(chunk->entry[place + SOON]);
+    else
+        prefetchw(chunk->next->entry[place + SOON - PLACES]);
+}
+
+/* All lines of it: fetch_later will want those behind the first, too. */
+static inline void fetch_chunk(const Chunk *chunk) {
+    for (uint32_t line = 0; line < CHUNK; line += 64)
+        prefetchw((const char *)chunk + line);
+}
+
 /* The block of a coarse bucket begins: its entries go down. At most one new chunk a finer bucket is
  * needed, the rest is paid with the chunks it gives back. */
 static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
@@ -56,6 +76,7 @@ static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
     uint32_t left = b->total;
     if (slab_pledge(&w->chunks, b->live < finer ? b->live : finer) < 0)
         return -1;
+    fetch_first(chunk, left);
     w->cursor = tick;
     w->cascaded += b->live;
     b->head = b->from = NULL;
@@ -64,9 +85,11 @@ static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
     bucket_unmark(w, b);
     for (; chunk != NULL; chunk = next) {
         next = chunk->next;
+        if (left > PLACES)
+            fetch_chunk(next);
         for (uint32_t i = 0; i < PLACES && left > 0; i++, left--) {
-            if (i + 8 < PLACES && left > 8)
-                prefetchw(chunk->entry[i + 8]);
+            if (left > SOON)
+                fetch_later(chunk, i);
             if (chunk->entry[i] != NULL)
                 bucket_add(w, chunk->entry[i]); /* pledged: cannot fail */
         }
@@ -89,6 +112,7 @@ static int wheel_open(Wheel *w) {
             w->firing->from = NULL;
             w->at = w->firing->head;
             w->at_place = 0;
+            fetch_first(w->at, w->firing->live);
             w->opened++;
             return 1;
         }
@@ -123,8 +147,8 @@ static Entry *wheel_step(Wheel *w) {
             prefetchw(b->head->next);
             continue;
         }
-        if (i + 8 < PLACES)
-            prefetchw(chunk->entry[i + 8]); /* beyond the end it is garbage, which a prefetch may be given */
+        if (b->live > SOON) /* so many places are left, and more where there are blanks */
+            fetch_later(chunk, i);
         if (chunk->entry[i] != NULL)
             return chunk->entry[i];
     }
