@@ -2,8 +2,8 @@
 
 Rule 1: the JVM runs as Kafka's start script runs it (G1, its pauses), with a heap that fits and was touched before.
 Rule 2: numbers go to a program in files, its answer comes back as one line of JSON on stdout.
-Rule 3: whatever keeps Kafka from being measured is a `NotMeasured` with its reason and its remedy: no reason to lose what else
-        is measured.
+Rule 3: whatever keeps Kafka from being measured is a `NotMeasured` with its reason, and no reason to lose what else is
+        measured.
 """
 
 from __future__ import annotations

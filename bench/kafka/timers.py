@@ -80,7 +80,7 @@ class KafkaTimer:
 
     def _leave_out(self, size: int, why: NotMeasured) -> None:
         self._harness = None
-        self.notes[NAME] = f"{self.notes.get(NAME, NAME)}; not measured from {size:,} on: {why}"
+        self.notes[f"Kafka from {size:,} pending on"] = f"not measured: {why}"
 
 
 class _Ordered(Keeper):
@@ -140,4 +140,4 @@ def heap_mb(size: int) -> int:
 
 def memory_mb() -> int:
     """What the machine has."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1_000_000
+    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1_000_000)

@@ -77,7 +77,7 @@ CONTENDERS: Final = (
 
 
 class Rival(Protocol):
-    """Who does the verbs in a process of its own, and may be a row or several; what it cannot do it leaves out and notes."""
+    """Who does the verbs in a process of its own, and may be several rows; what it cannot do it leaves out and notes."""
 
     notes: Mapping[str, str]
 
