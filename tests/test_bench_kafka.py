@@ -221,9 +221,16 @@ def test_the_verbs_of_both_purgatories_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_load_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path) -> None:
-    rival = purgatory.KafkaPurgatory(Told(tmp_path, fails))
+    asked: list[str] = []
+
+    def once(program: str, arguments: tuple[Any, ...]) -> Any:
+        asked.append(program)
+        return fails(program, arguments)
+
+    rival = purgatory.KafkaPurgatory(Told(tmp_path, once))
     assert rival.run("own", 20, 60, 500, 1.0) is None
     assert rival.verbs(60) is None
+    assert asked == ["PurgatoryLoad"]
     assert rival.notes == {"Kafka, from there on": "not measured: java ended with 1: no memory"}
 
 
