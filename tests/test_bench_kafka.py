@@ -234,6 +234,13 @@ def test_a_load_that_fails_is_noted_and_the_rest_goes_on(tmp_path: Path) -> None
     assert rival.notes == {"Kafka, from there on": "not measured: java ended with 1: no memory"}
 
 
+def test_the_table_of_the_purgatory_ends_with_the_notes() -> None:
+    turned = [{"contender": "it", "keys": "own", "p50_ms": 20, "p75_ms": 60, "rate": 1_000, "cpu_us": 3.0}]
+    ns = {"waterclock": {verb: {60: 300.0} for verb in purgatory.VERBS}}
+    shown = tables.purgatory({"rates": [], "turned": turned, "ns": ns, "notes": {"Kafka": "not measured: why"}})
+    assert shown.endswith("\n\nKafka: not measured: why")
+
+
 # The programs themselves
 
 
