@@ -100,13 +100,17 @@ def _artist() -> Draw | None:
 
 
 def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.timers import KafkaTimer
     from waterclock.bench.timers import lateness, loop, memory, verbs
 
     sizes, rounds, seconds = arguments.sizes, arguments.rounds, arguments.seconds
+    with built(tell) as kafka:
+        by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(kafka, tell)])
     return {
         "pending": sizes,
         "rounds": rounds,
-        **verbs.measure(verbs.CONTENDERS, sizes, rounds, tell),
+        **by_verb,
         "memory": memory.measure(verbs.CONTENDERS, sizes, tell),
         "lateness": lateness.measure(seconds, tell),
         "loop": loop.measure(min(loop.TIMERS, max(sizes)), seconds, rounds, tell),
@@ -121,13 +125,18 @@ def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
 
 
 def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.purgatory import KafkaPurgatory
     from waterclock.bench.purgatory import load, turned, verbs
 
-    return {
-        "ns": verbs.measure(arguments.sizes, arguments.rounds, tell),
-        "turned": turned.measure(min(TURNED, max(arguments.rates)), arguments.seconds, tell),
-        "rates": load.measure(arguments.rates, arguments.seconds, tell),
-    }
+    with built(tell) as found:
+        kafka = KafkaPurgatory(found)
+        return {
+            "ns": verbs.measure(arguments.sizes, arguments.rounds, tell, kafka),
+            "turned": turned.measure(min(TURNED, max(arguments.rates)), arguments.seconds, tell),
+            "rates": load.measure(arguments.rates, arguments.seconds, tell, kafka),
+            "notes": kafka.notes,
+        }
 
 
 def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:

@@ -3,8 +3,7 @@
 Rule 1: drawn from a record alone, in memory or read back from its JSON; nothing is measured here.
 Rule 2: both axes of the timers are logarithmic, the same in each panel: a heap's growth is a slope, a wheel's none.
 Rule 3: a contender measured at one size only shows no growth: it stands in the table, and in a line below.
-Rule 4: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter; what others
-        published is marks without a line, and says so.
+Rule 4: a line carries its name at its end, in its colour. Ours are dark and thick, the others lighter. Kafka's is grey.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from waterclock.bench import kafka
 from waterclock.bench.tables import short
 
 # contender: (its name at the end of its line, colour)
@@ -29,6 +27,7 @@ OURS: Final = {
     "waterclock, ArrayWheel": ("waterclock, arrays", "#17839b"),
     "waterclock, reference": ("waterclock in Python", "#7a8ea3"),
 }
+KAFKA: Final = "#555555"
 OTHERS: Final = {
     "asyncio call_later": ("asyncio", "#d55e00"),
     "uvloop call_later": ("uvloop", "#b8860b"),
@@ -36,8 +35,10 @@ OTHERS: Final = {
     "sortedcontainers": ("sortedcontainers", "#6a8f3c"),
     "APScheduler": ("APScheduler", "#8c564b"),
     "sched": ("sched", "#777777"),
+    "Kafka SystemTimer": ("Kafka", KAFKA),
 }
-KAFKA: Final = "#555555"
+# (ours, half of it expires): colour
+LOADS: Final = {(True, False): "#0b3c5d", (True, True): "#d55e00", (False, False): "#555555", (False, True): "#999999"}
 ABOUT: Final = {
     "add": "add one",
     "cancel": "cancel one",
@@ -90,7 +91,6 @@ def _verbs(figures: Mapping[str, Any]) -> Figure:
     for axes, lines in zip(panels, drawn, strict=True):
         axes.set_ylabel("CPU an operation")
         _label_ends(axes, lines)
-    figure.text(0.988, 0.012, kafka.TIMER_NOTE, fontsize=7, color=KAFKA, ha="right")
     for axes in panels[2:]:
         axes.set_xlabel("timers pending")
     if once := [name for name, of in figures["ns"].items() if len(of["add"]) < 2]:
@@ -104,9 +104,6 @@ def _verb(axes: Axes, figures: Mapping[str, Any], verb: str) -> list[Line]:
     for _, color, points in lines:
         width, size = (2.4, 4) if color in BOLD else (1.3, 3)
         axes.plot(*zip(*points, strict=True), color=color, lw=width, marker="o", ms=size)
-    if published := [(float(n), ns) for n, ns in kafka.TIMER_NS[verb].items() if n in figures["pending"]]:
-        axes.plot(*zip(*published, strict=True), "D", mfc="white", mec=KAFKA, ms=6)
-        lines.append(("Kafka *", KAFKA, published))
     axes.set_title(ABOUT[verb])
     _pending_axis(axes, figures["pending"])
     return lines
@@ -118,7 +115,7 @@ def _lines_of(ns: Mapping[str, Any], verb: str) -> list[Line]:
     return [
         (*(OURS | OTHERS)[name], sorted((int(size), cost) for size, cost in of[verb].items()))
         for name, of in ns.items()
-        if len(of[verb]) >= min(2, most)
+        if name in OURS | OTHERS and len(of[verb]) >= min(2, most)
     ]
 
 
@@ -195,28 +192,24 @@ def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_title(f"each request under {title}")
         axes.set_xlabel("requests a second")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
-        axes.set_xlim(0, max([*(r["rate"] for r in records), kafka.PURGATORY_RATES[1]]) * 1.05)
+        axes.set_xlim(0, max(r["rate"] for r in records) * 1.05)
         axes.tick_params(length=0, labelleft=True)
         for (name, color, points), _ in lines:
             axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
-    band = (sum(kafka.PURGATORY_RATES) / 2, sum(kafka.PURGATORY_US) / 2)
-    panels[0].fill_between(kafka.PURGATORY_RATES, *kafka.PURGATORY_US, color=KAFKA, alpha=0.15, lw=0)
-    panels[0].annotate("Kafka *", band, color=KAFKA, ha="center", va="center", fontsize=8.5)
     panels[0].set_ylim(bottom=0)  # of both, and only now, when everything is drawn
     panels[0].set_ylabel("CPU us a request")
-    note = "hollow: the rate was not held      * published by its own measurement on another machine (Java)"
-    figure.text(0.988, 0.012, note, fontsize=7, color=KAFKA, ha="right")
+    figure.text(0.988, 0.012, "hollow: the rate was not held", fontsize=7, color=KAFKA, ha="right")
     figure.subplots_adjust(left=0.07, right=0.97, top=0.92, bottom=0.17, wspace=0.14)
     return figure
 
 
 def _loads(records: Sequence[Mapping[str, Any]], keys: str) -> list[tuple[Line, list[bool]]]:
+    """A line for each load and contender, and which of its rates were held."""
     found: list[tuple[Line, list[bool]]] = []
-    colors = iter(("#0b3c5d", "#d55e00"))
-    for p50_ms in dict.fromkeys(r["p50_ms"] for r in records):
-        of = [r for r in records if r["keys"] == keys and r["p50_ms"] == p50_ms]
-        if of:
-            points = [(float(r["rate"]), float(r["cpu_us"])) for r in of]
-            name = f"{of[0]['expected']:.0%} expire"
-            found.append(((name, next(colors), points), [bool(r["held"]) for r in of]))
+    lines = {(r["contender"], r["p50_ms"]) for r in records if r["keys"] == keys}
+    for contender, p50_ms in sorted(lines, reverse=True):
+        of = [r for r in records if (r["keys"], r["contender"], r["p50_ms"]) == (keys, contender, p50_ms)]
+        points = [(float(r["rate"]), float(r["cpu_us"])) for r in of]
+        color = LOADS[contender == "waterclock", p50_ms > 100]
+        found.append(((f"{contender}, {of[0]['expected']:.0%} expire", color, points), [bool(r["held"]) for r in of]))
     return found

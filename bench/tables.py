@@ -1,7 +1,7 @@
 """Figures as text for people: one block a question, contenders down, sizes across.
 
 Rule 1: a ratio is against the first row of its block, in the same run, and larger than one means that the first is quicker.
-Rule 2: what was not measured is a dash, and a line below says why. What others published stands in a row that says so.
+Rule 2: what was not measured is a dash or has no row, and a line below says why.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from waterclock.bench import kafka
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -39,28 +37,28 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def verbs(figures: Mapping[str, Any], published: bool = True) -> str:
+def verbs(figures: Mapping[str, Any]) -> str:
     """A block a verb: ns by contender and number pending."""
     ns, sizes = figures["ns"], figures["pending"]
     blocks = []
     for verb in next(iter(ns.values())):
         first = next(iter(ns.values()))[verb]
         rows = [[name, *(_cell(of[verb].get(n), first.get(n)) for n in sizes)] for name, of in ns.items()]
-        by_size = kafka.TIMER_NS[verb]
-        if published and any(n in by_size for n in sizes):
-            rows.append([kafka.TIMER_NAME, *(_cell(by_size.get(n), None) for n in sizes)])
         blocks.append(aligned([f"{verb}, ns", *(short(n) for n in sizes)], rows))
-    below = [f"{name}: {why}" for name, why in figures["notes"].items()]
-    if published:
-        below.append(kafka.TIMER_NOTE)
+    below = notes(figures["notes"])
     head = f"CPU ns an operation by number pending, medians of {figures['rounds']} rounds; (times the first row)"
-    return "\n\n".join([head, *blocks, "\n".join(below)]).rstrip()
+    return "\n\n".join([head, *blocks, below]).rstrip()
 
 
-def _cell(ns: float | None, first: float | None) -> str:
-    if ns is None:
+def notes(by_name: Mapping[str, str]) -> str:
+    """A line for each who was left out somewhere, or needs a word."""
+    return "\n".join(f"{name}: {note}" for name, note in by_name.items())
+
+
+def _cell(cost: float | None, first: float | None, digits: int = 0) -> str:
+    if cost is None:
         return "-"
-    return f"{ns:,.0f}" if first is None else f"{ns:,.0f} ({ns / first:.1f}x)"
+    return f"{cost:,.{digits}f}" if first is None else f"{cost:,.{digits}f} ({cost / first:.1f}x)"
 
 
 def timers(figures: Mapping[str, Any]) -> str:
@@ -130,16 +128,16 @@ def loop(records: Rows) -> str:
 
 def purgatory(figures: Mapping[str, Any]) -> str:
     """The rates, what is held, and the verbs."""
-    return "\n\n".join(
-        [rates(figures["rates"]), turned(figures["turned"]), purgatory_verbs(figures["ns"]), kafka.PURGATORY_NOTE]
-    )
+    parts = [rates(figures["rates"]), turned(figures["turned"]), purgatory_verbs(figures["ns"])]
+    return "\n\n".join([*parts, notes(figures["notes"])]).rstrip()
 
 
 def rates(records: Rows) -> str:
-    """Each rate of each load, and the highest that was held."""
+    """Each rate of each load by contender, and the highest that was held."""
     head = [
         "keys, latency p50/p75",
         "requests/s",
+        "",
         "CPU us",
         "held",
         "behind",
@@ -149,33 +147,32 @@ def rates(records: Rows) -> str:
         "MB",
         "grown",
     ]
-    rows = [
-        [
-            f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms",
-            f"{r['rate']:,}",
-            f"{r['cpu_us']:.2f}",
-            "yes" if r["held"] else "no",
-            f"{r['behind_ms']:.0f} ms",
-            f"{r['expired']:.1%}",
-            f"{r['expected']:.1%}",
-            f"{r['pending_most']:,}",
-            f"{r['resident_mb']:.1f}",
-            f"{r['grown_mb']:.1f}",
-        ]
-        for r in records
-    ]
+    first: dict[tuple[str, int], float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault((_load(r), r["rate"]), r["cpu_us"])
+        of_memory = ["-" if r[name] is None else f"{r[name]:.1f}" for name in ("resident_mb", "grown_mb")]
+        shares = [f"{r['expired']:.1%}", f"{r['expected']:.1%}"]
+        held = ["yes" if r["held"] else "no", f"{r['behind_ms']:.0f} ms"]
+        who = [_load(r), f"{r['rate']:,}", r["contender"], _cell(r["cpu_us"], base, digits=2)]
+        rows.append([*who, *held, *shares, f"{r['pending_most']:,}", *of_memory])
     about = (
-        "CPU us a request, sender and timer included; drawn: share of latencies above the timeout of 200 ms;\n"
-        "most: pending at once; MB: resident at the end above the start; grown: of that in the second half"
+        "CPU us a request, sender and timer included (times the first row of that rate); drawn: share of latencies above\n"
+        "the timeout of 200 ms; most: pending at once; MB: resident at the end above the start; grown: of that in the\n"
+        "second half"
     )
     return f"{aligned(head, rows)}\n{about}\n{highest(records)}"
 
 
+def _load(r: Mapping[str, Any]) -> str:
+    return f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms"
+
+
 def highest(records: Rows) -> str:
-    """The highest rate that each load held."""
+    """The highest rate of each load that each contender held."""
     held: dict[str, int] = {}
     for r in records:
-        load = f"{r['keys']} keys, {r['p50_ms']}/{r['p75_ms']} ms"
+        load = f"{r['keys']} keys, {r['p50_ms']}/{r['p75_ms']} ms, {r['contender']}"
         held[load] = max(held.get(load, 0), r["rate"] if r["held"] else 0)
     return "\n".join(
         f"highest rate held, {load}: {f'{rate:,} requests/s' if rate else 'none of these'}"
@@ -188,15 +185,20 @@ def turned(records: Rows) -> str:
     names = list(dict.fromkeys(r["contender"] for r in records))
     loads: dict[str, list[str]] = {}
     for r in records:
-        loads.setdefault(f"{r['keys']}, {r['p50_ms']}/{r['p75_ms']} ms", []).append(f"{r['cpu_us']:.2f}")
+        loads.setdefault(_load(r), []).append(f"{r['cpu_us']:.2f}")
     head = f"clock turned by hand, {records[0]['rate']:,}/s, CPU us"
     return aligned([head, *names], [[load, *cells] for load, cells in loads.items()])
 
 
-def purgatory_verbs(ns: Mapping[str, Mapping[int, float]]) -> str:
-    """ns an operation in one thread."""
-    sizes = list(next(iter(ns.values())))
-    rows = [[verb, *(f"{by_size[size]:,.0f}" for size in sizes)] for verb, by_size in ns.items()]
+def purgatory_verbs(ns: Mapping[str, Mapping[str, Mapping[int, float]]]) -> str:
+    """ns an operation in one thread, by verb and contender."""
+    first = next(iter(ns.values()))
+    sizes = list(next(iter(first.values())))
+    rows = [
+        [f"{verb}: {name}", *(_cell(by_verb[verb].get(size), first[verb][size]) for size in sizes)]
+        for verb in first
+        for name, by_verb in ns.items()
+    ]
     return aligned(["one thread, CPU ns", *(f"{short(size)} pending" for size in sizes)], rows)
 
 

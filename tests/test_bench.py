@@ -15,6 +15,7 @@ import pytest
 from tests.test_import import bare
 from waterclock import cli
 from waterclock.bench import command, record, run, tables
+from waterclock.bench.kafka import harness
 from waterclock.bench.timers import keepers, lateness, loop, memory, verbs
 from waterclock.errors import WrongAnswer
 
@@ -46,6 +47,12 @@ def without_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the extra `bench` is not installed."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     monkeypatch.delitem(sys.modules, "waterclock.bench.timers.packages", raising=False)
+
+
+@pytest.fixture
+def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Maven is not installed."""
+    monkeypatch.setattr(harness, "missing", lambda: ["mvn"])
 
 
 # The command
@@ -254,7 +261,7 @@ def test_delays_are_spread_over_the_decades_from_a_millisecond_to_an_hour() -> N
 
 @pytest.mark.long
 def test_timers_are_measured_in_all_four_ways(
-    tmp_path: Path, without_packages: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, without_packages: None, without_kafka: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench(tmp_path, "timers", *TINY, "--seconds", "0.2") == 0
     figures = read(tmp_path, "timers")["figures"]
@@ -267,7 +274,7 @@ def test_timers_are_measured_in_all_four_ways(
     assert {(r["timers"], r["cancelled"]) for r in figures["loop"]} == {(200, 0.0), (200, 0.9)}
     out = capsys.readouterr().out
     assert "uvloop call_later: not measured: " in out
-    assert re.search(r"^Kafka", out, re.M) is None  # these sizes were never published
+    assert re.search(r"^Kafka SystemTimer: not measured: it needs mvn on the PATH ", out, re.M)
 
 
 def test_who_is_too_slow_for_a_size_is_left_out_and_the_table_says_so() -> None:
@@ -277,13 +284,6 @@ def test_who_is_too_slow_for_a_size_is_left_out_and_the_table_says_so() -> None:
     shown = tables.verbs({"pending": [50, 200], "rounds": 1, **found})
     assert "small: not beyond 50: a reason" in shown
     assert re.search(r"^small .* -$", shown, re.M)
-
-
-def test_what_kafka_published_is_shown_as_of_another_machine() -> None:
-    found = verbs.measure(verbs.STANDARD[:1], [1_000], 1, quiet)
-    shown = tables.verbs({"pending": [1_000], "rounds": 1, **found})
-    assert re.search(r"^Kafka SystemTimer 4\.4 \* +148$", shown, re.M)
-    assert "* published by its own measurement on another machine (Java): not in this run" in shown
 
 
 def test_memory_is_measured_in_a_process_of_its_own_and_one_that_fails_costs_nothing_else() -> None:

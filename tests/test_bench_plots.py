@@ -34,10 +34,11 @@ def test_a_picture_is_drawn_from_a_record_that_was_read_back(tmp_path: Path) -> 
 
 
 def test_a_picture_has_a_panel_a_verb_and_each_line_its_name() -> None:
-    figure = plots._verbs(timers({"waterclock, compiled": 50.0, "asyncio call_later": 500.0})["figures"])
+    costs = {"waterclock, compiled": 50.0, "asyncio call_later": 500.0, "Kafka SystemTimer": 200.0}
+    figure = plots._verbs(timers(costs | {"Kafka SystemTimer, all threads": 300.0})["figures"])
     assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == list(plots.ABOUT.values())
     for axes in figure.axes:
-        assert {text.get_text() for text in axes.texts} == {"waterclock", "Kafka *", "asyncio"}
+        assert {text.get_text() for text in axes.texts} == {"waterclock", "Kafka", "asyncio"}
         assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
@@ -67,15 +68,17 @@ def test_names_that_do_not_touch_stay_where_they_are() -> None:
 
 def test_the_picture_of_the_purgatory_shows_the_loads_and_what_was_not_held(tmp_path: Path) -> None:
     rates = [
-        {"keys": keys, "p50_ms": p50_ms, "rate": rate, "cpu_us": 5.0, "held": rate < 2_000, "expected": expected}
+        {"contender": who, "keys": keys, "p50_ms": p50_ms, "rate": rate, "cpu_us": 5.0, "held": rate < 2_000} | share
+        for who in ("waterclock", "Kafka")
         for keys in ("shared", "own")
-        for p50_ms, expected in ((20, 0.08), (200, 0.5))
+        for p50_ms, share in ((20, {"expected": 0.08}), (200, {"expected": 0.5}))
         for rate in (1_000, 2_000)
     ]
     figure = plots._rates(rates)
-    assert [text.get_text() for text in figure.axes[1].texts] == ["8% expire", "50% expire"]
+    lines = [f"{who}, {share} expire" for who in ("waterclock", "Kafka") for share in ("50%", "8%")]
+    assert [text.get_text() for text in figure.axes[1].texts] == lines
     hollow = [line for line in figure.axes[1].lines if line.get_markerfacecolor() == "white"]
-    assert [list(line.get_xdata()) for line in hollow] == [[2_000], [2_000]]
+    assert [list(line.get_xdata()) for line in hollow] == [[2_000]] * 4
     record = {"benchmark": "purgatory", "machine": "a machine", "figures": {"rates": rates}}
     assert plots.draw(record, tmp_path / "purgatory.png")
 

@@ -12,9 +12,19 @@ import pytest
 
 from waterclock import cli
 from waterclock.bench import tables
+from waterclock.bench.kafka import harness
+from waterclock.bench.kafka.purgatory import KafkaPurgatory
 from waterclock.bench.purgatory import load, turned, verbs
 from waterclock.errors import WrongAnswer
 from waterclock.purgatory import PurgatoryStatistics
+
+NO_KAFKA = harness.NotMeasured("not here")
+
+
+@pytest.fixture(autouse=True)
+def without_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where Maven is not installed: test_bench_kafka.py has Kafka's part."""
+    monkeypatch.setattr(harness, "missing", lambda: ["mvn"])
 
 
 def bench(folder: Path, *options: str) -> int:
@@ -25,7 +35,7 @@ def bench(folder: Path, *options: str) -> int:
 def test_the_purgatory_is_measured_by_load_rate_and_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(tmp_path, "--rates", "300,600", "--seconds", "0.3") == 0
     figures = json.loads((tmp_path / "purgatory.json").read_text())["figures"]
-    assert set(figures["ns"]) == {"watch", "force-complete", "check"}
+    assert {name: set(ns) for name, ns in figures["ns"].items()} == {"waterclock": {"watch", "force-complete", "check"}}
     assert {r["contender"] for r in figures["turned"]} == {turned.NAME, "plain Python", "the sender alone"}
     assert {r["rate"] for r in figures["turned"]} == {600}
     loads = {(r["keys"], r["p50_ms"], r["rate"]) for r in figures["rates"]}
@@ -33,7 +43,7 @@ def test_the_purgatory_is_measured_by_load_rate_and_verb(tmp_path: Path, capsys:
     assert (tmp_path / "purgatory.png").exists()
     out = capsys.readouterr().out
     assert out.count("highest rate held, ") == 4
-    assert "on another machine (Java), not in this run" in out
+    assert "Kafka: not measured: it needs mvn on the PATH " in out
 
 
 @pytest.mark.parametrize(("p50_ms", "p75_ms", "share"), [(20, 60, 0.0787), (200, 400, 0.5)])
@@ -96,14 +106,16 @@ def test_verbs_that_complete_too_few_fail_the_run(
 def test_verbs_whose_deeds_do_not_run_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs.Bench, "count", lambda bench, op: None)
     with pytest.raises(WrongAnswer, match="60 operations should be over, 0 are"):
-        verbs.measure([60], 1, lambda what: None)
+        verbs.measure([60], 1, lambda what: None, KafkaPurgatory(NO_KAFKA))
 
 
 def test_after_a_rate_that_is_not_held_the_higher_ones_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> load.Held:
-        return load.Held(keys, p50_ms, p75_ms, rate, seconds, 1, 1.0, rate < 20, 0.0, 0.0, 0.0, 1, 0.0, 0.0)
+        return load.Held(
+            "waterclock", keys, p50_ms, p75_ms, rate, seconds, 1, 1.0, rate < 20, 0.0, 0.0, 0.0, 1, 0.0, 0.0
+        )
 
     monkeypatch.setattr(load, "run", run)
-    found = load.measure([30, 10, 20], 1.0, lambda what: None)
+    found = load.measure([30, 10, 20], 1.0, lambda what: None, KafkaPurgatory(NO_KAFKA))
     assert [r["rate"] for r in found] == [10, 20] * 4
-    assert "highest rate held, own keys, 20/60 ms: 10 requests/s" in tables.rates(found)
+    assert "highest rate held, own keys, 20/60 ms, waterclock: 10 requests/s" in tables.rates(found)

@@ -131,7 +131,9 @@ def _insert(waiting: list[Producer], producer: Producer) -> None:
 def main() -> None:
     bootstrap, topic, partitions, producers, seconds, *rate = sys.argv[1:]
     try:
-        print(json.dumps(run(bootstrap, topic, int(partitions), int(producers), float(seconds), float((rate or [0])[0]))))
+        print(
+            json.dumps(run(bootstrap, topic, int(partitions), int(producers), float(seconds), float((rate or [0])[0])))
+        )
     except WrongAnswer as error:
         print(json.dumps({"error": str(error)}))
         sys.exit(1)

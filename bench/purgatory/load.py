@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import cycle
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from waterclock.bench.timers.memory import resident_bytes
 from waterclock.bench.timers.verbs import Tell
@@ -33,6 +33,7 @@ from waterclock.errors import WrongAnswer
 from waterclock.purgatory import DelayedOperation, Purgatory
 from waterclock.timer import Timer
 
+NAME: Final = "waterclock"
 LATENCIES_MS: Final = ((20, 60), (200, 400))  # median and upper quartile
 TIMEOUT_MS: Final = 200
 KEYS, KEYS_A_REQUEST = 100, 3
@@ -46,6 +47,7 @@ DRAWN_MS: Final = 10_007  # and arrivals of so many milliseconds
 class Held:
     """One rate of one load."""
 
+    contender: str
     keys: str
     p50_ms: int
     p75_ms: int
@@ -58,8 +60,8 @@ class Held:
     expired: float  # share of the requests
     expected: float  # share of the latencies drawn that were above the timeout
     pending_most: int
-    resident_mb: float  # at the end, above the start
-    grown_mb: float  # of that in the second half
+    resident_mb: float | None  # at the end, above the start; None where it says nothing, as of a JVM
+    grown_mb: float | None  # of that in the second half
 
 
 class Answerer:
@@ -119,17 +121,29 @@ class OwnKeys(Answerer):
 ANSWERERS: Final[dict[str, type[Answerer]]] = {"shared": SharedKeys, "own": OwnKeys}
 
 
-def measure(rates: list[int], seconds: float, tell: Tell) -> list[dict[str, Any]]:
-    """A record for each load and rate; after a rate that is not held, that load's higher ones are left out."""
+class Rival(Protocol):
+    """Who carries the same loads in a process of its own."""
+
+    name: str
+
+    def run(self, keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held | None:
+        """One rate of one load; None where it cannot be measured."""
+
+
+def measure(rates: list[int], seconds: float, tell: Tell, rival: Rival) -> list[dict[str, Any]]:
+    """Records by load, rate and contender; after a rate that a contender does not hold, its higher ones are left out."""
     found = []
     for keys in ANSWERERS:
         for p50_ms, p75_ms in LATENCIES_MS:
+            ahead = {NAME: run, rival.name: rival.run}
             for rate in sorted(rates):
-                tell(f"purgatory, {keys} keys, {p50_ms} and {p75_ms} ms: {rate:,} requests a second for {seconds:g} s")
-                held = run(keys, p50_ms, p75_ms, rate, seconds)
-                found.append(asdict(held))
-                if not held.held:
-                    break
+                for name, carry in list(ahead.items()):
+                    tell(f"{name}, {keys} keys, {p50_ms} and {p75_ms} ms: {rate:,} requests a second for {seconds:g} s")
+                    held = carry(keys, p50_ms, p75_ms, rate, seconds)
+                    if held is not None:
+                        found.append(asdict(held))
+                    if held is None or not held.held:
+                        del ahead[name]
     return found
 
 
@@ -150,6 +164,7 @@ def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held:
         check(sender, answerer, told, len(timer))
     end_bytes = resident_bytes()
     return Held(
+        contender=NAME,
         keys=keys,
         p50_ms=p50_ms,
         p75_ms=p75_ms,

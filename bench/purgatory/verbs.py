@@ -15,9 +15,9 @@ import random
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from waterclock.bench.purgatory.load import KEYS, KEYS_A_REQUEST
+from waterclock.bench.purgatory.load import KEYS, KEYS_A_REQUEST, NAME
 from waterclock.bench.timers.verbs import Tell
 from waterclock.clock import ManualClock
 from waterclock.errors import WrongAnswer
@@ -27,16 +27,29 @@ from waterclock.timer import Timer
 VERBS: Final = ("watch", "force-complete", "check")
 
 
-def measure(sizes: list[int], rounds: int, tell: Tell) -> dict[str, dict[int, float]]:
-    """ns an operation by verb and size."""
-    found: dict[str, dict[int, float]] = {verb: {} for verb in VERBS}
+class Rival(Protocol):
+    """Who does the same verbs in a process of its own."""
+
+    name: str
+
+    def verbs(self, size: int) -> dict[str, float] | None:
+        """One round; None where it cannot be measured."""
+
+
+def measure(sizes: list[int], rounds: int, tell: Tell, rival: Rival) -> dict[str, dict[str, dict[int, float]]]:
+    """ns an operation by contender, verb and size; the contenders take turns."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
     for size in sizes:
-        each = []
+        each: dict[str, list[dict[str, float]]] = {NAME: [], rival.name: []}
         for turn in range(rounds):
             tell(f"purgatory, {size:,} pending: round {turn + 1} of {rounds}")
-            each.append(_once(size))
-        for verb in VERBS:
-            found[verb][size] = round(median(one[verb] for one in each), 1)
+            each[NAME].append(_once(size))
+            if (theirs := rival.verbs(size)) is not None:
+                each[rival.name].append(theirs)
+        for name, measured in each.items():
+            for verb in VERBS if measured else ():
+                by_size = found.setdefault(name, {}).setdefault(verb, {})
+                by_size[size] = round(median(one[verb] for one in measured), 1)
     return found
 
 

@@ -3,7 +3,7 @@
     add      N timers into an empty keeper          churn    N pending: cancel one and add one, as one operation
     cancel   all N in random order                  expire   one jump past the last deadline, callbacks run
 
-Rule 1: contenders take turns within each round; a figure is the median over the rounds.
+Rule 1: contenders take turns within each round, those that are another program too; a figure is the median over the rounds.
 Rule 2: delays are log-uniform from 1 ms to 1 h, tick 1 ms, other ones each round, the same for all contenders.
 Rule 3: from `COLD` pending on, 128 MB are streamed before each timed phase: nothing is left in the caches.
 Rule 4: answers are checked beside the speed, order and number at each size, number in each round. A wrong one
@@ -19,12 +19,12 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import repeat
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from waterclock.bench.timers.keepers import HOUR_MS, Keeper
 from waterclock.errors import WrongAnswer
@@ -76,30 +76,64 @@ CONTENDERS: Final = (
 )
 
 
-def measure(contenders: Sequence[Contender], sizes: Sequence[int], rounds: int, tell: Tell) -> Figures:
+class Rival(Protocol):
+    """Who does the verbs in a process of its own, and may be several rows; what it cannot do it leaves out and notes."""
+
+    notes: Mapping[str, str]
+
+    def check(self, size: int) -> None:
+        """The same as `check` here; `WrongAnswer`."""
+
+    def round(self, delays: Sequence[int]) -> Mapping[str, Mapping[str, float]]:
+        """Once through the verbs: ns by row and verb."""
+
+
+class Found:
+    """ns of each round by contender, verb and size, and their medians."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[str, dict[str, dict[int, list[float]]]] = {}
+
+    def add(self, name: str, size: int, ns: Mapping[str, float]) -> None:
+        by_verb = self._rounds.setdefault(name, {verb: {} for verb in VERBS})
+        for verb, cost in ns.items():
+            by_verb[verb].setdefault(size, []).append(cost)
+
+    def medians(self) -> dict[str, dict[str, dict[int, float]]]:
+        return {
+            name: {verb: {size: median(ns) for size, ns in by_size.items()} for verb, by_size in by_verb.items()}
+            for name, by_verb in self._rounds.items()
+        }
+
+
+def measure(
+    contenders: Sequence[Contender], sizes: Sequence[int], rounds: int, tell: Tell, rivals: Sequence[Rival] = ()
+) -> Figures:
     """CPU ns by contender, verb and size, and a note for whom or what was left out."""
     makers, notes = _load(contenders)
-    found: dict[str, dict[str, dict[int, list[float]]]] = {name: {verb: {} for verb in VERBS} for name in makers}
+    found = Found()
     for size in sizes:
         here = {c: makers[c.name] for c in contenders if c.name in makers and size <= c.largest}
         for contender, make in here.items():
             tell(f"{contender.name}, {size:,} pending: checking the answers")
             check(contender, make, size)
+        for rival in rivals:
+            rival.check(size)
         for turn in range(rounds):
             delays = delays_ms(size, seed=turn)
             for contender, make in here.items():
                 tell(f"{contender.name}, {size:,} pending: round {turn + 1} of {rounds}")
-                for verb, ns in _round(contender.name, make, delays).items():
-                    found[contender.name][verb].setdefault(size, []).append(ns)
+                found.add(contender.name, size, _round(contender.name, make, delays))
+            for rival in rivals:
+                for name, ns in rival.round(delays).items():
+                    found.add(name, size, ns)
     largest = max(sizes)
     notes |= {
         c.name: f"not beyond {c.largest:,}: {c.why}" for c in contenders if c.name in makers and c.largest < largest
     }
-    medians = {
-        name: {verb: {size: median(ns) for size, ns in by_size.items()} for verb, by_size in verbs.items()}
-        for name, verbs in found.items()
-    }
-    return {"ns": medians, "notes": notes}
+    for rival in rivals:
+        notes |= rival.notes
+    return {"ns": found.medians(), "notes": notes}
 
 
 def delays_ms(number: int, seed: int) -> list[int]:

@@ -166,12 +166,14 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
 _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
     "timers": (
-        "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop",
+        "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop. "
+        "Kafka's own timer is among them where java, javac and mvn are on the PATH",
         "timers pending",
         {"sizes": "1k,100k,1M,10M", "rounds": "5", "seconds": "10"},
     ),
     "purgatory": (
-        "what a delayed operation costs at rising rates, and which rate is held",
+        "what a delayed operation costs at rising rates, and which rate is held. "
+        "Kafka's own purgatory beside it where java, javac and mvn are on the PATH",
         "operations pending, for the verbs",
         {"sizes": "1k,100k", "rounds": "5", "rates": "10k,25k,50k,100k,150k,200k", "seconds": "10"},
     ),
