@@ -76,8 +76,9 @@ def fetched(data: memoryview) -> tuple[Error, list[Copied]]:
 
 def _partition(data: memoryview, at: int, topic: str) -> tuple[Copied, int]:
     partition, error, high, _, start = COPIED.unpack_from(data, at)
-    aborted, at = count_of(data, at + COPIED.size, False)
-    at += 16 * max(0, aborted) + 4
+    at += COPIED.size
+    aborted = INT32.unpack_from(data, at)[0]  # -1, null, for a follower
+    at += 4 + 16 * max(0, aborted) + 4
     first, at = bytes_span(data, at, False)
     return Copied(topic, partition, Error(error), high, start, data[first:at]), at
 
