@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from waterclock import __version__, trace
 from waterclock.errors import UsageError, WaterclockError
 
+LESSONS = ("order", "duplicates", "acks", "keys")
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -63,7 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job."""
+    """`waterclock demo fines`: the main job. `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
+    if arguments.name != "fines":
+        lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
+        print(lesson.as_json() if arguments.json else lesson.as_text())
+        return 0
     from waterclock.examples.fines import main as fines
 
     return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
@@ -111,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
             "waterclock broker --port 9092 --data out/broker --set num.partitions=4",
         )
     )
-    _add_demo(_command(commands, "demo", demo, "show the main job", "waterclock demo fines --seed 7"))
+    _add_demo(_command(commands, "demo", demo, "show the main job, or a lesson", "waterclock demo fines --seed 7"))
     trace.add_arguments(
         _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
     )
@@ -157,10 +163,10 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=["fines"], help="which demo")
-    parser.add_argument("--folder", default="out/fines", help="where everything is written (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the disorder (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print report.json")
+    parser.add_argument("name", choices=["fines", *LESSONS], help="the main job, or one of the lessons")
+    parser.add_argument("--folder", default="out/fines", help="where fines writes everything (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
@@ -237,7 +243,13 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
-    extra = {"matplotlib": "demo", "kio": "broker", "crc32c": "broker", "cramjam": "broker"}.get(name, "spark")
+    extra = {
+        "matplotlib": "demo",
+        "confluent_kafka": "demo",
+        "kio": "broker",
+        "crc32c": "broker",
+        "cramjam": "broker",
+    }.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 

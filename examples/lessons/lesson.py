@@ -1,0 +1,47 @@
+"""What a lesson tells: a small table for people, the same as JSON for programs, and what to learn from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """`rows` have the same fields, in the same order; `learned` are sentences."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    learned: list[str]
+
+    def column(self, field: str) -> list[Any]:
+        """One field of all rows."""
+        return [row[field] for row in self.rows]
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    def as_text(self) -> str:
+        """Title, table, and what was learned."""
+        heads = list(self.rows[0])
+        cells = [heads, *([shown(row[head]) for head in heads] for row in self.rows)]
+        widths = [max(len(row[place]) for row in cells) for place in range(len(heads))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([self.title, "", *lines, "", *(f"- {sentence}" for sentence in self.learned)])
+
+
+def shown(value: Any) -> str:
+    """A cell: yes and no for truths, words for lists, commas in large numbers.
+
+    >>> [shown(value) for value in (True, ["A", "B"], 12345, "text")]
+    ['yes', 'A B', '12,345', 'text']
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,147 @@
+"""The lessons of order and duplicates tell what they claim: each number of their tables, from a real client and a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kio")
+pytest.importorskip("confluent_kafka")
+
+from waterclock import cli
+from waterclock.examples.lessons import acks, duplicates, keys, order
+from waterclock.examples.lessons.lesson import Lesson
+
+
+def by_case(lesson: Lesson) -> dict[str, dict[str, Any]]:
+    return {row["case"]: row for row in lesson.rows}
+
+
+@pytest.fixture(scope="module")
+def ordered() -> dict[str, dict[str, Any]]:
+    return by_case(order.lesson())
+
+
+def test_a_retry_with_five_in_flight_puts_a_message_behind_its_followers(ordered: dict[str, dict[str, Any]]) -> None:
+    stored = ordered["five in flight"]["stored"]
+    assert sorted(stored) == order.LETTERS
+    assert stored.index("A") > stored.index("E")
+    assert [letter for letter in stored if letter != "A"] == order.LETTERS[1:]
+
+
+def test_max_in_flight_1_of_this_client_still_lets_one_message_overtake(ordered: dict[str, dict[str, Any]]) -> None:
+    assert ordered["max.in.flight=1"]["stored"] == ["B", "A", *order.LETTERS[2:]]
+
+
+def test_who_waits_for_each_answer_keeps_the_order_and_pays_with_the_rate(ordered: dict[str, dict[str, Any]]) -> None:
+    assert ordered["waits for each"]["stored"] == order.LETTERS
+    assert ordered["waits for each"]["messages/s"] <= 1000 / order.ROUND_TRIP_MS
+    assert ordered["waits for each"]["messages/s"] < ordered["five in flight"]["messages/s"] / 2
+
+
+def test_idempotence_keeps_the_order_with_five_in_flight(ordered: dict[str, dict[str, Any]]) -> None:
+    assert ordered["idempotence"]["stored"] == order.LETTERS
+    assert ordered["idempotence"]["messages/s"] > ordered["waits for each"]["messages/s"] * 2
+
+
+@pytest.fixture(scope="module")
+def doubled() -> dict[str, dict[str, Any]]:
+    return by_case(duplicates.lesson())
+
+
+@pytest.mark.parametrize(
+    ("case", "stored", "seen"),
+    [
+        ("sent again", "AABC", "AABC"),
+        ("one writer, who looks", "ABC", "ABC"),
+        ("an id for each message", "AABC", "ABC"),
+        ("idempotence", "ABC", "ABC"),
+        ("crash before the commit", "ABC", "ABBC"),
+        ("result and offset in one", "ABC", "ABC"),
+    ],
+)
+def test_a_duplicate_is_made_and_each_cure_removes_it(
+    doubled: dict[str, dict[str, Any]], case: str, stored: str, seen: str
+) -> None:
+    row = doubled[case]
+    assert (row["stored"], row["seen"]) == (list(stored), list(seen))
+    assert (row["duplicates"], row["lost"]) == (len(seen) - 3, 0)
+
+
+@pytest.fixture(scope="module")
+def crashed() -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["crash"], row["acks"]): row for row in acks.lesson(kills=2).rows}
+
+
+def test_a_kill_loses_what_acks_0_had_on_its_way_and_nothing_else(
+    crashed: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    assert crashed["kill -9", "0"]["lost"] > 0
+    assert [crashed["kill -9", a]["lost each"] for a in ("1", "all")] == [[0, 0], [0, 0]]
+    assert all(crashed["kill -9", a]["told"] > 0 for a in acks.ACKS)
+
+
+def test_a_power_cut_loses_what_acks_1_had_not_on_the_disk_and_acks_all_had_promised_nothing(
+    crashed: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    told_and_lost = [(crashed["power cut", a]["told"], crashed["power cut", a]["lost"]) for a in acks.ACKS]
+    assert told_and_lost == [(acks.CUT, acks.CUT), (acks.CUT, acks.CUT), (0, 0)]
+
+
+@pytest.fixture(scope="module")
+def by_key() -> dict[str, dict[str, Any]]:
+    return by_case(keys.lesson())
+
+
+@pytest.mark.parametrize(
+    ("case", "in_all", "in_an_account", "twice"),
+    [
+        ("one partition", False, False, False),
+        ("three partitions", True, False, False),
+        ("second consumer, commits first", True, False, False),
+        ("second consumer, no commit", True, True, True),
+    ],
+)
+def test_order_holds_in_a_partition_and_by_key_as_long_as_what_is_done_is_committed(
+    by_key: dict[str, dict[str, Any]], case: str, in_all: bool, in_an_account: bool, twice: bool
+) -> None:
+    row = by_key[case]
+    assert row["bookings"] == keys.ALL
+    steps = (row["steps back"] > 0, row["steps back in an account"] > 0, row["done twice"] > 0)
+    assert steps == (in_all, in_an_account, twice)
+
+
+def test_without_a_commit_everything_done_before_the_rebalance_is_done_twice(
+    by_key: dict[str, dict[str, Any]],
+) -> None:
+    assert by_key["second consumer, no commit"]["done twice"] >= keys.HALF // 2
+
+
+# As commands
+
+
+LESSON = Lesson("A title", [{"case": "one", "stored": ["A", "B"], "in order": True, "rate": 1234}], ["A sentence."])
+
+
+def test_a_lesson_is_a_small_table_for_people(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(order, "lesson", lambda: LESSON)
+    assert cli.main(["demo", "order"]) == 0
+    assert capsys.readouterr().out == (
+        "A title\n\ncase  stored  in order  rate\n----  ------  --------  -----\none   A B     yes       1,234\n\n- A sentence.\n"
+    )
+
+
+def test_a_lesson_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(duplicates, "lesson", lambda: LESSON)
+    assert cli.main(["demo", "duplicates", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"title": LESSON.title, "rows": LESSON.rows, "learned": LESSON.learned}
+
+
+@pytest.mark.parametrize("name", cli.LESSONS)
+def test_every_lesson_of_the_command_is_there(name: str) -> None:
+    from importlib import import_module
+
+    assert callable(import_module(f"waterclock.examples.lessons.{name}").lesson)
