@@ -14,13 +14,12 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.servers.server import Process, free_ports, listening
+from tests.servers.server import USERS, Process, free_ports, listening
 
 HERE = Path(__file__).parent / "kafka"
 LIB = Path(os.environ.get("KAFKA_LIB") or Path(__file__).parents[2] / "build" / "kafka" / "lib")
 JAVA = os.environ.get("JAVA", "java")
 QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -18,6 +18,8 @@ from typing import Protocol
 
 READY_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 30.0
+# who may come in at a guarded listener
+USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 
 
 class Server(Protocol):
