@@ -19,6 +19,8 @@ from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
+from waterclock.broker.api.transaction_views import TransactionViewApis
+from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.errors import DataInUse
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.groups.coordinator import GroupCoordinator
@@ -28,8 +30,9 @@ from waterclock.broker.net.listener import Listener
 from waterclock.broker.settings import Settings
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
+from waterclock.broker.transactions.coordinator import TransactionCoordinator
+from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.watermarks import Watermarks
-from waterclock.broker.wire.errors import Error
 from waterclock.clock import WallClock
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -55,22 +58,27 @@ class Core:
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
+        self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
         self.listener = Listener(
             loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
         )  # fmt: skip
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, self.watermarks.flushed, on_failure)
+        self.transactions.open(self.topics, self.flusher, self.groups)
+        take_up(self.transactions, self.topics.partitions())
         self.table = self._table()
 
     def _table(self) -> Table:
-        self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody)
+        self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, self.transactions.admission)
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"])
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (
             MetadataApis(self.identity, self.topics, self.settings),
             TopicApis(self.topics, self.settings, self._topic_gone),
             OffsetApis(self.topics),
+            TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
+            TransactionViewApis(self.topics, self.transactions),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
@@ -88,7 +96,7 @@ class Core:
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
         self.listener.close()
-        for purgatory in (self.produces, self.fetches, self.groups):
+        for purgatory in (self.produces, self.fetches, self.groups, self.transactions):
             purgatory.close()
         self.timer.close()
         self.flusher.close()
@@ -106,10 +114,6 @@ def _settle(partition: Partition) -> None:
     partition.flushed(partition.end, files)
     if partition.producers.known:
         partition.take_snapshot()
-
-
-def _admit_nobody(transactional_id: str, partition: Partition, batch: memoryview, version: int) -> Error:
-    return Error.INVALID_TXN_STATE
 
 
 def _locked(folder: str) -> int:
