@@ -57,7 +57,7 @@ class DelayedProduce:
         for wait in self._waits:  # noqa: SIM110 - asked several times for every request: a generator costs double
             if wait[0].high < wait[1] and not wait[0].deleted:
                 return False
-        return True
+        return self._written is None or self._written()
 
     def on_complete(self, op: DelayedOperation) -> None:
         for partition, end, topic, row in self._waits:
