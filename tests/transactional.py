@@ -268,6 +268,12 @@ class Client(Wire):
     def state(self, name: str) -> str:
         return self.describe(name).state
 
+    def offset(self, group: str, topic: str, stable: bool = True) -> tuple[str, int]:
+        """What a group has committed for partition 0; the error says where a transaction is undecided."""
+        asked = ({"name": topic, "partition_indexes": (0,)},)
+        row = self.ask(9, 7, group_id=group, topics=asked, require_stable=stable).topics[0].partitions[0]
+        return Error(row.error_code).name, row.committed_offset
+
     def producers(self, topic: str, partition: int = 0) -> Any:
         """What DescribeProducers tells of a partition."""
         asked = ({"name": topic, "partition_indexes": (partition,)},)
