@@ -24,6 +24,8 @@ from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.resources import Resources
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
+from waterclock.broker.api.transaction_views import TransactionViewApis
+from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
@@ -40,8 +42,9 @@ from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
+from waterclock.broker.transactions.coordinator import TransactionCoordinator
+from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.watermarks import Watermarks
-from waterclock.broker.wire.errors import Error
 from waterclock.clock import WallClock
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -70,6 +73,7 @@ class Core:
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
+        self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
         self.listener = Listener(
             loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
         )  # fmt: skip
@@ -81,11 +85,13 @@ class Core:
         self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
         self._deposing: asyncio.Task[None] | None = None
         self.leading.remember()
+        self.transactions.open(self.topics, self.flusher, self.groups)
+        take_up(self.transactions, self.topics.partitions())
         self.table = self._table(folder)
 
     def _table(self, folder: str) -> Table:
         self.produce = ProduceApi(
-            self.topics, self.flusher, self.produces, self.clock.wall_ms, _admit_nobody, self.replicas
+            self.topics, self.flusher, self.produces, self.clock.wall_ms, self.transactions.admission, self.replicas
         )
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
@@ -97,6 +103,8 @@ class Core:
             LogDirApis(folder, self.topics),
             AbsentApis(),
             OffsetApis(self.topics, self.leading),
+            TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
+            TransactionViewApis(self.topics, self.transactions),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
@@ -148,7 +156,7 @@ class Core:
         if self._deposing is not None:
             self._deposing.cancel()
         self.listener.close()
-        for purgatory in (self.produces, self.fetches, self.groups):
+        for purgatory in (self.produces, self.fetches, self.groups, self.transactions):
             purgatory.close()
         self.timer.close()
         self.flusher.close()
@@ -177,7 +185,3 @@ def _lose(partition: Partition) -> None:
         elif segment.durable < segment.size:
             segment.cut(segment.durable)
             whole = False
-
-
-def _admit_nobody(transactional_id: str, partition: Partition, batch: memoryview, version: int) -> Error:
-    return Error.INVALID_TXN_STATE

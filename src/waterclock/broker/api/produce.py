@@ -3,7 +3,8 @@
     acks    answered
     0       never
     1       after the append
-    -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync
+    -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync;
+            and once the store knows of the partitions that joined a transaction by it
 
 A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags is told
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
@@ -11,10 +12,11 @@ REQUEST_TIMED_OUT; its records stay and may become durable all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.transactions.admission import Admission, transactional
 from waterclock.broker.wire import produce
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.produce import Appended, ProduceRequest
@@ -31,31 +33,47 @@ ALL: Final = -1
 VERSIONS: Final = (3, 13)
 
 Rows: TypeAlias = "list[tuple[bytes, list[Appended]]]"
-Admit: TypeAlias = "Callable[[str, Partition, memoryview, int], Error]"
+Written: TypeAlias = "Callable[[], bool] | None"
 
 
 class DelayedProduce:
-    """The answer to acks=all. `waits`: each partition's end after its append, and the place of its row."""
+    """The answer to acks=all. `waits`: each partition's end after its append, and the place of its row.
 
-    __slots__ = ("_answer", "_rows", "_slot", "_waits")
+    `written()` says whether the transaction's partitions are durable, where there is something to wait for.
+    """
+
+    __slots__ = ("_answer", "_rows", "_slot", "_waits", "_written")
 
     def __init__(
-        self, slot: Slot, answer: Callable[[Rows], bytes], rows: Rows, waits: list[tuple[Partition, int, int, int]]
+        self,
+        slot: Slot,
+        answer: Callable[[Rows], bytes],
+        rows: Rows,
+        waits: list[tuple[Partition, int, int, int]],
+        written: Written,
     ) -> None:
-        self._slot, self._answer, self._rows, self._waits = slot, answer, rows, waits
+        self._slot, self._answer, self._rows, self._waits, self._written = slot, answer, rows, waits, written
 
     def try_complete(self, op: DelayedOperation) -> bool:
-        for wait in self._waits:  # noqa: SIM110 - asked several times for every request: a generator costs double
+        for wait in self._waits:
             if wait[0].high < wait[1] and not wait[0].deleted:
                 return False
-        return True
+        return self._written is None or self._written()
 
     def on_complete(self, op: DelayedOperation) -> None:
         for partition, end, topic, row in self._waits:
             if partition.high < end:
                 self._fail(topic, row, Error.NOT_LEADER_OR_FOLLOWER if partition.deleted else Error.REQUEST_TIMED_OUT)
+        if self._written is not None and not self._written():
+            self._fail_all()
         if not self._slot.gone:
             self._slot.answer([self._answer(self._rows)])
+
+    def _fail_all(self) -> None:
+        for topic, (_, rows) in enumerate(self._rows):
+            for row, appended in enumerate(rows):
+                if not appended.error:
+                    self._fail(topic, row, Error.REQUEST_TIMED_OUT)
 
     def _fail(self, topic: int, row: int, error: Error) -> None:
         rows = self._rows[topic][1]
@@ -63,7 +81,7 @@ class DelayedProduce:
 
 
 class ProduceApi:
-    """`admit(transactional id, partition, batch, version)` says whether a transaction may write there."""
+    """`admission` says what may be written within a transaction."""
 
     def __init__(
         self,
@@ -71,17 +89,19 @@ class ProduceApi:
         flusher: Flusher,
         purgatory: Purgatory,
         wall_ms: Callable[[], int],
-        admit: Admit,
+        admission: Admission,
         replicas: Replicas,
     ) -> None:
         self._topics, self._flusher, self._purgatory, self._replicas = topics, flusher, purgatory, replicas
-        self._wall_ms, self._admit = wall_ms, admit
+        self._wall_ms, self._admission = wall_ms, admission
         self.records = self.bytes = 0
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
         """Handle the request whose body begins at `at`."""
         request = produce.read(data, at, version)
         rows, waits = self._append_all(request, version)
+        name = request.transactional_id
+        written = self._admission.written(name) if name is not None else None
         if request.acks == 0:
             if any(row.error for _, some in rows for row in some):
                 connection.close()  # the only way to tell, and Kafka's
@@ -91,14 +111,18 @@ class ProduceApi:
         def answer(rows: Rows) -> bytes:
             return produce.answer(correlation, version, rows)
 
-        if request.acks == ALL and waits:
-            self._delay(DelayedProduce(slot, answer, rows, waits), waits, request.timeout_ms)
+        if request.acks == ALL and (waits or written is not None):
+            delayed = DelayedProduce(slot, answer, rows, waits, written)
+            self._delay(delayed, waits, name if written is not None else None, request.timeout_ms)
         else:
             slot.answer([answer(rows)])
 
-    def _delay(self, delayed: DelayedProduce, waits: list[tuple[Partition, int, int, int]], timeout_ms: int) -> None:
+    def _delay(
+        self, delayed: DelayedProduce, waits: list[tuple[Partition, int, int, int]], name: str | None, timeout_ms: int
+    ) -> None:
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_ms / 1000)
-        self._purgatory.try_complete_else_watch(op, tuple(wait[0] for wait in waits))
+        keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
+        self._purgatory.try_complete_else_watch(op, keys if name is None else (*keys, name))
 
     def _append_all(self, request: ProduceRequest, version: int) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
         rows: Rows = []
@@ -141,6 +165,6 @@ class ProduceApi:
                 return error
         elif request.acks not in (0, 1):
             return Error.INVALID_REQUIRED_ACKS
-        if request.transactional_id is None:
-            return Error.NONE
-        return self._admit(request.transactional_id, partition, batch, version)
+        if request.transactional_id is not None:
+            return self._admission.admit(request.transactional_id, partition, batch, version)
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional(batch) else Error.NONE

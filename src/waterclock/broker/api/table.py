@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from waterclock.broker.net.outgoing import Slot
 
 HEAD: Final = struct.Struct(">hhih")
+FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
 FIRST_FLEXIBLE: Final = {0: 9, 1: 12}  # of the APIs that are read by hand
 
 
@@ -89,4 +90,18 @@ class Table:
             request.make("ApiVersion", api_key=key, min_version=lowest, max_version=highest)
             for key, lowest, highest in self.ranges()
         )
-        request.answer(error_code=Error.NONE, api_keys=keys)
+        least = 1 if request.version < 4 else 0  # KIP-584: older clients take 0 for a mistake
+        supported = tuple(
+            request.make("SupportedFeatureKey", name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+            if request.has("SupportedFeatureKey") and not least
+        )
+        finalized = tuple(
+            request.make("FinalizedFeatureKey", name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+            if request.has("FinalizedFeatureKey")
+        )
+        request.answer(
+            error_code=Error.NONE, api_keys=keys, supported_features=supported, finalized_features_epoch=1,
+            finalized_features=finalized,
+        )  # fmt: skip

@@ -78,6 +78,11 @@ def commits(data: Buffer) -> bool:
     return bytes(data[HEADER + 7 : HEADER + 9]) == b"\0\1"
 
 
+def coordinator_epoch(data: Buffer) -> int:
+    """The epoch of the coordinator that wrote a marker."""
+    return int(EPOCH.unpack_from(data, HEADER + 12)[0])
+
+
 def sealed(data: bytearray) -> bytearray:
     """The batch with its length and checksum written in; the way a batch of the broker's own ends."""
     EPOCH.pack_into(data, 8, len(data) - PREFIX)

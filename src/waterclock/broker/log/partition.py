@@ -26,6 +26,7 @@ from waterclock.broker.log.batch import (
     Buffer,
     at_append_time,
     commits,
+    coordinator_epoch,
     header_of,
 )
 from waterclock.broker.log.memo import Memo
@@ -176,7 +177,7 @@ class Partition:
         if not batch.control:
             self.producers.appended(batch)
             return
-        first = self.producers.ended(batch)
+        first = self.producers.ended(batch, coordinator_epoch(data))
         if first is not None and not commits(data):
             self.aborted.add(Aborted(batch.producer_id, first, batch.base))
 

@@ -7,6 +7,9 @@
     the same             one of the last 5 batches          a duplicate: answered with the first one's offset
     the same             the one that follows               appended
     the same             another                            OUT_OF_ORDER_SEQUENCE_NUMBER
+    any                  no transaction, while one is open  INVALID_TXN_STATE
+
+A marker with a newer epoch ends what is known of the older one's batches: the next sequence is 0.
 
 Rule 1: a producer nobody knows may start with any sequence: its state may have been lost with the records it stood on.
 Rule 2: transactions are open from their first batch to their marker, and kept in the order of their first offsets.
@@ -75,6 +78,8 @@ class Producers:
         known = self.known.get(batch.producer_id)
         if known is None:
             return Error.NONE, None
+        if batch.producer_id in self.open and not batch.transactional:
+            return Error.INVALID_TXN_STATE, None
         if batch.producer_epoch != known.epoch or not known.sent:
             return self._other_epoch(known, batch), None
         return self._same_epoch(known, batch)
@@ -82,8 +87,7 @@ class Producers:
     def _other_epoch(self, known: Producer, batch: Batch) -> Error:
         if batch.producer_epoch < known.epoch:
             return Error.INVALID_PRODUCER_EPOCH
-        starts = batch.sequence == 0 or (not known.sent and batch.producer_epoch == known.epoch)
-        return Error.NONE if starts else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return Error.NONE if batch.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def _same_epoch(self, known: Producer, batch: Batch) -> tuple[Error, Sent | None]:
         last = known.sent[-1].last
@@ -105,12 +109,12 @@ class Producers:
         if batch.transactional:
             self.open.setdefault(batch.producer_id, batch.base)
 
-    def ended(self, batch: Batch) -> int | None:
+    def ended(self, batch: Batch, coordinator_epoch: int) -> int | None:
         """The marker stands in the log now; the first offset of the transaction that it ends, if one was open."""
         known = self.known.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             known = self.known[batch.producer_id] = Producer(batch.producer_epoch)
-        known.last_timestamp = batch.max_timestamp
+        known.last_timestamp, known.coordinator_epoch = batch.max_timestamp, coordinator_epoch
         return self.open.pop(batch.producer_id, None)
 
     def forget(self, before_ms: int) -> None:

@@ -55,7 +55,7 @@ def schema(key: int, version: int) -> Schema:
 
     asked = vars(load_payload_module(key, version, EntityType.request))
     answered = vars(load_payload_module(key, version, EntityType.response))
-    name = max((n for n in asked if n.endswith("Request")), key=len)  # parts may be called so too
+    name = [n for n in asked if n.endswith("Request")][-1]  # after its parts, some of which are named so too
     answer = answered[name.removesuffix("Request") + "Response"]
     flexible = asked[name].__header_schema__.__flexible__
     return Schema(entity_reader(asked[name]), entity_writer(answer), flexible, answered, answer)

@@ -1,0 +1,176 @@
+"""What there is of producers and transactions, for people: DescribeProducers, DescribeTransactions, ListTransactions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.topics import Topics
+from waterclock.broker.transactions.coordinator import TransactionCoordinator
+from waterclock.broker.transactions.ledger import Transaction
+from waterclock.broker.transactions.states import State
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+
+PRODUCERS, DESCRIBE, LIST = 61, 65, 66
+START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NOT_HERE: Final = "This server does not host this topic-partition."
+REPEATS: Final = frozenset("*+{")
+
+
+class TransactionViewApis:
+    """Nothing here changes anything."""
+
+    def __init__(self, topics: Topics, coordinator: TransactionCoordinator) -> None:
+        self._topics, self._coordinator = topics, coordinator
+
+    def apis(self) -> dict[int, Api]:
+        return {
+            PRODUCERS: Api(self.producers, 0, 0), DESCRIBE: Api(self.describe, 0, 0), LIST: Api(self.list, 0, 2),
+        }  # fmt: skip
+
+    # DescribeProducers
+
+    def producers(self, request: Request) -> None:
+        topics = (
+            request.make(
+                "TopicResponse",
+                name=topic.name,
+                partitions=tuple(self._partition(request, topic.name, number) for number in topic.partition_indexes),
+            )
+            for topic in request.body.topics
+        )
+        request.answer(topics=tuple(topics))
+
+    def _partition(self, request: Request, name: str, number: int) -> Any:
+        partition = self._topics.partition(name, number)
+        error, message = Error.NONE, None
+        if partition is None:
+            there = name in self._topics.by_name
+            error, message = Error.UNKNOWN_TOPIC_OR_PARTITION, None if there else NOT_HERE
+        rows = tuple(_producers(request, partition)) if partition is not None else ()
+        return request.make(
+            "PartitionResponse", partition_index=number, error_code=error, error_message=message, active_producers=rows
+        )
+
+    # DescribeTransactions
+
+    def describe(self, request: Request) -> None:
+        rows = tuple(self._described(request, name) for name in request.body.transactional_ids)
+        request.answer(transaction_states=rows)
+
+    def _described(self, request: Request, name: str) -> Any:
+        transaction = self._coordinator.ledger.by_name.get(name)
+        if transaction is None:
+            error = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
+            return _transaction(request, name, error, "", 0, 0, 0, 0, ())
+        record = transaction.record
+        places: dict[str, list[int]] = {}
+        for topic, number in record.partitions:
+            places.setdefault(topic, []).append(number)
+        topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in places.items())
+        return _transaction(
+            request, name, Error.NONE, record.state, record.timeout_ms, record.started_ms, *record.id, topics
+        )
+
+    # ListTransactions
+
+    def list(self, request: Request) -> None:
+        asked = request.body
+        known, unknown = _states(asked.state_filters)
+        matches = _matcher(getattr(asked, "transactional_id_pattern", None))
+        if matches is None:
+            error, rows, unknown = Error.INVALID_REGULAR_EXPRESSION, (), ()
+        else:
+            error, fits = Error.NONE, self._fits(asked, known)
+            found = (t for n, t in self._coordinator.ledger.by_name.items() if fits(t) and matches(n))
+            rows = tuple(_listed(request, t) for t in found)
+        request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)
+
+    def _fits(self, asked: Any, states: set[str]) -> Callable[[Transaction], bool]:
+        producers, longer_ms = set(asked.producer_id_filters), getattr(asked, "duration_filter", -1)
+        begun_before = self._coordinator.wall_ms() - longer_ms
+
+        def fits(transaction: Transaction) -> bool:
+            record = transaction.record
+            if (asked.state_filters and record.state not in states) or (
+                producers and record.producer_id not in producers
+            ):
+                return False
+            return longer_ms < 0 or record.started_ms < begun_before
+
+        return fits
+
+
+def _producers(request: Request, partition: Partition) -> Any:
+    producers = partition.producers
+    for producer_id, known in producers.known.items():
+        yield request.make(
+            "ProducerState", producer_id=producer_id, producer_epoch=known.epoch,
+            last_sequence=known.sent[-1].last if known.sent else -1, last_timestamp=known.last_timestamp,
+            coordinator_epoch=known.coordinator_epoch, current_txn_start_offset=producers.open.get(producer_id, -1),
+        )  # fmt: skip
+
+
+def _transaction(
+    request: Request, name: str, error: Error, state: str, timeout_ms: int, started_ms: int, producer_id: int,
+    epoch: int, topics: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    return request.make(
+        "TransactionState", error_code=error, transactional_id=name, transaction_state=state,
+        transaction_timeout=timedelta(milliseconds=timeout_ms),
+        transaction_start_time=START + timedelta(milliseconds=started_ms),
+        producer_id=producer_id, producer_epoch=epoch, topics=topics,
+    )  # fmt: skip
+
+
+def _listed(request: Request, transaction: Transaction) -> Any:
+    record = transaction.record
+    return request.make(
+        "TransactionState", transactional_id=transaction.name, producer_id=record.producer_id,
+        transaction_state=record.state,
+    )  # fmt: skip
+
+
+def _states(names: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
+    """The names that are states, and those that are none."""
+    every = {str(state) for state in State}
+    return every & set(names), tuple(name for name in names if name not in every)
+
+
+def _matcher(pattern: str | None) -> Callable[[str], Any] | None:
+    """What a whole name is held against; None for what is no regular expression, or could take for ever."""
+    if not pattern:
+        return lambda name: True
+    try:
+        return None if nests(pattern) else re.compile(pattern).fullmatch
+    except re.error:
+        return None
+
+
+def nests(pattern: str) -> bool:
+    """Whether a regular expression repeats something that repeats: one name could keep the broker busy for ever.
+
+    >>> nests("(a+)+b"), nests("((a|b))*"), nests("orders-.*"), nests(r"(ab)+\\\\)+")
+    (True, True, False, False)
+    """
+    inner, at = [False], 0
+    while at < len(pattern):
+        sign = pattern[at]
+        if sign == "\\":
+            at += 1
+        elif sign == "(":
+            inner.append(False)
+        elif sign == ")" and len(inner) > 1:
+            varies = inner.pop()
+            if varies and pattern[at + 1 : at + 2] and pattern[at + 1] in REPEATS:
+                return True
+            inner[-1] |= varies
+        elif sign in REPEATS or sign == "|":
+            inner[-1] = True
+        at += 1
+    return False

@@ -1,0 +1,282 @@
+"""The transaction coordinator: who may do what to which transaction, after Apache Kafka's own.
+
+    asked of a transaction that is     AddPartitions, AddOffsets   EndTxn                        InitProducerId
+    unknown                            INVALID_PRODUCER_ID_MAPPING INVALID_PRODUCER_ID_MAPPING   made
+    another producer's                 INVALID_PRODUCER_ID_MAPPING INVALID_PRODUCER_ID_MAPPING   PRODUCER_FENCED
+    of another epoch                   PRODUCER_FENCED             PRODUCER_FENCED               PRODUCER_FENCED
+    busy (a step is being written)     CONCURRENT_TRANSACTIONS     CONCURRENT_TRANSACTIONS       CONCURRENT_TRANSACTIONS
+    Empty, Complete...                 Ongoing                     verdicts.py                   a new epoch
+    Ongoing                            more of it                  ended                         aborted; CONCURRENT_...
+    Prepare...                         CONCURRENT_TRANSACTIONS     verdicts.py                   CONCURRENT_TRANSACTIONS
+
+Older clients are told INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: that is the business of the API's room.
+
+Rule 1: `then` is called once, now or when the answer is durable.
+Source: KIP-98, KIP-360 (an epoch raised by its own producer), KIP-890 (an epoch for each transaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from waterclock.broker.transactions.admission import Admission
+from waterclock.broker.transactions.ending import RETRY_S, Ending, Groups, Told
+from waterclock.broker.transactions.ledger import Ledger, Transaction
+from waterclock.broker.transactions.producer_ids import ProducerIds
+from waterclock.broker.transactions.record import NOBODY, NONE, Id, Place, Record
+from waterclock.broker.transactions.states import DECIDED, State
+from waterclock.broker.transactions.timeouts import Timeouts
+from waterclock.broker.transactions.verdicts import verdict
+from waterclock.broker.wire.errors import Error
+from waterclock.purgatory import Purgatory
+
+if TYPE_CHECKING:
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.groups.offsets import Committed
+    from waterclock.broker.settings import Settings
+    from waterclock.broker.store import Store
+    from waterclock.broker.topics import Topics
+    from waterclock.timer import AsyncTimer
+
+UNAVAILABLE: Final = Error.COORDINATOR_NOT_AVAILABLE
+
+Given: TypeAlias = "Callable[[Error, Id], Any]"
+
+
+class Member(NamedTuple):
+    """Who commits offsets for a group."""
+
+    group: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+class TransactionCoordinator:
+    """Every transaction of the broker. `wall_ms()` is the date; `produces` the purgatory of what waits for the disk."""
+
+    def __init__(
+        self, store: Store, timer: AsyncTimer, settings: Settings, wall_ms: Callable[[], int], produces: Purgatory
+    ) -> None:
+        self._settings, self.wall_ms, self._timer, self._produces = settings, wall_ms, timer, produces
+        self.ledger = Ledger(store, self._written)
+        self.ids = ProducerIds(store)
+        self.purgatory = Purgatory("transaction", timer)
+        expiration_ms = settings["transactional.id.expiration.ms"]
+        self.timeouts = Timeouts(self.purgatory, timer, wall_ms, expiration_ms, self._late, self._expired)
+        self.admission = Admission(self.ledger, self._join)
+
+    def open(self, topics: Topics, flusher: Flusher, groups: Groups) -> None:
+        """Ready for requests, once there is somebody to flush; restart.py then takes up what was left."""
+        self._groups = groups
+        self.ending = Ending(self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over)
+
+    def close(self) -> None:
+        """Nothing is aborted any more."""
+        self.purgatory.close()
+
+    def resume(self, transaction: Transaction) -> None:
+        """An open transaction goes on after a start."""
+        for group, offsets in transaction.record.offsets.items():
+            self._groups.offsets.hold(group, transaction.record.producer_id, offsets)
+        self.timeouts.begin(transaction)
+
+    def adopt(self, transaction: Transaction, place: Place) -> None:
+        """A partition has the transaction open and the store did not know: it takes part."""
+        transaction.become(transaction.record.joined_by((place,), (), self.wall_ms()))
+
+    def _written(self, transaction: Transaction) -> None:
+        self._produces.check_and_complete(transaction.name)
+
+    # InitProducerId
+
+    def init(self, name: str | None, timeout_ms: int, last: Id | None, then: Given) -> None:
+        """A producer begins, or begins anew; `last` is what it says that it was (KIP-360)."""
+        if name is None:
+            self.ids.take(lambda new: then(UNAVAILABLE, NOBODY) if new is None else then(Error.NONE, Id(new, 0)))
+        elif not name:
+            then(Error.INVALID_REQUEST, NOBODY)
+        elif not 0 < timeout_ms <= self._settings["transaction.max.timeout.ms"]:
+            then(Error.INVALID_TRANSACTION_TIMEOUT, NOBODY)
+        else:
+            self._init(self._known(name, timeout_ms), timeout_ms, last, then)
+
+    def _known(self, name: str, timeout_ms: int) -> Transaction:
+        transaction = self.ledger.by_name.get(name)
+        if transaction is None:
+            transaction = Transaction(name, Record(timeout_ms, updated_ms=self.wall_ms()))
+            self.ledger.by_name[name] = transaction
+            self.timeouts.expect(transaction)
+        return transaction
+
+    def _init(self, transaction: Transaction, timeout_ms: int, last: Id | None, then: Given) -> None:
+        record = transaction.record
+        if transaction.busy:
+            then(Error.CONCURRENT_TRANSACTIONS, NOBODY)
+        elif last is not None and not record.knows(last):
+            then(Error.PRODUCER_FENCED, NOBODY)
+        elif record.state in DECIDED:
+            then(Error.CONCURRENT_TRANSACTIONS, NOBODY)
+        elif record.state in (State.ONGOING, State.PREPARE_EPOCH_FENCE):
+            self.fence(transaction, lambda error: then(error or Error.CONCURRENT_TRANSACTIONS, NOBODY))
+        elif record.producer_id == NONE or (record.exhausted and (last is None or last.epoch == record.epoch)):
+            self._renew(transaction, lambda new: record.rotated(new, last, timeout_ms, self.wall_ms()), then)
+        else:
+            renewed = record.renewed(last, timeout_ms, self.wall_ms())
+            if isinstance(renewed, Error):
+                then(renewed, NOBODY)
+            else:
+                self._give(transaction, renewed, then)
+
+    def _renew(self, transaction: Transaction, next_record: Callable[[int], Record], then: Given) -> None:
+        """The next record needs another producer id."""
+        transaction.busy = True
+
+        def taken(new: int | None) -> None:
+            transaction.busy = False
+            if new is None:
+                then(UNAVAILABLE, NOBODY)
+            else:
+                self._give(transaction, next_record(new), then)
+
+        self.ids.take(taken)
+
+    def _give(self, transaction: Transaction, record: Record, then: Given) -> None:
+        def durable(done: bool) -> None:
+            then(*((Error.NONE, record.id) if done else (UNAVAILABLE, NOBODY)))
+
+        self.ledger.step(transaction, record, (), durable)
+
+    # Partitions and groups
+
+    def _of(self, name: str, producer: Id) -> tuple[Transaction | None, Error]:
+        """The transaction to which the producer may add, or why it may not."""
+        if not name:
+            return None, Error.INVALID_REQUEST
+        transaction = self.ledger.by_name.get(name)
+        if transaction is None:
+            return None, Error.INVALID_PRODUCER_ID_MAPPING
+        record = transaction.record
+        if transaction.busy:
+            return None, Error.CONCURRENT_TRANSACTIONS
+        if record.producer_id != producer.producer_id:
+            return None, Error.INVALID_PRODUCER_ID_MAPPING
+        if record.epoch != producer.epoch:
+            return None, Error.PRODUCER_FENCED
+        return transaction, Error.CONCURRENT_TRANSACTIONS if record.state in DECIDED else Error.NONE
+
+    def add(self, name: str, producer: Id, places: list[Place], groups: list[str], then: Told) -> None:
+        """Partitions and groups take part; NONE once that is durable."""
+        transaction, error = self._of(name, producer)
+        if transaction is None or error:
+            then(error)
+            return
+        self._join(transaction, places, groups)
+        self.ledger.keep(transaction, lambda done: then(Error.NONE if done else UNAVAILABLE))
+
+    def has(self, name: str, producer: Id, place: Place) -> Error:
+        """Whether a partition takes part already: what a broker asks before it appends."""
+        transaction, error = self._of(name, producer)
+        if transaction is None or error:
+            return error
+        there = transaction.record.state is State.ONGOING and place in transaction.record.partitions
+        return Error.NONE if there else Error.TRANSACTION_ABORTABLE
+
+    def _join(self, transaction: Transaction, places: Iterable[Place], groups: Iterable[str]) -> None:
+        record = transaction.record
+        new = record.state is not State.ONGOING
+        if new or any(p not in record.partitions for p in places) or any(g not in record.offsets for g in groups):
+            transaction.become(record.joined_by(places, groups, self.wall_ms()))
+        if new:
+            self.timeouts.begin(transaction)
+
+    # Offsets
+
+    def hold(
+        self, name: str, producer: Id, member: Member, protocol: int, offsets: Mapping[Place, Committed], then: Told
+    ) -> None:
+        """Offsets are to be committed for a group with the transaction; NONE once that is durable.
+
+        A group that does not take part joins it (protocol 2), or TRANSACTION_ABORTABLE is said.
+        """
+        transaction, error = self._of(name, producer)
+        if transaction is not None and not error:
+            error = self._takes_part(transaction, member.group, protocol) or self._groups.check_commit(*member, True)
+        if transaction is None or error:
+            then(error)
+            return
+        self._join(transaction, (), (member.group,))
+        transaction.become(transaction.record.with_offsets(member.group, offsets))
+        self._groups.offsets.hold(member.group, producer.producer_id, offsets)
+        self.ledger.keep(transaction, lambda done: then(Error.NONE if done else UNAVAILABLE))
+
+    def _takes_part(self, transaction: Transaction, group: str, protocol: int) -> Error:
+        record = transaction.record
+        there = protocol == 2 or (record.state is State.ONGOING and group in record.offsets)
+        return Error.NONE if there else Error.TRANSACTION_ABORTABLE
+
+    # The end
+
+    def end(self, name: str, producer: Id, commit: bool, protocol: int, then: Given) -> None:
+        """End a transaction; with the id and epoch to go on with."""
+        transaction = self.ledger.by_name.get(name)
+        if not name or transaction is None:
+            then(Error.INVALID_PRODUCER_ID_MAPPING if name else Error.INVALID_REQUEST, NOBODY)
+            return
+        error = verdict(transaction.record, transaction.busy, producer, commit, protocol)
+        if error is not None:
+            then(error, NOBODY if error else transaction.record.id)
+        elif protocol == 2 and transaction.record.exhausted:
+            self._end_and_rotate(transaction, commit, then)
+        else:
+            self._end(transaction, transaction.record.decided(commit, protocol, NONE, self.wall_ms()), then)
+
+    def _end_and_rotate(self, transaction: Transaction, commit: bool, then: Given) -> None:
+        """There is no epoch after this one: the producer goes on with another id."""
+        transaction.busy = True
+
+        def taken(new: int | None) -> None:
+            transaction.busy = False
+            if new is None:
+                then(UNAVAILABLE, NOBODY)
+            else:
+                self._end(transaction, transaction.record.decided(commit, 2, new, self.wall_ms()), then)
+
+        self.ids.take(taken)
+
+    def _end(self, transaction: Transaction, decided: Record, then: Given) -> None:
+        def complete(error: Error) -> None:
+            then(error, NOBODY if error else transaction.record.id)
+
+        self.ending.end(transaction, decided, self.wall_ms(), complete)
+
+    def fence(self, transaction: Transaction, then: Told) -> None:
+        """Shut the producer of an open transaction out, and abort it."""
+        if transaction.record.state is State.ONGOING:
+            transaction.become(transaction.record.fenced())
+
+        def aborted(error: Error) -> None:
+            if error:
+                self._timer.call_later(RETRY_S, self._fence_again, transaction)
+            then(error)
+
+        now_ms = self.wall_ms()
+        self.ending.end(transaction, transaction.record.decided(False, 2, NONE, now_ms), now_ms, aborted)
+
+    def _fence_again(self, transaction: Transaction) -> None:
+        if transaction.record.state is State.PREPARE_EPOCH_FENCE and not transaction.busy:
+            self.fence(transaction, _nobody_asked)
+
+    def _late(self, transaction: Transaction) -> None:
+        if transaction.busy:
+            self.timeouts.again(transaction)
+        else:
+            self.fence(transaction, _nobody_asked)
+
+    def _expired(self, transaction: Transaction) -> None:
+        self.ledger.forget(transaction, lambda done: None if done else self.timeouts.forget_again(transaction))
+
+
+def _nobody_asked(error: Error) -> None:
+    """A timeout's abort: there is nobody to tell."""

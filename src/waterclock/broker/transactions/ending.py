@@ -1,0 +1,154 @@
+"""How a transaction ends, once somebody has asked for it and may.
+
+1. The decision is written down: PrepareCommit with the offsets of its groups, or PrepareAbort; one commit of the store.
+   Before it is durable nothing has happened; after it, nothing can change it.
+2. The groups see the offsets, or are let go.
+3. A marker is appended to each of its partitions. Readers of committed records may pass.
+4. The markers are durable. Complete: whoever asked is answered, and the next transaction may begin.
+
+Nobody is answered before 4: so a reader that asks after the answer finds the records, and the row of the store may be
+overwritten by the next transaction without a marker getting lost.
+
+A crash before 1: the transaction is open; its producer goes on, or its timeout aborts it.
+A crash after 1, 2 or 3: the next start does 3 and 4 where no marker is found. Step 2 is in 1 already.
+
+Rule 1: a partition that cannot be appended to (the disk is full) is tried again, until it can.
+Rule 2: a partition that was deleted needs no marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from waterclock.broker.log.batch import marker
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.transactions.ledger import Ledger, Transaction
+from waterclock.broker.transactions.record import Record
+from waterclock.broker.wire.errors import Error
+from waterclock.purgatory import DelayedOperation, Purgatory
+
+if TYPE_CHECKING:
+    from waterclock.broker.flusher import Flusher
+    from waterclock.broker.groups.offsets import GroupOffsets
+    from waterclock.broker.store import Change
+    from waterclock.broker.topics import Topics
+    from waterclock.timer import AsyncTimer
+
+RETRY_S: Final = 1.0
+COORDINATOR_EPOCH: Final = 0  # there has never been another one
+
+Told: TypeAlias = "Callable[[Error], Any]"
+
+
+class Groups(Protocol):
+    """What transactions need of the consumer groups."""
+
+    @property
+    def offsets(self) -> GroupOffsets: ...
+
+    def check_commit(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int, transactional: bool
+    ) -> Error: ...
+
+
+class DelayedMarkers:
+    """The end of a transaction, which waits until its markers are durable: `waits` are partitions with their ends."""
+
+    __slots__ = ("_then", "_waits")
+
+    def __init__(self, waits: list[tuple[Partition, int]], then: Callable[[], Any]) -> None:
+        self._waits, self._then = waits, then
+
+    def try_complete(self, op: DelayedOperation | None) -> bool:
+        return all(partition.durable >= end or partition.deleted for partition, end in self._waits)
+
+    def on_complete(self, op: DelayedOperation) -> None:
+        if op.outcome == "completed":
+            self._then()
+
+
+class Ending:
+    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is told of
+    each whose end is decided.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        topics: Topics,
+        flusher: Flusher,
+        produces: Purgatory,
+        timer: AsyncTimer,
+        groups: Groups,
+        over: Callable[[Transaction], Any],
+    ) -> None:
+        self._ledger, self._topics, self._flusher = ledger, topics, flusher
+        self._produces, self._timer, self._groups = produces, timer, groups
+        self._over = over
+
+    def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Told) -> None:
+        """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE where the store refused."""
+
+        def durable(done: bool) -> None:
+            if not done:
+                then(Error.COORDINATOR_NOT_AVAILABLE)
+                return
+            self._over(transaction)
+            self._settle_groups(decided)  # 2
+            self._mark(transaction, list(self.partitions(decided)), now_ms, then)  # 3
+
+        self._ledger.step(transaction, decided, self._changes(decided), durable)  # 1
+
+    def partitions(self, record: Record) -> Iterable[Partition]:
+        """Those of its partitions that are still there."""
+        for topic, number in record.partitions:
+            partition = self._topics.partition(topic, number)
+            if partition is not None:
+                yield partition
+
+    def _changes(self, decided: Record) -> list[Change]:
+        if not decided.commits:
+            return []
+        return [c for group, some in decided.offsets.items() for c in self._groups.offsets.changes(group, some)]
+
+    def _settle_groups(self, decided: Record) -> None:
+        for group, some in decided.offsets.items():
+            self._groups.offsets.let_go(group, decided.producer_id)
+            if decided.commits:
+                self._groups.offsets.apply(group, some)
+
+    def _mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Told) -> None:
+        """Append the markers, then wait until they are durable."""
+        waits, left = [], []
+        for partition in partitions:
+            error = self.append(partition, transaction.record, now_ms)
+            if error:
+                left.append(partition)
+            waits.append((partition, partition.end))
+
+        def durable() -> None:  # 4
+            if left:
+                there = [p for p in left if not p.deleted]
+                self._timer.call_later(RETRY_S, self._mark, transaction, there, now_ms, then)
+                return
+            transaction.become(transaction.record.completed())
+            then(Error.NONE)
+
+        self._wait(waits, durable)
+
+    def append(self, partition: Partition, record: Record, now_ms: int) -> Error:
+        """Append a marker; it becomes durable with the next flush."""
+        data = marker(record.producer_id, record.epoch, record.commits, COORDINATOR_EPOCH, now_ms)
+        error, _ = partition.mark(data)
+        if not error:
+            self._flusher.mark(partition)
+        return error
+
+    def _wait(self, waits: list[tuple[Partition, int]], then: Callable[[], Any]) -> None:
+        delayed = DelayedMarkers(waits, then)
+        if delayed.try_complete(None):
+            then()
+            return
+        op = DelayedOperation(delayed.try_complete, delayed.on_complete, None)
+        self._produces.try_complete_else_watch(op, tuple(partition for partition, _ in waits))

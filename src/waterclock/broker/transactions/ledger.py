@@ -1,0 +1,94 @@
+"""The transactions in memory, and what of them is durable.
+
+Rule 1: a step that decides something (a new producer, an end) is seen once it is durable. Until then the transaction is
+    busy, and whoever asks is told CONCURRENT_TRANSACTIONS.
+Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
+    store refused, they stay; the next request about them writes them again.
+Rule 3: the store keeps the order of what it is given: what is written later is never undone by what was written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from waterclock.broker.store import Change, Store, Then
+from waterclock.broker.transactions.record import Record, follows
+from waterclock.broker.transactions.states import State
+
+ROOM: Final = "transaction"
+
+
+class Transaction:
+    """One transactional id. `busy`: a step is on its way. `begun` counts its transactions."""
+
+    __slots__ = ("begun", "busy", "changed", "durable", "name", "record", "sent")
+
+    def __init__(self, name: str, record: Record) -> None:
+        self.name, self.record = name, record
+        self.busy = False
+        self.begun = 0
+        self.changed = self.sent = self.durable = 0  # counts of changes: made, on their way to the store, arrived
+
+    def become(self, record: Record) -> None:
+        """Take a step of the table of states."""
+        if not follows(self.record.state, record.state):
+            raise RuntimeError(f"a transaction cannot go from {self.record.state} to {record.state}")
+        self.record = record
+        self.changed += 1
+
+
+class Ledger:
+    """All transactions by name. `written(transaction)` is called whenever more of one is durable."""
+
+    def __init__(self, store: Store, written: Callable[[Transaction], Any]) -> None:
+        self._store, self._written = store, written
+        kept = store.load(ROOM)
+        self.by_name = {name: Transaction(name, Record.of(value)) for name, value in kept.items()}
+
+    def keep(self, transaction: Transaction, then: Then) -> None:
+        """Make the record durable as it stands, unless it is."""
+        if transaction.durable == transaction.changed:
+            then(True)
+            return
+        count = transaction.sent = transaction.changed
+
+        def kept(done: bool) -> None:
+            self._arrived(transaction, count, done)
+            then(done)
+
+        self._store.put(ROOM, transaction.name, transaction.record.kept(), kept)
+
+    def step(self, transaction: Transaction, record: Record, changes: Iterable[Change], then: Then) -> None:
+        """Make the next record durable, together with `changes`; then it is taken."""
+        transaction.busy = True
+
+        def stepped(done: bool) -> None:
+            transaction.busy = False
+            if done:
+                transaction.become(record)
+                self._arrived(transaction, transaction.changed, done)
+            then(done)
+
+        self._store.commit([Change(ROOM, transaction.name, record.kept()), *changes], stepped)
+
+    def forget(self, transaction: Transaction, then: Then) -> None:
+        """Forget the name for good."""
+        transaction.busy = True
+
+        def forgotten(done: bool) -> None:
+            transaction.busy = False
+            if done:
+                transaction.become(replace(transaction.record, state=State.DEAD))
+                del self.by_name[transaction.name]
+            then(done)
+
+        self._store.put(ROOM, transaction.name, None, forgotten)
+
+    def _arrived(self, transaction: Transaction, count: int, done: bool) -> None:
+        if done:
+            transaction.durable = max(transaction.durable, count)
+            self._written(transaction)
+        else:
+            transaction.sent = transaction.durable  # the next request writes it again

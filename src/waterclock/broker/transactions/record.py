@@ -1,0 +1,183 @@
+"""What is known of one transactional id: a value, and each step of its life a new one.
+
+Rule 1: nothing here waits or writes: a step gives the next record, who takes it makes it durable first.
+Rule 2: an epoch is used up to 32766: the last one (32767) is for markers that fence. Then comes another producer id.
+Rule 3: under protocol 2 (KIP-890) the epoch rises with every end; the markers already have the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.transactions.states import BEFORE, DECIDED, State
+from waterclock.broker.wire.errors import Error
+
+NONE: Final = -1
+LAST_EPOCH: Final = 0x7FFE
+
+Place: TypeAlias = "tuple[str, int]"  # topic, partition
+
+
+class Id(NamedTuple):
+    """A producer's id and epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Id(NONE, NONE)
+
+
+@dataclass(frozen=True)
+class Record:
+    """`last_epoch` and `previous_id` are what the producer had before, for requests that are sent again; `next_id` is
+    what it goes on with after a decided end. `offsets`: what is to be committed for each group. Times are dates in ms.
+    """
+
+    timeout_ms: int
+    producer_id: int = NONE
+    epoch: int = NONE
+    last_epoch: int = NONE
+    previous_id: int = NONE
+    next_id: int = NONE
+    state: State = State.EMPTY
+    partitions: Mapping[Place, None] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[Place, Committed]] = field(default_factory=dict)
+    started_ms: int = NONE
+    updated_ms: int = NONE
+    protocol: int = 1
+
+    @property
+    def id(self) -> Id:
+        return Id(self.producer_id, self.epoch)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is no further epoch for this producer id."""
+        return self.epoch >= LAST_EPOCH
+
+    @property
+    def commits(self) -> bool:
+        return self.state is State.PREPARE_COMMIT
+
+    # InitProducerId
+
+    def knows(self, last: Id) -> bool:
+        """Whether a producer that says what it was may go on under this name. KIP-360."""
+        again = last.producer_id == self.previous_id and last.epoch >= LAST_EPOCH
+        return self.epoch == NONE or last.producer_id == self.producer_id or again
+
+    def renewed(self, last: Id | None, timeout_ms: int, now_ms: int) -> Record | Error:
+        """With the next epoch; with the present one where the request was sent again; PRODUCER_FENCED for an old one."""
+        epoch, last_epoch = self.epoch + 1, NONE
+        if last is not None and self.epoch in (NONE, last.epoch):
+            last_epoch = self.epoch
+        elif last is not None and last.epoch == self.last_epoch:
+            epoch, last_epoch = self.epoch, self.last_epoch
+        elif last is not None:
+            return Error.PRODUCER_FENCED
+        return self._empty(self.producer_id, epoch, last_epoch, self.previous_id, timeout_ms, now_ms)
+
+    def rotated(self, producer_id: int, last: Id | None, timeout_ms: int, now_ms: int) -> Record:
+        """With another producer id, from epoch 0 on."""
+        last_epoch = self.epoch if last is not None else NONE
+        return self._empty(producer_id, 0, last_epoch, self.producer_id, timeout_ms, now_ms)
+
+    def _empty(
+        self, producer_id: int, epoch: int, last_epoch: int, previous_id: int, timeout_ms: int, now_ms: int
+    ) -> Record:
+        return Record(timeout_ms, producer_id, epoch, last_epoch, previous_id, updated_ms=now_ms)
+
+    # A transaction
+
+    def joined_by(self, places: Iterable[Place], groups: Iterable[str], now_ms: int) -> Record:
+        """Ongoing, with more partitions and groups."""
+        ongoing = self.state is State.ONGOING
+        before, offsets = (self.partitions, self.offsets) if ongoing else ({}, {})
+        return replace(
+            self,
+            state=State.ONGOING,
+            partitions={**before, **dict.fromkeys(places)},
+            offsets={**{group: {} for group in groups}, **offsets},
+            started_ms=self.started_ms if ongoing else now_ms,
+            updated_ms=now_ms,
+        )
+
+    def with_offsets(self, group: str, offsets: Mapping[Place, Committed]) -> Record:
+        """With offsets to commit for a group that takes part."""
+        return replace(self, offsets={**self.offsets, group: {**self.offsets[group], **offsets}})
+
+    def fenced(self) -> Record:
+        """Its producer is shut out, before it is aborted."""
+        return replace(self, state=State.PREPARE_EPOCH_FENCE, epoch=self.epoch + 1, last_epoch=self.epoch, protocol=2)
+
+    def decided(self, commit: bool, protocol: int, next_id: int, now_ms: int) -> Record:
+        """To be committed or aborted, for good. A fenced one has its new epoch already."""
+        fenced = self.state is State.PREPARE_EPOCH_FENCE
+        rises = protocol == 2 and not fenced
+        return replace(
+            self,
+            state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            epoch=self.epoch + rises,
+            last_epoch=self.epoch if rises else self.last_epoch,
+            next_id=next_id,
+            partitions=self.partitions if fenced or self.state is State.ONGOING else {},
+            offsets=self.offsets if fenced or self.state is State.ONGOING else {},
+            started_ms=now_ms if self.started_ms == NONE else self.started_ms,
+            updated_ms=now_ms,
+            protocol=2 if fenced else protocol,
+        )
+
+    def completed(self) -> Record:
+        """Nothing is left to do."""
+        done = replace(
+            self,
+            state=State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT,
+            partitions={},
+            offsets={},
+            next_id=NONE,
+        )
+        if self.next_id == NONE:
+            return done
+        return replace(done, producer_id=self.next_id, previous_id=self.producer_id, epoch=0)
+
+    # The row in the store
+
+    def kept(self) -> dict[str, Any]:
+        """As it stands in the store; what is decided commits its offsets with the groups'."""
+        offsets = {} if self.state in DECIDED else self.offsets
+        return {
+            "id": [self.producer_id, self.epoch, self.last_epoch, self.previous_id, self.next_id],
+            "state": self.state,
+            "times": [self.timeout_ms, self.started_ms, self.updated_ms],
+            "partitions": list(self.partitions),
+            "offsets": {g: [[*place, *committed] for place, committed in some.items()] for g, some in offsets.items()},
+            "protocol": self.protocol,
+        }
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Record:
+        """What `kept` gave."""
+        timeout_ms, started_ms, updated_ms = kept["times"]
+        return cls(
+            timeout_ms,
+            *kept["id"],
+            State(kept["state"]),
+            dict.fromkeys(kept["partitions"]),
+            {g: {(row[0], row[1]): Committed(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
+            started_ms,
+            updated_ms,
+            kept["protocol"],
+        )
+
+
+def follows(before: State, after: State) -> bool:
+    """Whether the table of states has that step.
+
+    >>> follows(State.ONGOING, State.PREPARE_COMMIT), follows(State.PREPARE_COMMIT, State.ONGOING)
+    (True, False)
+    """
+    return before in BEFORE[after]
