@@ -84,16 +84,17 @@ class AbortedTransactions:
 
     def forget(self, start: int, end: int) -> None:
         """Drop those whose marker lies before `start` or not before `end`."""
-        unwritten = len(self._rows) - self._written
-        self._rows = [row for row in self._rows if start <= row.last < end]
-        self._written = max(0, len(self._rows) - unwritten)
+        kept = [row for row in self._rows if start <= row.last < end]
+        unwritten = sum(start <= row.last < end for row in self._rows[self._written :])
+        self._rows, self._written = kept, len(kept) - unwritten
 
     def replace(self, first: int, upto: int, rows: list[Aborted]) -> None:
         """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
         before = [row for row in self._rows if row.last < first]
         after = [row for row in self._rows if row.last >= upto]
-        self._written += len(before) + len(rows) + len(after) - len(self._rows)
-        self._rows = before + rows + after
+        unwritten = sum(row.last >= upto for row in self._rows[self._written :])
+        self._rows = [*before, *rows, *after]
+        self._written = len(self._rows) - unwritten
 
 
 def read_rows(path: str) -> list[Aborted]:

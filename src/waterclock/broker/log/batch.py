@@ -29,6 +29,9 @@ CODEC: Final = 0b111
 APPEND_TIME: Final = 0b1000
 TRANSACTIONAL: Final = 0b1_0000
 CONTROL: Final = 0b10_0000
+HORIZON: Final = (
+    0b100_0000  # set by a compaction: in place of the first timestamp stands when its deletions go. KIP-534
+)
 
 SEQUENCES: Final = 0x8000_0000  # sequence numbers wrap here
 
@@ -74,8 +77,17 @@ def header_of(data: Buffer, at: int = 0) -> Batch:
 
 
 def commits(data: Buffer) -> bool:
-    """Whether a marker says COMMIT."""
-    return bytes(data[HEADER + 7 : HEADER + 9]) == b"\0\1"
+    """Whether a marker says COMMIT. Its record's key is a version and a type; the fields before it vary in length."""
+    at = _after_varint(data, HEADER) + 1  # the record's length and attributes
+    for _ in range(3):  # its timestamp, its offset, the length of its key
+        at = _after_varint(data, at)
+    return bytes(data[at + 2 : at + 4]) == b"\0\1"
+
+
+def _after_varint(data: Buffer, at: int) -> int:
+    while data[at] > 127:
+        at += 1
+    return at + 1
 
 
 def coordinator_epoch(data: Buffer) -> int:

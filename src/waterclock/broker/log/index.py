@@ -69,10 +69,10 @@ class Index:
         if sys.byteorder == "little":
             cells.byteswap()
         self.bases, self.at, self.times = cells[0::4], cells[1::4], cells[2::4]
-        self._written = len(self.at)
-        self._keep(min(self._good(cells[3::4]), len(self.at)))
+        had = self._written = len(self.at)
+        self._keep(self._good(cells[3::4]))
         self._keep(bisect_left(self.at, size))
-        with suppress(FileNotFoundError):
+        if self._written < had:
             os.truncate(self._path, ENTRY.size * self._written)
 
     def _good(self, checks: array[int]) -> int:

@@ -166,6 +166,18 @@ class Partition:
         self.segments.append(segment := Segment(self.folder, self.end))
         return segment
 
+    def drop(self, count: int) -> list[Segment]:
+        """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove."""
+        if not count:
+            return []
+        if count == len(self.segments):
+            self.roll()
+        self.take_snapshot()  # what is known of their producers stays known
+        gone, self.segments = self.segments[:count], self.segments[count:]
+        self.memo.start = max(self.memo.start, self.segments[0].base)
+        self.aborted.forget(self.memo.start, self.end)
+        return gone
+
     def note(self, batch: Batch, data: Buffer) -> None:
         """Keep what a stored batch says, when it is appended and when it is found again; `data` at least of a marker."""
         self.end = batch.last + 1
@@ -177,6 +189,8 @@ class Partition:
         if not batch.control:
             self.producers.appended(batch)
             return
+        if not batch.records:
+            return  # a compaction has emptied it: nothing of its transaction is left
         first = self.producers.ended(batch, coordinator_epoch(data))
         if first is not None and not commits(data):
             self.aborted.add(Aborted(batch.producer_id, first, batch.base))

@@ -16,7 +16,7 @@ from waterclock.broker.log.codecs import uncompressed
 class Record(NamedTuple):
     """One record: its bytes as they stand in the batch, its offset, timestamp (ms), key and value (None where null).
 
-    `after_time` is the place in `raw` behind its timestamp.
+    `after_length` and `after_time` are the places in `raw` behind its length and behind its timestamp.
     """
 
     raw: bytes
@@ -24,6 +24,7 @@ class Record(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    after_length: int
     after_time: int
 
 
@@ -67,7 +68,7 @@ def _record(body: bytes, at: int, start: int, end: int, base: int, first: int, a
     if place > end:
         raise ValueError("a record's key or value goes beyond it")
     timestamp = first + delta_ms if append_time is None else append_time
-    return Record(body[at:end], base + delta, timestamp, key, value, after_time - at)
+    return Record(body[at:end], base + delta, timestamp, key, value, start - at, after_time - at)
 
 
 def _bytes(body: bytes, at: int) -> tuple[bytes | None, int]:

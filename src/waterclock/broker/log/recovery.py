@@ -25,6 +25,7 @@ from waterclock.broker.log.index import NEVER
 from waterclock.broker.log.memo import Memo, flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.swap import finish
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
@@ -35,6 +36,7 @@ CHUNK: Final = 4 << 20
 def open_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
     """The partition as it was left in `folder`, or a new one; LogDamaged where no crash explains what is found."""
     os.makedirs(folder, exist_ok=True)
+    finish(folder)
     memo = Memo.load(folder)
     partition = Partition(topic, number, folder, settings, memo)
     partition.segments = [Segment(folder, base) for base in _bases(folder) or [memo.start]]
@@ -84,10 +86,9 @@ def _find_end(partition: Partition, unproved: int) -> int:
     end = segments[unproved].base
     for place in range(unproved, len(segments)):
         segment, size = segments[place], segments[place].size
-        end = max(end, segment.base)
         end = _scan(segment, end)
         following = segments[place + 1].base if place + 1 < len(segments) else end
-        if segment.size < size or end > following:
+        if segment.size < size or end != following:  # a file between may be gone with its name
             _drop(segments, place + 1)
             break
     return end

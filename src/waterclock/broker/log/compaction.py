@@ -1,0 +1,250 @@
+"""Compaction: of each key, the last record stays. For topics with cleanup.policy=compact.
+
+1. `plan` (the loop) chooses closed segments, and takes along what is known of producers and aborted transactions.
+2. `Compaction.steps` (a thread) reads the new part and notes each key's last offset, in memory of a fixed size;
+3. then writes segments anew, several small ones as one, and swaps the files (swap.py);
+4. `adopt` (the loop) takes the new segments. Who reads an old one keeps its file and finishes.
+
+    a record                                              stays
+    without a key                                         no
+    followed by one of the same key                       no
+    without a value: a deletion                           until delete.retention.ms after a compaction first met it
+    of an aborted transaction                             no
+    a transaction's marker                                until then too, counted from when its last record went
+    a batch that a producer's last sequence stands in     its header, where its records go
+    the last batch of a file                              the same: offsets go on where they were, whatever a crash takes
+
+Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
+    what is younger than min.compaction.lag.ms.
+Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, and no reader is told otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from typing import IO, Final, NamedTuple, TypeAlias
+
+from waterclock.broker.log.aborted import ROW
+from waterclock.broker.log.batch import PREFIX, Batch
+from waterclock.broker.log.decided import Decided
+from waterclock.broker.log.index import NEVER, Index
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.records import Record, records
+from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
+from waterclock.broker.log.segment import Segment, Slice
+from waterclock.broker.log.swap import CLEANED, swap
+
+MAP_BYTES: Final = 64 << 20  # for keys and their offsets; where it is full, the rest waits for the next compaction
+ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes
+WRITE_BYTES: Final = 1 << 20
+
+
+class Plan(NamedTuple):
+    """What is compacted: `segments`, up to offset `upto`; what comes from offset `dirty` on is new."""
+
+    folder: str
+    segments: list[Segment]
+    dirty: int
+    upto: int
+    now_ms: int
+    keep_ms: int  # delete.retention.ms
+    segment_bytes: int
+    aborted: list[Aborted]  # those with markers in `segments`, and those with records there and markers behind
+    last: dict[int, int]  # producer -> offset of its last record; -1 where it has none
+
+
+class Swapped(NamedTuple):
+    """A new segment is there, in place of `old`; `told` are the aborted transactions with markers in it."""
+
+    old: list[Segment]
+    upto: int
+    told: list[Aborted]
+    entries: Index
+
+
+def plan(partition: Partition, now_ms: int) -> Plan | None:
+    """What a compaction would do now; None where there is too little to do."""
+    settings = partition.settings
+    dirty = max(partition.memo.cleaned, partition.start)
+    closed = [(s, after.base) for s, after in pairwise(partition.segments) if after.base > partition.start]
+    upto = _uncleanable(partition, closed, dirty, now_ms)
+    new = sum(segment.size for segment, end in closed if dirty < end <= upto)
+    old = sum(segment.size for segment, end in closed if end <= dirty)
+    due = new > 0 and _overdue(closed, dirty, now_ms - settings["max.compaction.lag.ms"])
+    if not due and (not new or new / (old + new) <= settings["min.cleanable.dirty.ratio"]):
+        return None
+    chosen = [segment for segment, end in closed if end <= upto]
+    for segment in chosen:
+        _ = segment.tail  # its index is read before its file goes
+    aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
+    last = {pid: p.sent[-1].end if p.sent else -1 for pid, p in partition.producers.known.items()}
+    keep_ms = settings["delete.retention.ms"]
+    return Plan(partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, last)
+
+
+Closed: TypeAlias = "list[tuple[Segment, int]]"  # with the offset where the next one begins
+
+
+def _uncleanable(partition: Partition, closed: Closed, dirty: int, now_ms: int) -> int:
+    """The offset from which on nothing may be touched yet (rule 1), where a segment ends."""
+    upto, lag_ms = min(partition.stable, partition.active.base), partition.settings["min.compaction.lag.ms"]
+    if lag_ms > 0:
+        young = (segment.base for segment, end in closed if end > dirty and segment.tail.latest > now_ms - lag_ms)
+        upto = min(upto, next(young, upto))
+    return max((end for _, end in closed if end <= upto), default=0)
+
+
+def _overdue(closed: Closed, dirty: int, before_ms: int) -> bool:
+    """Whether the first new record is older than max.compaction.lag.ms allows."""
+    first = next((segment for segment, end in closed if end > dirty and segment.size), None)
+    return first is not None and 0 <= next(first.headers())[1].max_timestamp < before_ms
+
+
+class Compaction:
+    """One compaction, done in steps by whoever iterates. `covered` is the offset up to which it has come."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._offsets: dict[bytes, int] = {}
+        self._decided = Decided(plan.aborted)
+        self.covered = plan.upto
+
+    def steps(self) -> Iterator[Swapped | None]:
+        """Work until it is done, a batch or so at a time; each file that was swapped is told of once. OSError."""
+        yield from self._note_keys()
+        for group in _groups(self._plan.segments, self._plan.segment_bytes):
+            yield from self._rewrite(group)
+
+    # The keys
+
+    def _note_keys(self) -> Iterator[None]:
+        plan, used = self._plan, 0
+        decided = Decided(row for row in plan.aborted if row.last >= plan.dirty)
+        for batch, data in _batches(plan.segments):
+            if batch.last < plan.dirty:
+                continue
+            if used > MAP_BYTES:
+                self.covered = batch.base
+                return
+            if batch.control:
+                decided.needless(batch, data)
+            elif not decided.goes(batch):
+                used += self._note(data)
+            yield None
+
+    def _note(self, data: bytes) -> int:
+        used, offsets = 0, self._offsets
+        with suppress(ValueError):
+            for key, offset in [(r.key, r.offset) for r in records(data) if r.key is not None]:
+                used += len(key) + ENTRY_BYTES if key not in offsets else 0
+                offsets[key] = offset
+        return used
+
+    # The new files
+
+    def _rewrite(self, group: list[Segment]) -> Iterator[Swapped | None]:
+        plan, base = self._plan, group[0].base
+        following = next((s.base for s in plan.segments if s.base > group[-1].base), plan.upto)
+        path = os.path.join(plan.folder, f"{base:020}")
+        index = Index(path + ".index")
+        with open(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
+            yield from self._write(file, index, group, following)
+            file.flush()
+            os.fsync(file.fileno())
+        told, self._decided.told = self._decided.told, []
+        told += (row for row in plan.aborted if max(base, self.covered) <= row.last < following)
+        with open(path + ".aborted" + CLEANED, "wb") as rows:
+            rows.write(b"".join(ROW.pack(*row) for row in told))
+            rows.flush()
+            os.fsync(rows.fileno())
+        swap(plan.folder, base, following, index)
+        yield Swapped(group, following, told, index)
+
+    def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
+        at, latest = 0, NEVER
+        for batch, data in _batches(group):
+            kept = data if batch.base >= self.covered else self._cleaned(batch, data)
+            if not kept and batch.last + 1 == following:
+                kept = emptied(batch)
+            if kept:
+                index.note(batch.base, at, latest)
+                at, latest = at + len(kept), max(latest, batch.max_timestamp)
+                file.write(kept)
+            yield None
+
+    def _cleaned(self, batch: Batch, data: bytes) -> bytes:
+        """What stays of a batch; nothing where nothing does."""
+        if batch.control:
+            kept = self._marker(batch, data)
+        elif self._decided.goes(batch):
+            kept = b""
+        else:
+            kept = self._records(batch, data)
+        return kept or (emptied(batch) if self._is_last(batch) else b"")
+
+    def _is_last(self, batch: Batch) -> bool:
+        """Whether a producer's last sequence, or where it has none its epoch, stands in the batch."""
+        last = self._plan.last.get(batch.producer_id) if batch.producer_id >= 0 else None
+        return last == batch.last or (last == -1 and batch.control)
+
+    def _marker(self, batch: Batch, data: bytes) -> bytes:
+        if not self._decided.needless(batch, data):
+            return data
+        horizon = horizon_of(batch)
+        if not batch.records or (horizon is not None and horizon <= self._plan.now_ms):
+            return b""
+        return data if horizon is not None else rewritten(batch, list(records(data)), self._new_horizon())
+
+    def _records(self, batch: Batch, data: bytes) -> bytes:
+        try:
+            all_of_them = list(records(data))
+        except ValueError:
+            return data  # rule 2
+        horizon = horizon_of(batch)
+        deletions_go = horizon is not None and horizon <= self._plan.now_ms
+        kept = [record for record in all_of_them if self._stays(record, deletions_go)]
+        if not kept:
+            return b""
+        marks = horizon is None and any(record.value is None for record in kept)
+        if len(kept) == len(all_of_them) and not marks:
+            return data
+        return rewritten(batch, kept, self._new_horizon() if marks else horizon)
+
+    def _stays(self, record: Record, deletions_go: bool) -> bool:
+        if record.key is None or record.offset < self._offsets.get(record.key, -1):
+            return False
+        return record.value is not None or not deletions_go
+
+    def _new_horizon(self) -> int:
+        return self._plan.now_ms + self._plan.keep_ms
+
+
+def _batches(segments: Iterable[Segment]) -> Iterator[tuple[Batch, bytes]]:
+    for segment in segments:
+        for at, batch in segment.headers():
+            yield batch, Slice(segment, at, PREFIX + batch.length).read()
+
+
+def _groups(segments: Iterable[Segment], most: int) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one file together."""
+    group: list[Segment] = []
+    for segment in segments:
+        if group and sum(s.size for s in group) + segment.size > most:
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+def adopt(partition: Partition, swapped: Swapped) -> None:
+    """Take a new segment in place of the old ones; in the loop's thread."""
+    place = partition.segments.index(swapped.old[0])
+    new = Segment(partition.folder, swapped.old[0].base)
+    new.__dict__["index"] = swapped.entries  # known already: nobody needs to read it
+    partition.segments[place : place + len(swapped.old)] = [new]
+    partition.aborted.replace(new.base, swapped.upto, swapped.told)

@@ -1,0 +1,76 @@
+"""Retention: which segments are too old, too many, or before the start, and how they go.
+
+    rule                  segments go from the oldest on while
+    a start that moved    the next one begins at or before it
+    retention.bytes       the partition without them still has that much
+    retention.ms          their latest record is older, by its own timestamp
+
+Rule 1: whole segments, all before the high watermark. Where all are too old a new one is begun first.
+Rule 2: topics that are compacted only lose nothing but what lies before their start.
+Source: log retention of Apache Kafka, which counts the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.segment import Segment
+
+
+def retire(partition: Partition, now_ms: int) -> list[Segment]:
+    """Take out what is to go, and return it for its files to be removed; OSError where no new segment can begin."""
+    if partition.upkept:
+        return []
+    gone: list[Segment] = []
+    for rule in (_before_start, _too_many, _too_old):
+        if rule is _before_start or "delete" in partition.settings["cleanup.policy"]:
+            gone += _retire(partition, rule(partition, now_ms))
+    return gone
+
+
+Rule = Callable[[Partition, int], Iterator[Segment]]
+
+
+def _retire(partition: Partition, candidates: Iterable[Segment]) -> list[Segment]:
+    count = 0
+    segments = partition.segments
+    for place, segment in enumerate(candidates):
+        last = place + 1 == len(segments)
+        upto = partition.end if last else segments[place + 1].base
+        if partition.high < upto or (last and not segment.size):
+            break
+        count = place + 1
+    return partition.drop(count)
+
+
+def _before_start(partition: Partition, now_ms: int) -> Iterator[Segment]:
+    for segment, after in zip(partition.segments, partition.segments[1:], strict=False):
+        if after.base > partition.start:
+            return
+        yield segment
+
+
+def _too_many(partition: Partition, now_ms: int) -> Iterator[Segment]:
+    most = partition.settings["retention.bytes"]
+    over = sum(segment.size for segment in partition.segments) - most
+    for segment in partition.segments if most >= 0 else ():
+        over -= segment.size
+        if over < 0:
+            return
+        yield segment
+
+
+def _too_old(partition: Partition, now_ms: int) -> Iterator[Segment]:
+    keep_ms = partition.settings["retention.ms"]
+    for segment in partition.segments if keep_ms >= 0 else ():
+        if now_ms - _latest_ms(partition, segment) <= keep_ms:
+            return
+        yield segment
+
+
+def _latest_ms(partition: Partition, segment: Segment) -> int:
+    """The latest timestamp in a segment; where its records have none, when it was last written to."""
+    latest = segment.latest if segment is partition.active else segment.tail.latest
+    return latest if latest >= 0 else int(os.fstat(segment.fd).st_mtime * 1000)
