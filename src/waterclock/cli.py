@@ -90,8 +90,8 @@ def broker(arguments: argparse.Namespace) -> int:
         print(process.listed())
         return 0
     settings = process.parsed(arguments.set)
-    say, every_s = partial(print, flush=True), arguments.statistics_every
-    process.serve(arguments.data, arguments.host, arguments.port, settings, say, every_s)
+    access, say, every_s = process.access(arguments), partial(print, flush=True), arguments.statistics_every
+    process.serve(arguments.data, arguments.host, arguments.port, settings, access, say, every_s)
     return 0
 
 
@@ -153,6 +153,11 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, by Kafka's name; may be repeated"
     )
+    parser.add_argument("--users", metavar="FILE", help="name:password lines; with it clients must say who they are (SASL)")
+    parser.add_argument("--tls-cert", metavar="FILE", help="certificate as PEM: with it clients must use TLS")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key as PEM")
+    parser.add_argument("--advertise", metavar="HOST[:PORT]", help="where clients are told to connect to")
+    parser.add_argument("--insecure-remote", action="store_true", help="let other machines in without users and TLS")
     parser.add_argument("--settings", action="store_true", help="list the settings with their defaults, and end")
     parser.add_argument(
         "--statistics-every",

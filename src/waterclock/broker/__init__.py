@@ -3,7 +3,8 @@
 from waterclock.broker.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
 from waterclock.broker.faults import Fault, Faults
+from waterclock.broker.security.access import Access
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.wire.errors import Error
 
-__all__ = ["Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LogDamaged"]
+__all__ = ["Access", "Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LogDamaged"]

@@ -19,6 +19,7 @@ from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
 from waterclock.broker.replication.deposing import leads
 from waterclock.broker.replication.following import LEAD, STOP, Following
+from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.wire.codec import import_kio
@@ -31,7 +32,8 @@ T = TypeVar("T")
 class Broker:
     """A broker on `host:port` (0: any free port) with its data in the folder `data` (None: temporary).
 
-    `settings` are Kafka's, by Kafka's names, as text. Under a `ManualClock` time stands still until `advance_s`.
+    `settings` are Kafka's, by Kafka's names, as text. `access` says who may connect, and how; without it: everybody on this
+    machine. Under a `ManualClock` time stands still until `advance_s`.
     `UsageError` for a setting that cannot be; `DataInUse` where another broker has the folder; `LogDamaged`.
 
     >>> with Broker() as broker:
@@ -48,9 +50,12 @@ class Broker:
         settings: Mapping[str, str] | None = None,
         clock: WallClock | None = None,
         follow: str | None = None,
+        access: Access | None = None,
     ) -> None:
         self._follow, self._changed_over = follow, threading.Event()
         self._settings = Settings(settings)
+        self._access = access if access is not None else Access()
+        self._access.check(host, follow)
         self._data, self._host, self._port = data, host, port
         self._clock: WallClock = clock if clock is not None else SystemClock()
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -189,10 +194,10 @@ class Broker:
         loop, place = asyncio.get_running_loop(), (self._host, self._port)
         role: Core | Following
         if self._follow is not None:
-            role = Following(loop, folder, *place, self._settings, self._follow)
+            role = Following(loop, folder, *place, self._settings, self._follow, self._access)
         else:
             own = Settings(self._settings.given)  # a client may change them while it runs
-            role = self._core = Core(loop, folder, *place, own, self._clock, _die)
+            role = self._core = Core(loop, folder, *place, own, self._clock, _die, self._access)
             self._faults = Faults(self.call, role.table, role.topics, role.flusher, role.timer)
         self._role, self._port, self._end = role, role.listener.port, role.close
         role.open()

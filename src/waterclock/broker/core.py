@@ -22,6 +22,8 @@ from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.resources import Resources
+from waterclock.broker.api.sasl import SaslApis
+from waterclock.broker.api.scram import ScramApis
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
@@ -31,13 +33,15 @@ from waterclock.broker.folder import locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.net.listener import Listener
+from waterclock.broker.net.door import door
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.following import open_journal
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leading import FOLLOWER, Leading
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
+from waterclock.broker.security.access import Access
+from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
@@ -62,6 +66,7 @@ class Core:
         settings: Settings,
         clock: WallClock,
         on_failure: Callable[[OSError], None],
+        access: Access,
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
@@ -74,10 +79,10 @@ class Core:
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
         self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
-        self.listener = Listener(
-            loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
-        )  # fmt: skip
-        self.identity = Identity.of(self.store, host, self.listener.port)
+        self.users = Users(access.users, self.store)
+        self.sasl = SaslApis(self.users, self.timer.call_later)
+        self.listener = door(loop, (host, port), settings, self.timer, access)
+        self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
         self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
@@ -97,15 +102,17 @@ class Core:
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
-            TopicApis(self.topics, self.runtime, self._topic_gone),
+            TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
             ConfigApis(Resources(self.topics, self.runtime)),
-            PartitionApis(self.identity, self.topics),
+            PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             LogDirApis(folder, self.topics),
             AbsentApis(),
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
+            self.sasl,
+            ScramApis(self.users, self.store),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
 
@@ -136,7 +143,7 @@ class Core:
 
     def open(self) -> None:
         """Let clients in."""
-        self.listener.open(self.table)
+        self.listener.open(self.sasl.guarded(self.table))
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
         deposed = self.store.load("self").get("deposed")
         if deposed is not None:

@@ -5,7 +5,9 @@ Rule 1: one line says where it listens, once it can be reached; nothing else goe
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import resource
 import signal
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from waterclock.broker.broker import Broker
+from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.settings import SETTINGS, Settings
 from waterclock.errors import UsageError
 
@@ -22,6 +25,7 @@ def serve(
     host: str,
     port: int,
     settings: Mapping[str, str],
+    access: Access,
     say: Callable[[str], None],
     statistics_every_s: float | None = None,
 ) -> None:
@@ -29,7 +33,7 @@ def serve(
     allow_many_files()
     ended = [signal.SIGINT, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
-    with Broker(data, host=host, port=port, settings=settings) as broker:
+    with Broker(data, host=host, port=port, settings=settings, access=access) as broker:
         where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
         say(f"waterclock broker ready on {broker.bootstrap}, {where}")
         while statistics_every_s is not None and signal.sigtimedwait(ended, statistics_every_s) is None:
@@ -42,6 +46,14 @@ def allow_many_files() -> None:
     """Raise the limit of open files as far as it may be: a partition holds one, a connection one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def access(arguments: argparse.Namespace) -> Access:
+    """Who may connect, from the command's options and, without --users, from the environment."""
+    return Access(
+        users=users_of(arguments.users, os.environ), tls_cert=arguments.tls_cert, tls_key=arguments.tls_key,
+        advertise=arguments.advertise, insecure_remote=arguments.insecure_remote,
+    )  # fmt: skip
 
 
 def parsed(pairs: list[str]) -> dict[str, str]:

@@ -23,7 +23,6 @@ from waterclock.broker.store import Store, Then
 ROOM: Final = "setting"
 BY_TOPIC, BY_BROKER, BY_ALL, AT_START, BY_NOBODY = 1, 2, 3, 4, 5
 ALL: Final = ""
-THIS: Final = str(NODE)
 DYNAMIC: Final = frozenset(
     {setting.name for setting in TOPIC_SETTINGS.values()}
     | {"log.cleaner.backoff.ms", "max.connections", "producer.id.expiration.ms"}
@@ -43,16 +42,17 @@ class RuntimeSettings:
 
     def __init__(self, settings: Settings, store: Store, changed: Callable[[], None]) -> None:
         self.settings, self._store, self._changed = settings, store, changed
+        self.this = str(store.load("self").get("node", NODE))
         self._static = dict(settings.given)
-        self.levels: dict[str, dict[str, str]] = {ALL: {}, THIS: {}}
+        self.levels: dict[str, dict[str, str]] = {ALL: {}, self.this: {}}
         self.levels.update(store.load(ROOM))
-        for name in DYNAMIC & {name for given in self.levels.values() for name in given}:
+        for name in DYNAMIC & {name for level in (ALL, self.this) for name in self.levels[level]}:
             self._apply(name)
 
     def words(self, name: str) -> list[Word]:
         """All that is said about the setting `name`, what counts first."""
         said = (
-            (self.levels[THIS].get(name), BY_BROKER),
+            (self.levels[self.this].get(name), BY_BROKER),
             (self.levels[ALL].get(name), BY_ALL),
             (self._static.get(name), AT_START),
             (SETTINGS[name].default, BY_NOBODY),

@@ -11,6 +11,7 @@ Rule 3: `then(True)` is called in the loop's thread once they are durable, `then
 from __future__ import annotations
 
 import json
+import os
 import queue
 import sqlite3
 import threading
@@ -48,6 +49,7 @@ class Store:
 
     def __init__(self, path: str, soon: Callable[..., Any]) -> None:
         self._soon = soon
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it has users' keys; SQLite's other files take its mode
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=FULL")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.api.metadata import EVERYTHING_WITH_A_TOPIC
+from waterclock.broker.api.metadata import EVERYTHING_WITH_A_TOPIC, InSync
 from waterclock.broker.api.table import Api
 from waterclock.broker.topics import Topics, legal
 from waterclock.broker.wire.codec import Request
@@ -25,8 +25,8 @@ MOST: Final = 2000  # partitions in one answer
 class PartitionApis:
     """DescribeTopicPartitions."""
 
-    def __init__(self, identity: Identity, topics: Topics) -> None:
-        self._identity, self._topics = identity, topics
+    def __init__(self, identity: Identity, topics: Topics, in_sync: InSync) -> None:
+        self._identity, self._topics, self._in_sync = identity, topics, in_sync
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0)}
@@ -70,9 +70,9 @@ class PartitionApis:
         )  # fmt: skip
 
     def _partition(self, request: Request, partition: Partition) -> Any:
-        node = self._identity.node
         return request.make(
             "DescribeTopicPartitionsResponsePartition", error_code=Error.NONE, partition_index=partition.number,
-            leader_id=node, leader_epoch=partition.memo.epoch, replica_nodes=(node,), isr_nodes=(node,),
+            leader_id=self._identity.leader, leader_epoch=partition.memo.epoch,
+            replica_nodes=tuple(node for node, _, _ in self._identity.brokers()), isr_nodes=self._in_sync(partition),
             eligible_leader_replicas=(), last_known_elr=(), offline_replicas=(),
         )  # fmt: skip

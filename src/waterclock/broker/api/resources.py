@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, THIS, RuntimeSettings, Word
+from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, RuntimeSettings, Word
 from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Setting, check_topic
 from waterclock.broker.store import Then
 from waterclock.broker.topics import Topic, Topics, why_illegal
@@ -94,7 +94,7 @@ class BrokerResource:
         return self._runtime.levels[self._level]
 
     def names(self) -> list[str]:
-        return sorted(SETTINGS) if self._level == THIS else sorted(SETTINGS.keys() & self.given)
+        return sorted(SETTINGS) if self._level != ALL else sorted(SETTINGS.keys() & self.given)
 
     def setting(self, name: str) -> Setting | None:
         return SETTINGS.get(name)
@@ -133,7 +133,7 @@ class Resources:
         if kind == TOPIC:
             return self._topic(name)
         if kind == BROKER:
-            return BrokerResource(_level(name), self._runtime)
+            return BrokerResource(self._level(name), self._runtime)
         raise Refused(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
 
     def _topic(self, name: str) -> Resource:
@@ -147,15 +147,14 @@ class Resources:
 
     def all(self) -> list[tuple[int, str]]:
         """Kind and name of each."""
-        return [(BROKER, THIS), *((TOPIC, name) for name in sorted(self._topics.by_name))]
+        return [(BROKER, self._runtime.this), *((TOPIC, name) for name in sorted(self._topics.by_name))]
 
-
-def _level(name: str) -> str:
-    if name in (ALL, THIS):
-        return name
-    if not name.removeprefix("-").isdecimal():
-        raise Refused(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
-    raise Refused(Error.INVALID_REQUEST, f"This is broker {THIS}, not {name}")
+    def _level(self, name: str) -> str:
+        if name in (ALL, self._runtime.this):
+            return name
+        if not name.removeprefix("-").isdecimal():
+            raise Refused(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
+        raise Refused(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
 
 
 def described(resource: Resource, name: str) -> dict[str, Any]:

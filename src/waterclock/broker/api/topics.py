@@ -18,6 +18,7 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
+    from waterclock.broker.identity import Identity
     from waterclock.broker.runtime import RuntimeSettings
 
 CREATE: Final = 19
@@ -42,8 +43,10 @@ class ToDelete(NamedTuple):
 class TopicApis:
     """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is told of each that is deleted."""
 
-    def __init__(self, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]) -> None:
-        self._topics, self._runtime, self._gone = topics, runtime, gone
+    def __init__(
+        self, identity: Identity, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]
+    ) -> None:
+        self._identity, self._topics, self._runtime, self._gone = identity, topics, runtime, gone
         self._settings = runtime.settings
 
     def apis(self) -> dict[int, Api]:
@@ -89,22 +92,19 @@ class TopicApis:
             return Error.INVALID_PARTITIONS, f"A topic has 1 partition or more, got {asked.num_partitions}"
         if self._partitions(asked) > MOST_PARTITIONS:
             return Error.POLICY_VIOLATION, f"At most {MOST_PARTITIONS} partitions"
-        if asked.replication_factor not in (UNSET, 1):
-            return Error.INVALID_REPLICATION_FACTOR, self._factor(asked.replication_factor)
+        if asked.replication_factor != UNSET and asked.replication_factor not in range(1, len(self._brokers()) + 1):
+            there = len(self._brokers())
+            return Error.INVALID_REPLICATION_FACTOR, f"A replication factor is 1 to {there}: so many brokers are there"
         return None
 
-    @staticmethod
-    def _factor(factor: int) -> str:
-        if factor <= 0:
-            return "Replication factor must be larger than 0."
-        return f"A replication factor of {factor} cannot be reached: there is one broker."
+    def _brokers(self) -> set[int]:
+        return {node for node, _, _ in self._identity.brokers()}
 
-    @staticmethod
-    def _assignments_refused(asked: Any) -> Refusal | None:
+    def _assignments_refused(self, asked: Any) -> Refusal | None:
         if asked.num_partitions != UNSET or asked.replication_factor != UNSET:
             return Error.INVALID_REQUEST, "With assignments, partitions and replication factor are both -1"
         numbers = [one.partition_index for one in asked.assignments]
-        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in asked.assignments))
+        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in asked.assignments), self._brokers())
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
     @staticmethod
@@ -128,7 +128,8 @@ class TopicApis:
         return request.make(
             "CreatableTopicResult", name=asked.name, topic_id=None if error else topic_id, error_code=error,
             error_message=message, topic_config_error_code=0, num_partitions=-1 if error else self._partitions(asked),
-            replication_factor=-1 if error else 1, configs=() if error else self._configs(request, asked),
+            replication_factor=-1 if error else len(self._brokers()),
+            configs=() if error else self._configs(request, asked),
         )  # fmt: skip
 
     def _configs(self, request: Request, asked: Any) -> tuple[Any, ...]:
@@ -230,7 +231,7 @@ class TopicApis:
             return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
         if asked.assignments is None:
             return None
-        wrong = assignments.of_partitions(one.broker_ids for one in asked.assignments)
+        wrong = assignments.of_partitions((one.broker_ids for one in asked.assignments), self._brokers())
         if len(asked.assignments) != asked.count - has:
             wrong = f"{asked.count - has} assignments are needed, got {len(asked.assignments)}"
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)

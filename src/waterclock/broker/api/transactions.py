@@ -12,8 +12,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from waterclock.broker.api.table import Api
 from waterclock.broker.api.several import Several
+from waterclock.broker.api.table import Api
 from waterclock.broker.groups.offsets import Committed
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import Member, TransactionCoordinator

@@ -3,8 +3,9 @@
 asyncio's transports are not used: they refuse writes while a file is being sent, and copy what a socket did not take.
 
 Rule 1: requests that arrive in one read are served from one shared buffer without a copy: a handler keeps no view of it.
-    A request that does not fit a read gets a buffer of its own.
-Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded.
+    A request that does not fit a read gets a buffer of its own, as far as there is room for it (`room.py`).
+Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded, even by
+    many small requests that came at once, of which the rest is kept as it came.
 Rule 3: a request that cannot be understood closes its connection, with one line in the log. Nobody else notices.
 """
 
@@ -15,6 +16,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.log.segment import Slice
@@ -28,27 +30,30 @@ MOST_SLOTS: Final = 1000
 MOST_UNSENT: Final = 4 << 20
 log = logging.getLogger("waterclock.broker")
 
+Serve = Callable[["Connection", memoryview], None]
+
 
 class Connection:
     """`serve(connection, request)` takes the bytes of one request, without their size."""
 
-    def __init__(
-        self, sock: socket.socket, listener: Listener, serve: Callable[[Connection, memoryview], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, listener: Listener, serve: Serve) -> None:
         self.sock, self.fd = sock, sock.fileno()
         self.loop: Any = listener.loop
         self.ready: Ready = listener.ready
         self._listener, self._serve = listener, serve
+        self._largest = listener.largest_unknown  # of a request, while it is not known who this is
         self.slots: deque[Slot] = deque()
         self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
-        self.login: Any = None  # the exchange of a SASL mechanism, while it goes on
+        self.login: Any = None  # how far it has come with saying so
         self.client_id = ""
+        self.heard = listener.idle.turn  # when something last went through, by the turns of `idle.py`
+        self.unsent = 0  # bytes of answers, those in files not counted
         self._out: deque[Part | memoryview] = deque()
-        self._unsent = 0  # bytes in _out, those of files not counted
         self._frame: memoryview | None = None
         self._have = 0
-        self._reading = self._writing = False
+        self._kept = b""  # requests that came when it could not be served any more
+        self._reading = self._writing = self._deaf = self._ending = False
         self._read_on()
 
     # In
@@ -64,10 +69,20 @@ class Connection:
             self.loop.remove_reader(self.fd)
 
     def _readable(self) -> None:
+        if self._frame is None and self._listener.room.full:
+            self._read_no_more()
+            self._listener.room.wait(self)
+        else:
+            self._attempt(self.receive)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Do what clients can make go wrong."""
         try:
-            self.receive()
+            step()
             if self._out or (self.slots and self.slots[0].parts is not None):
                 self.pump()
+            elif self._kept:
+                self._read_as_fits()
         except (BlockingIOError, InterruptedError):
             pass
         except ConnectionError:
@@ -79,64 +94,108 @@ class Connection:
     def receive(self) -> None:
         """Read once, and serve the requests that are whole."""
         if self._frame is None:
-            self._split(self._received(self.sock.recv_into(INBOX)))
+            self._split(INBOX[: self._received(self._receive_into(INBOX))])
             return
-        self._have += self._received(self.sock.recv_into(self._frame[self._have :]))
+        self._have += self._received(self._receive_into(self._frame[self._have :]))
         if self._have == len(self._frame):
             self._frame_full()
+
+    def _receive_into(self, buffer: memoryview) -> int:
+        return self.sock.recv_into(buffer)
 
     def _received(self, count: int) -> int:
         if not count:
             raise ConnectionResetError
         self._listener.received += count
+        self.heard = self._listener.idle.turn
         return count
 
     def _frame_full(self) -> None:
-        frame, self._frame = self._frame, None
-        assert frame is not None
+        frame = self._drop_frame()
         if len(frame) == 4:
-            self._open_frame(frame, 4)
+            self._open_frame(frame)
         else:
             self._serve(self, frame[4:])
 
-    def _split(self, count: int) -> None:
-        """Serve the whole requests of the shared buffer; keep the start of the next."""
-        at = 0
+    def _split(self, data: memoryview) -> None:
+        """Serve the whole requests; keep the start of the next, or what there is no room to answer."""
+        at, count = 0, len(data)
         while count - at >= 4 and self.fd >= 0:
-            size = int.from_bytes(INBOX[at : at + 4], "big", signed=True)
-            if count - at - 4 < size or size < 0:
+            size = int.from_bytes(data[at : at + 4], "big", signed=True)
+            if not 0 <= size <= self._largest:
+                break  # it is told about where its frame would be opened
+            if count - at - 4 < size:
                 break
-            self._serve(self, INBOX[at + 4 : at + 4 + size])
+            if self._full():
+                self._kept = bytes(data[at:])
+                return
+            self._serve(self, data[at + 4 : at + 4 + size])
             at += 4 + size
-        if count > at:
-            self._open_frame(INBOX[at:count], count - at)
+        if count > at and self.fd >= 0 and not self._deaf:
+            self._open_frame(data[at:])
 
-    def _open_frame(self, head: memoryview, have: int) -> None:
-        """A buffer for a request of which `have` bytes are there, or for its size."""
+    def _full(self) -> bool:
+        return len(self.slots) >= MOST_SLOTS or self.unsent > MOST_UNSENT or self._deaf
+
+    def _open_frame(self, head: memoryview) -> None:
+        """A buffer for a request that begins with `head`, or for its size."""
         size = 4
-        if have >= 4:
+        if len(head) >= 4:
             size += int.from_bytes(head[:4], "big", signed=True)
-            if not 4 <= size <= self._listener.largest_request + 4:
-                raise ValueError(
-                    f"a request of {size - 4} bytes; socket.request.max.bytes allows {self._listener.largest_request}"
-                )
-        self._frame, self._have = memoryview(bytearray(size)), have
-        self._frame[:have] = head[:have]
+            if not 4 <= size <= self._largest + 4:
+                raise ValueError(f"a request of {size - 4} bytes; {self._largest} are allowed")
+        self._frame, self._have = memoryview(bytearray(size)), len(head)
+        self._frame[: len(head)] = head
+        self._listener.room.take(size)
+        if len(head) == size:
+            self._frame_full()  # a request of no bytes at all: it is for the table to say so
+
+    def _drop_frame(self) -> memoryview:
+        frame, self._frame = self._frame, None
+        assert frame is not None
+        self._listener.room.give_back(len(frame))
+        return frame
+
+    def resume(self) -> None:
+        """There is room again for a request that does not fit a read."""
+        self._read_as_fits()
+
+    def _go_on(self) -> None:
+        """Serve what was kept."""
+        kept, self._kept = self._kept, b""
+        if self.fd >= 0:
+            self._attempt(partial(self._split, memoryview(kept)))
+
+    # On the way in, where users are asked who they are
+
+    def admit(self, user: str, serve: Serve) -> None:
+        """It is known who this is: from now on requests are served by `serve`, and may be large."""
+        self.principal, self.login = user, None
+        self._serve, self._largest = serve, self._listener.largest_request
+
+    def deafen(self) -> None:
+        """Take nothing from this client any more."""
+        self._deaf = True
+        self._read_no_more()
+
+    def finish(self) -> None:
+        """Close once what was answered has gone."""
+        self.deafen()
+        self._ending = True
+        self.ready.add(self)
 
     # Out
 
     def slot(self) -> Slot:
         """The place of the next request's answer."""
         self.slots.append(slot := self.make_slot(self))
-        if len(self.slots) >= MOST_SLOTS:
-            self._read_no_more()
         return slot
 
     def pump(self) -> None:
         """Send what is answered, as far as the socket takes it."""
         slots = self.slots
         while slots and slots[0].parts is not None:
-            self._put(slots.popleft().parts or [])
+            self._out.extend(slots.popleft().parts or [])
         try:
             while self._out and self.fd >= 0:
                 self._send_first()
@@ -145,32 +204,41 @@ class Connection:
             self._write_when_possible(True)
         except OSError:
             self.close()
+        if self._ending and not self._out and not slots:
+            self.close()
         self._read_as_fits()
 
-    def _put(self, parts: list[Part]) -> None:
-        self._out.extend(parts)
-        self._unsent += sum(len(part) for part in parts if not isinstance(part, Slice))
-
     def _read_as_fits(self) -> None:
-        if len(self.slots) >= MOST_SLOTS or self._unsent > MOST_UNSENT:
+        if self._full():
             self._read_no_more()
         elif len(self.slots) < MOST_SLOTS // 2:
-            self._read_on()
+            if self._kept:
+                self.loop.call_soon(self._go_on)
+            else:
+                self._read_on()
 
     def _send_first(self) -> None:
         part = self._out[0]
         if isinstance(part, Slice):
-            self._send_file(part)
+            self._went(self._send_file(part))
+            if not part.size:
+                self._out.popleft()
             return
         if len(self._out) > 1 and not isinstance(self._out[1], Slice):
             part = self._join()
-        sent = self.sock.send(part, socket.MSG_MORE if len(self._out) > 1 else 0)
-        self._unsent -= sent
-        self._listener.sent += sent
+        self._went(sent := self._send(part, len(self._out) > 1))
+        self.unsent -= sent
         if sent < len(part):
             self._out[0] = memoryview(part)[sent:]
         else:
             self._out.popleft()
+
+    def _went(self, sent: int) -> None:
+        self._listener.sent += sent
+        self.heard = self._listener.idle.turn
+
+    def _send(self, data: bytes | memoryview, more: bool) -> int:
+        return self.sock.send(data, socket.MSG_MORE if more else 0)
 
     def _join(self) -> bytes:
         """The bytes before the next file as one part: one call costs less than many."""
@@ -180,15 +248,13 @@ class Connection:
         self._out.appendleft(joined := b"".join(many))
         return joined
 
-    def _send_file(self, part: Slice) -> None:
+    def _send_file(self, part: Slice) -> int:
         sent = os.sendfile(self.fd, part.segment.fd, part.at, part.size)
         if not sent:
             raise ConnectionResetError("a file ended before the answer that it is part of")
-        self._listener.sent += sent
         part.at += sent
         part.size -= sent
-        if not part.size:
-            self._out.popleft()
+        return sent
 
     def _write_when_possible(self, wanted: bool) -> None:
         if wanted != self._writing and self.fd >= 0:
@@ -214,8 +280,13 @@ class Connection:
         self._write_when_possible(False)
         self._read_no_more()
         self.fd = -1
-        self.sock.close()
+        self._hang_up()
         self.slots.clear()
         self._out.clear()
-        self._frame = None
+        self._kept = b""
+        if self._frame is not None:
+            self._drop_frame()
         self._listener.closed(self)
+
+    def _hang_up(self) -> None:
+        self.sock.close()

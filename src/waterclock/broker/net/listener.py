@@ -1,33 +1,47 @@
-"""Where connections come in: one listening socket, all its connections."""
+"""Where connections come in: one listening socket, all its connections, and what they may take.
+
+Rule 1: what cannot be taken is refused at the door: one more than `max.connections`, and what there is no file for.
+"""
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.net.connection import Connection, log
+from waterclock.broker.net.connection import Connection, Serve
+from waterclock.broker.net.idle import IdleWatch
 from waterclock.broker.net.outgoing import Ready
+from waterclock.broker.net.room import Room
+
+if TYPE_CHECKING:
+    from waterclock.broker.settings import Settings
+
+AT_ONCE: Final = 100  # connections taken before others have their turn
+NO_FILES_S: Final = 1.0  # how long nobody is taken where the process has no file left
+log = logging.getLogger("waterclock.broker")
+
+Connect = Callable[[socket.socket, "Listener", Serve], Connection]
 
 
 class Listener:
-    """Accepts clients on `host:port` (0: any free one); one more than `most` is closed at once."""
+    """Accepts clients on `address` (port 0: any free one). `connect` makes a connection of a socket."""
 
     def __init__(
-        self,
-        loop: Any,
-        host: str,
-        port: int,
-        *,
-        largest_request: int,
-        most: int,
+        self, loop: Any, address: tuple[str, int], settings: Settings, timer: Any, connect: Connect = Connection
     ) -> None:
         self.loop, self.ready = loop, Ready(loop)
-        self.largest_request, self._most = largest_request, most
-        self.received = self.sent = 0  # bytes
+        self._settings, self._timer, self._connect = settings, timer, connect
+        self.largest_request: int = settings["socket.request.max.bytes"]
+        self.largest_unknown = self.largest_request
+        self.received = self.sent = self.refused = 0  # bytes, and connections
         self.connections: dict[Connection, None] = {}
-        self._socket = socket.create_server((host, port), backlog=1024)
+        self.room = Room(settings["queued.max.request.bytes"])
+        self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._socket = socket.create_server(address, family=family, backlog=1024)
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
 
@@ -37,22 +51,33 @@ class Listener:
         self.loop.add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
-        with suppress(BlockingIOError, InterruptedError):
-            for _ in range(100):
+        try:
+            for _ in range(AT_ONCE):
                 self._take(self._socket.accept()[0])
+        except (BlockingIOError, InterruptedError, ConnectionError):
+            pass
+        except OSError as error:  # no file left: the loop would call again at once, and for nothing
+            log.warning("cannot take connections for %.0f s: %s", NO_FILES_S, error)
+            self.loop.remove_reader(self._socket)
+            self._timer.call_later(NO_FILES_S, self.open, self._serve)
 
     def _take(self, sock: socket.socket) -> None:
-        if len(self.connections) >= self._most:
-            log.warning("refused a connection: max.connections allows %d", self._most)
+        if len(self.connections) >= self._settings["max.connections"]:
+            self.refused += 1
+            log.warning("refused a connection: max.connections allows %d", self._settings["max.connections"])
             sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connections[Connection(sock, self, self._serve)] = None
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        with suppress(ConnectionError):  # gone again
+            self.connections[self._connect(sock, self, self._serve)] = None
+            self.idle.begin()
 
     def closed(self, connection: Connection) -> None:
         """A connection tells that it is over."""
         self.connections.pop(connection, None)
+        self.room.leave(connection)
 
     def close(self) -> None:
         """Accept no more, and drop all connections."""

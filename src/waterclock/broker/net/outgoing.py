@@ -33,6 +33,7 @@ class Slot:
     def answer(self, parts: list[Part]) -> None:
         """Give the request its answer, once."""
         self.parts = parts
+        self.connection.unsent += sum(len(part) for part in parts if not isinstance(part, Slice))
         if self.connection.slots and self.connection.slots[0] is self:
             self.connection.ready.add(self.connection)
 

@@ -21,11 +21,12 @@ from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.net.connection import Connection
-from waterclock.broker.net.listener import Listener
+from waterclock.broker.net.door import door
 from waterclock.broker.replication.copying import Copying
 from waterclock.broker.replication.journal import OWN, TOPIC
 from waterclock.broker.replication.leading import FOLLOWER
 from waterclock.broker.replication.link import Link
+from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Change, Forget, Store
 from waterclock.broker.topics import ROOM, Topics
@@ -34,6 +35,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fetch import Found
 from waterclock.broker.wire.produce import Appended
+from waterclock.timer import AsyncTimer
 
 JOURNAL: Final = "journal"
 ELECT_LEADERS: Final = 43
@@ -98,7 +100,9 @@ class Copy:
 class Following:
     """Follows the broker at `leader` (HOST:PORT). `over` gets LEAD once it is promoted, or STOP."""
 
-    def __init__(self, loop: Any, folder: str, host: str, port: int, settings: Settings, leader: str) -> None:
+    def __init__(
+        self, loop: Any, folder: str, host: str, port: int, settings: Settings, leader: str, access: Access
+    ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         self._loop, self._lock = loop, locked(folder)
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
@@ -108,9 +112,8 @@ class Following:
         self.identity.peer, self.identity.peer_at = 3 - node, leader
         self.store.put("self", "node", node)
         self.copy = Copy(folder, settings, self.store, self.identity)
-        self.listener = Listener(
-            loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"]
-        )
+        self.timer = AsyncTimer()
+        self.listener = door(loop, (host, port), settings, self.timer, access)
         self.identity.port = self.listener.port
         name = f"{FOLLOWER}{host}:{self.listener.port}"
         self.copying = Copying(self.copy, Link(leader, name), node)
@@ -155,6 +158,7 @@ class Following:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.listener.close()
+        self.timer.close()
         if self.over.done() and not self.over.exception() and self.over.result() == LEAD:
             epoch = self.copy.begin_epoch()
             self.store.put("self", "follower", None)

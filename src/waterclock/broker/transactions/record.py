@@ -165,12 +165,12 @@ class Record:
         return cls(
             timeout_ms,
             *kept["id"],
-            State(kept["state"]),
-            dict.fromkeys(kept["partitions"]),
-            {g: {(row[0], row[1]): Committed(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
-            started_ms,
-            updated_ms,
-            kept["protocol"],
+            state=State(kept["state"]),
+            partitions=dict.fromkeys(kept["partitions"]),
+            offsets={g: {(r[0], r[1]): Committed(*r[2:]) for r in rows} for g, rows in kept["offsets"].items()},
+            started_ms=started_ms,
+            updated_ms=updated_ms,
+            protocol=kept["protocol"],
         )
 
 

@@ -1,0 +1,45 @@
+"""Room for requests that are on their way in, over all connections: `queued.max.request.bytes`.
+
+Rule 1: a buffer may be taken while less than the limit is taken: what is held exceeds the limit by one request at most.
+    So a request that was begun can always be finished, and no two wait for each other.
+Rule 2: who finds no room is not read from until there is some; what it sends waits in its socket, and then in itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waterclock.broker.net.connection import Connection
+
+
+class Room:
+    """`most` bytes; below zero: without limit."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+        self.full = False
+        self._waiting: dict[Connection, None] = {}
+
+    def take(self, size: int) -> None:
+        """A buffer is there now."""
+        self.held += size
+        self.full = 0 <= self._most <= self.held
+
+    def give_back(self, size: int) -> None:
+        """It is gone again: whoever waits is read from, in turn."""
+        self.held -= size
+        self.full = 0 <= self._most <= self.held
+        if not self.full and self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for connection in waiting:
+                connection.resume()
+
+    def wait(self, connection: Connection) -> None:
+        """Tell it with `resume()`."""
+        self._waiting[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        """It is closed."""
+        self._waiting.pop(connection, None)

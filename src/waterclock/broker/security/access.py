@@ -1,0 +1,102 @@
+"""How a broker is reached and by whom: users, TLS, addresses. What cannot be safe is refused before anything listens.
+
+Rule 1: beyond this machine only with users and TLS, unless `insecure_remote` says that this is meant.
+Rule 2: secrets come from files that nobody else may read, or from the environment; never from the command line, where
+    `ps` shows them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from waterclock.errors import UsageError
+
+USERS: Final = "WATERCLOCK_USERS"
+
+
+@dataclass(frozen=True)
+class Access:
+    """`users` are lines as `users.py` has them; with any, clients must say who they are.
+
+    `tls_cert` and `tls_key` are PEM files, and go together. `advertise` (HOST or HOST:PORT) is what clients are told to
+    connect to, where that is not where the broker listens.
+
+    >>> Access(users=("alice:secret",))
+    Access(tls_cert=None, tls_key=None, advertise=None, insecure_remote=False)
+    """
+
+    users: tuple[str, ...] = field(default=(), repr=False)
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    advertise: str | None = None
+    insecure_remote: bool = False
+
+    def check(self, host: str, follow: str | None = None) -> None:
+        """UsageError where the broker must not listen on `host` like this, or cannot follow another."""
+        if follow is not None and (self.users or self.tls_cert):
+            raise UsageError("a follower can neither log in nor use TLS yet: leave out --users and --tls-cert")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UsageError("--tls-cert and --tls-key go together: give both, or neither")
+        if self.tls_key is not None:
+            check_private(self.tls_key, "--tls-key")
+        if host in ("", "0.0.0.0", "::") and self.advertise is None:
+            raise UsageError(
+                f"nobody can connect to {host or 'no address'}: say with --advertise where clients find it"
+            )
+        if not is_loopback(host) and not self.insecure_remote and not (self.users and self.tls_cert):
+            raise UsageError(
+                f"--host {host} can be reached from other machines: give --users, --tls-cert and --tls-key, "
+                "or say --insecure-remote"
+            )
+
+    def advertised(self, host: str, port: int) -> tuple[str, int]:
+        """Where clients are told to connect to, of a broker that listens on `host:port`."""
+        if self.advertise is None:
+            return host, port
+        name, colon, number = self.advertise.rpartition(":")
+        if not colon or (name.count(":") > 1 and not name.endswith("]")):
+            return self.advertise, port  # a name alone, or an address of version 6 alone
+        if not number.isdecimal() or not 0 < int(number) < 65536 or not name:
+            raise UsageError(f"--advertise takes HOST or HOST:PORT, got {self.advertise!r}")
+        return name.strip("[]"), int(number)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_private(path: str, option: str) -> None:
+    """UsageError where others than its owner may read or write the file, or where it cannot be read."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"{option} {path} may be read by others than you: chmod 600 {path}")
+
+
+def users_of(path: str | None, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The lines of the users' file, or without one those of the environment; UsageError as `check_private` has it."""
+    if path is None:
+        return tuple(environment.get(USERS, "").splitlines())
+    check_private(path, "--users")
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        lines = tuple(file.read().splitlines())
+    if not any(line.strip() and not line.startswith("#") for line in lines):
+        raise UsageError(f"--users {path} names nobody: write name:password, one a line")
+    return lines

@@ -1,0 +1,151 @@
+"""SCRAM: a user shows that it knows the password, the server that it knows of it, and neither says it.
+
+    client  n,,n=alice,r=NONCE
+    server  r=NONCE+OURS,s=SALT,i=ITERATIONS
+    client  c=biws,r=NONCE+OURS,p=PROOF
+    server  v=SIGNATURE
+
+Rule 1: only what is needed to check a proof is kept: StoredKey and ServerKey, from which no password and no proof follows.
+Rule 2: a user that is not known gets a salt all the same, always the same one, and fails at the proof: the exchange does
+    not tell who is known.
+Rule 3: no channel binding; a client that could bind ("y") is let in, one that insists ("p=") is not.
+Source: RFC 5802, RFC 7677; the text form of a credential is RFC 5803's. The names of the keys are theirs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ITERATIONS: Final = 4096
+MOST_ITERATIONS: Final = 16_384
+TEXT: Final = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d+):([^$]+)\$([^:]+):(.+)")
+FIRST: Final = re.compile(r"([ny],(?:a=([^,]*))?,)(n=([^,]*),r=([!-+\--~]+)(?:,.*)?)", re.DOTALL)
+FINAL: Final = re.compile(r"(c=([^,]+),r=([^,]+)(?:,[^p].*)?),p=([^,]+)", re.DOTALL)
+ZEAL: Final = secrets.token_bytes(32)  # of this process, for Rule 2
+
+
+class Denied(Exception):
+    """The user is not let in; the message may be told to the client and holds no secret."""
+
+
+class Credential(NamedTuple):
+    """What is kept of a password."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    @classmethod
+    def of(cls, mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+        """From the password as the client has salted it."""
+        hash_ = HASHES[mechanism]
+        client_key = hmac.digest(salted_password, b"Client Key", hash_)
+        stored_key = hashlib.new(hash_, client_key).digest()
+        return cls(salt, iterations, stored_key, hmac.digest(salted_password, b"Server Key", hash_))
+
+    @classmethod
+    def of_password(cls, mechanism: str, password: str) -> Credential:
+        """From a password, with a fresh salt."""
+        salt = secrets.token_bytes(16)
+        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
+        return cls.of(mechanism, salted, salt, ITERATIONS)
+
+    def text(self, mechanism: str) -> str:
+        """One line, for a file of users."""
+        salt, stored, server = (base64.b64encode(b).decode() for b in (self.salt, self.stored_key, self.server_key))
+        return f"{mechanism}${self.iterations}:{salt}${stored}:{server}"
+
+
+def read(text: str) -> tuple[str, Credential]:
+    """Mechanism and credential of a line; ValueError where it is none.
+
+    >>> made = Credential.of_password("SCRAM-SHA-256", "secret")
+    >>> read(made.text("SCRAM-SHA-256")) == ("SCRAM-SHA-256", made)
+    True
+    """
+    match = TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError("not of the form MECHANISM$ITERATIONS:SALT$STORED_KEY:SERVER_KEY")
+    try:
+        salt, stored, server = (base64.b64decode(part, validate=True) for part in match.groups()[2:])
+    except binascii.Error as error:
+        raise ValueError("salt and keys must be base64") from error
+    size = hashlib.new(HASHES[match[1]]).digest_size
+    if len(stored) != size or len(server) != size:
+        raise ValueError(f"the keys of {match[1]} have {size} bytes")
+    return match[1], Credential(salt, int(match[2]), stored, server)
+
+
+class Scram:
+    """The server's side of one exchange. `user` is set once it is shown who it is."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], Credential | None]) -> None:
+        self.user: str | None = None
+        self._name = ""
+        self._mechanism, self._hash, self._find = mechanism, HASHES[mechanism], find
+        self._credential: Credential | None = None
+        self._header = self._nonce = self._said = ""
+
+    def step(self, token: bytes) -> bytes:
+        """The answer to a client's message; Denied where it ends here."""
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise self._denied() from None
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
+
+    def _denied(self) -> Denied:
+        return Denied(f"Authentication failed: invalid credentials for {self._mechanism}")
+
+    def _first(self, text: str) -> bytes:
+        match = FIRST.fullmatch(text)
+        if match is None:
+            raise self._denied()
+        self._header, authorized, bare, name, nonce = match.groups()
+        self._name = name.replace("=2C", ",").replace("=3D", "=")
+        if authorized and authorized != name:
+            raise Denied("Authentication failed: to act as somebody else is not possible here")
+        self._credential = credential = self._find(self._name) or _nobody(self._hash, self._name)
+        self._nonce = nonce + secrets.token_urlsafe(18)
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._said = f"{bare},{answer}"
+        return answer.encode()
+
+    def _final(self, text: str, credential: Credential) -> bytes:
+        match = FINAL.fullmatch(text)
+        if match is None or match[2] != base64.b64encode(self._header.encode()).decode() or match[3] != self._nonce:
+            raise self._denied()
+        said = f"{self._said},{match[1]}".encode()
+        if not self._proves(match[4], said, credential):
+            raise self._denied()
+        self.user = self._name
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, said, self._hash))
+
+    def _proves(self, proof: str, said: bytes, credential: Credential) -> bool:
+        """Whether the client's key, taken out of its proof, is the one whose hash is kept."""
+        try:
+            given = base64.b64decode(proof, validate=True)
+        except binascii.Error:
+            return False
+        signature = hmac.digest(credential.stored_key, said, self._hash)
+        if len(given) != len(signature):
+            return False
+        client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
+        return hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+
+
+def _nobody(hash_: str, name: str) -> Credential:
+    """The credential of a user who is not known: no proof fits it. Rule 2."""
+    salt = hmac.digest(ZEAL, name.encode(), "sha256")[:16]
+    size = hashlib.new(hash_).digest_size
+    return Credential(salt, ITERATIONS, secrets.token_bytes(size), secrets.token_bytes(size))
