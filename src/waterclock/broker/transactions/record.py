@@ -164,7 +164,7 @@ class Record:
         timeout_ms, started_ms, updated_ms = kept["times"]
         return cls(
             timeout_ms,
-            *kept["id"],
+            **dict(zip(("producer_id", "epoch", "last_epoch", "previous_id", "next_id"), kept["id"], strict=True)),
             state=State(kept["state"]),
             partitions=dict.fromkeys(kept["partitions"]),
             offsets={g: {(r[0], r[1]): Committed(*r[2:]) for r in rows} for g, rows in kept["offsets"].items()},
