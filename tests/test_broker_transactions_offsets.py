@@ -95,7 +95,9 @@ def test_offsets_are_taken_from_the_transactions_producer_only(client: Client) -
 def test_a_member_that_the_group_does_not_know_commits_nothing(client: Client) -> None:
     producer = begun(client)
     assert client.commit_offset("n", producer, "g", "t", 9, generation=5, member="m") == "UNKNOWN_MEMBER_ID"
-    assert client.commit_offset("n", producer, "new", "t", 9, version=5, generation=5, member="m") == "ILLEGAL_GENERATION"
+    assert (
+        client.commit_offset("n", producer, "new", "t", 9, version=5, generation=5, member="m") == "ILLEGAL_GENERATION"
+    )
     client.end("n", producer)
     assert client.offset("g", "t") == ("NONE", 7)
 
@@ -105,7 +107,10 @@ def test_what_is_wrong_with_one_partition_is_told_of_that_one(client: Client) ->
     assert client.commit_offset("n", producer, "g", "nowhere", 7) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert client.commit_offset("n", producer, "", "t", 7) == "INVALID_GROUP_ID"
     row = {"committed_leader_epoch": -1, "committed_offset": 8}
-    rows = ({**row, "partition_index": 0, "committed_metadata": "four"}, {**row, "partition_index": 1, "committed_metadata": ""})
+    rows = (
+        {**row, "partition_index": 0, "committed_metadata": "four"},
+        {**row, "partition_index": 1, "committed_metadata": ""},
+    )
     answer = client.ask(28, 3, transactional_id="n", group_id="g", producer_id=producer.producer_id,
                         producer_epoch=producer.epoch, generation_id=-1, member_id="", group_instance_id=None,
                         topics=({"name": "t", "partitions": rows},))  # fmt: skip

@@ -140,7 +140,10 @@ def test_a_snapshot_and_a_walk_of_the_log_tell_the_same_of_producers(tmp_path: P
         client.add("n", producer, "t")
         client.produce("n", "t", batch("b", producer, 1))
         told = client.producers("t").active_producers
-    assert [(p.coordinator_epoch, p.last_sequence, p.current_txn_start_offset) for p in told] == [(0, 1, 3), (-1, 0, -1)]
+    assert [(p.coordinator_epoch, p.last_sequence, p.current_txn_start_offset) for p in told] == [
+        (0, 1, 3),
+        (-1, 0, -1),
+    ]
     with Broker(tmp_path) as broker, client_of(broker) as client:
         assert client.producers("t").active_producers == told
     for snapshot in tmp_path.rglob("*.snapshot"):

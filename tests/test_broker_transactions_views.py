@@ -78,13 +78,22 @@ def test_a_state_that_there_is_not_is_named(client: Client) -> None:
 
 @pytest.mark.parametrize("pattern", ["((", "(a+)+b", "*"])
 def test_a_pattern_that_is_none_or_takes_for_ever_is_refused(client: Client, pattern: str) -> None:
-    answer = client.ask(66, 2, state_filters=(), producer_id_filters=(), duration_filter=-1, transactional_id_pattern=pattern)
+    answer = client.ask(
+        66, 2, state_filters=(), producer_id_filters=(), duration_filter=-1, transactional_id_pattern=pattern
+    )
     assert answer.error_code.name == "invalid_regular_expression"
 
 
 @pytest.mark.parametrize(
     ("pattern", "nested"),
-    [("(a+)+", True), ("((a|b))*", True), ("(a{2})+", True), ("orders-.*", False), ("(ab)+c*", False), (r"\(a+\)+", False)],
+    [
+        ("(a+)+", True),
+        ("((a|b))*", True),
+        ("(a{2})+", True),
+        ("orders-.*", False),
+        ("(ab)+c*", False),
+        (r"\(a+\)+", False),
+    ],
 )
 def test_a_repetition_of_repetitions_is_found(pattern: str, nested: bool) -> None:
     assert nests(pattern) is nested
@@ -129,7 +138,9 @@ def test_a_step_that_the_table_does_not_have_is_a_fault() -> None:
 
 
 def test_a_record_comes_back_from_the_store_as_it_was() -> None:
-    record = Record(1000, 5, 3, 2, 4, -1, State.ONGOING, {("t", 0): None}, {"g:1": {("t", 1): Committed(7, 1, "x", 9)}}, 10, 11, 2)
+    record = Record(
+        1000, 5, 3, 2, 4, -1, State.ONGOING, {("t", 0): None}, {"g:1": {("t", 1): Committed(7, 1, "x", 9)}}, 10, 11, 2
+    )
     assert Record.of(record.kept()) == record
 
 

@@ -70,7 +70,8 @@ class Core:
         self.table = self._table()
 
     def _table(self) -> Table:
-        self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, self.transactions.admission)
+        admission = self.transactions.admission
+        self.produce = ProduceApi(self.topics, self.flusher, self.produces, self.clock.wall_ms, admission)
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"])
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         rooms = (

@@ -54,7 +54,7 @@ class DelayedProduce:
         self._slot, self._answer, self._rows, self._waits, self._written = slot, answer, rows, waits, written
 
     def try_complete(self, op: DelayedOperation) -> bool:
-        for wait in self._waits:  # noqa: SIM110 - asked several times for every request: a generator costs double
+        for wait in self._waits:
             if wait[0].high < wait[1] and not wait[0].deleted:
                 return False
         return self._written is None or self._written()

@@ -97,7 +97,9 @@ class TransactionViewApis:
 
         def fits(transaction: Transaction) -> bool:
             record = transaction.record
-            if (asked.state_filters and record.state not in states) or (producers and record.producer_id not in producers):
+            if (asked.state_filters and record.state not in states) or (
+                producers and record.producer_id not in producers
+            ):
                 return False
             return longer_ms < 0 or record.started_ms < begun_before
 

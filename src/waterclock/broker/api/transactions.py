@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.api.topics import Several
