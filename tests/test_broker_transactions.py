@@ -118,7 +118,9 @@ def test_partitions_of_several_transactions_are_added_or_asked_for_at_once(clien
                 "verify_only": verify, "topics": rows}  # fmt: skip
 
     answer = client.ask(24, 5, transactions=(asked("n", False), asked("m", True)))
-    codes = [r.topic_results[0].results_by_partition[0].partition_error_code.name for r in answer.results_by_transaction]
+    codes = [
+        r.topic_results[0].results_by_partition[0].partition_error_code.name for r in answer.results_by_transaction
+    ]
     assert codes == ["none", "transaction_abortable"]
     assert client.ask(24, 5, transactions=(asked("n", True),)).error_code == 0
     assert (client.state("n"), client.state("m")) == ("Ongoing", "Empty")
@@ -136,7 +138,9 @@ def test_records_go_only_where_the_transaction_has_added_the_partition(client: C
 def test_records_are_taken_from_the_transactions_producer_only(client: Client) -> None:
     producer = begun(client)
     for version in (9, 11, 12):
-        assert client.produce("n", "t", batch("b", Id(producer.producer_id, 1), 0), version)[0] == "INVALID_PRODUCER_EPOCH"
+        assert (
+            client.produce("n", "t", batch("b", Id(producer.producer_id, 1), 0), version)[0] == "INVALID_PRODUCER_EPOCH"
+        )
         assert client.produce("n", "t", batch("b", Id(777, 0), 0), version)[0] == "INVALID_PRODUCER_ID_MAPPING"
         assert client.produce("nobody", "t", batch("b", producer, 1), version)[0] == "INVALID_PRODUCER_ID_MAPPING"
     assert len(client.log("t")) == 1
@@ -157,7 +161,9 @@ def test_after_the_end_no_record_belongs_to_the_transaction_any_more(client: Cli
     assert client.committed("t") == ["a"]
 
 
-@pytest.mark.parametrize(("commit", "same", "other"), [(True, "NONE", "INVALID_TXN_STATE"), (False, "INVALID_TXN_STATE", "NONE")])
+@pytest.mark.parametrize(
+    ("commit", "same", "other"), [(True, "NONE", "INVALID_TXN_STATE"), (False, "INVALID_TXN_STATE", "NONE")]
+)
 def test_an_end_asked_for_again_is_answered_as_it_was(client: Client, commit: bool, same: str, other: str) -> None:
     producer = begun(client)
     assert client.end("n", producer, commit) == "NONE"

@@ -53,6 +53,8 @@ def entity(kind: Any, values: dict[str, Any]) -> Any:
 
 
 def plain(kind: Any, value: Any) -> Any:
+    if type(None) in typing.get_args(kind):
+        kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is tuple:
         return tuple(plain(typing.get_args(kind)[0], item) for item in value)
     if isinstance(value, dict):

@@ -161,17 +161,14 @@ class Record:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Record:
         """What `kept` gave."""
+        producer_id, epoch, last_epoch, previous_id, next_id = kept["id"]
         timeout_ms, started_ms, updated_ms = kept["times"]
         return cls(
-            timeout_ms,
-            **dict(zip(("producer_id", "epoch", "last_epoch", "previous_id", "next_id"), kept["id"], strict=True)),
-            state=State(kept["state"]),
-            partitions=dict.fromkeys(kept["partitions"]),
-            offsets={g: {(r[0], r[1]): Committed(*r[2:]) for r in rows} for g, rows in kept["offsets"].items()},
-            started_ms=started_ms,
-            updated_ms=updated_ms,
-            protocol=kept["protocol"],
-        )
+            timeout_ms, producer_id, epoch, last_epoch, previous_id, next_id, State(kept["state"]),
+            {(topic, number): None for topic, number in kept["partitions"]},
+            {g: {(row[0], row[1]): Committed(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
+            started_ms, updated_ms, kept["protocol"],
+        )  # fmt: skip
 
 
 def follows(before: State, after: State) -> bool:
