@@ -27,6 +27,7 @@ ROOM: Final = "topic"
 LONGEST_NAME: Final = 249
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
+START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
 
 
 def legal(name: str) -> bool:
@@ -94,7 +95,10 @@ class Topics:
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
-        """A new topic, there once it is durable; its name must be legal and neither there nor being made."""
+        """A new topic, there once it is durable; its name must be legal and neither there nor being made.
+
+        OSError, and no topic, where its folders cannot be made.
+        """
         settings = TopicSettings(self._settings)
         settings.replace(given)
         topic = Topic(name, uuid.uuid4(), settings)
@@ -126,7 +130,7 @@ class Topics:
             then(done)
 
     def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
-        """More partitions for a topic, up to `partitions`; there once they are durable."""
+        """More partitions for a topic, up to `partitions`; there once they are durable. OSError as `create`."""
         before = topic.promised
         new = self._opened(topic, partitions)
 
@@ -200,12 +204,16 @@ class Topics:
 
     def _opened(self, topic: Topic, upto: int) -> list[Partition]:
         """The partitions from those promised so far up to `upto`, which are promised from now on."""
-        new = []
-        for number in range(topic.promised, upto):
-            # the id keeps a topic apart from one of the same name whose removal a crash cut off
-            folder = os.path.join(self._folder, f"{topic.name}-{number}.{topic.id.hex[:8]}")
-            new.append(open_partition(topic.name, number, folder, topic.settings))
-        flush_folder(self._folder)
+        new: list[Partition] = []
+        try:
+            for number in range(topic.promised, upto):
+                # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
+                folder = os.path.join(self._folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
+                new.append(open_partition(topic.name, number, folder, topic.settings))
+            flush_folder(self._folder)
+        except OSError:
+            _remove(new)
+            raise
         topic.promised = max(topic.promised, upto)
         return new
 

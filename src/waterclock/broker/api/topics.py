@@ -69,10 +69,13 @@ class TopicApis:
 
     def _create(self, request: Request, asked: Any, rows: dict[str, Any], several: Several) -> None:
         def failed() -> None:
-            rows[asked.name] = self._created(request, asked, NOT_KEPT, topic.id)
+            rows[asked.name] = self._created(request, asked, NOT_KEPT, uuid.uuid4())
 
-        topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
-        rows[asked.name] = self._created(request, asked, None, topic.id)
+        try:
+            topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
+            rows[asked.name] = self._created(request, asked, None, topic.id)
+        except OSError:
+            several.after(failed)(False)
 
     def _create_refused(self, asked: Any) -> Refusal | None:
         illegal = why_illegal(asked.name)
@@ -213,7 +216,10 @@ class TopicApis:
             def failed(name: str = name) -> None:
                 rows[name] = self._grown(request, name, NOT_KEPT)
 
-            self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
+            try:
+                self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
+            except OSError:
+                several.after(failed)(False)
 
     @staticmethod
     def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:
