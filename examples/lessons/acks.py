@@ -82,7 +82,8 @@ def started(folder: str) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, "-m", "waterclock.cli", "broker", "--port", "0", "--data", folder]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    line = process.stdout.readline()
+    with process.stdout:
+        line = process.stdout.readline()
     return process, line.split("ready on ")[1].split(",")[0]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import SystemClock
 from waterclock.examples.lessons.clients import PATIENCE_S, QUIET, messages, producer, text
@@ -127,7 +127,15 @@ def member(bootstrap: str, topic: str, commits: bool) -> Consumer:
     def taken_away(consumer: Consumer, partitions: Any) -> None:
         done = [position for position in consumer.position(partitions) if position.offset >= 0]
         if commits and done:
-            consumer.commit(offsets=done, asynchronous=False)
+            commit(consumer, done)
 
     consumer.subscribe([topic], on_revoke=taken_away)
     return consumer
+
+
+def commit(consumer: Consumer, done: list[TopicPartition]) -> None:
+    try:
+        consumer.commit(offsets=done, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:  # who is closing may have left its group already
+            raise

@@ -4,8 +4,8 @@ Messages are read from one topic, and their results are written to another. Afte
 committed, the processor dies; a new one goes on at the last committed offset.
 
     crash before the commit     the second message is processed again: its result is there twice
-    result and offset in one    both stand in one transaction. The new processor's first act aborts the open one, and readers of
-                                committed records never see the first of the two results
+    result and offset in one    both stand in one transaction. The new processor's first act aborts the open one, so that
+                                readers of committed records never see the first of the two results
 """
 
 from __future__ import annotations

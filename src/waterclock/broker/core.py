@@ -43,7 +43,7 @@ from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
-from waterclock.broker.statistics import BrokerStatistics, taken
+from waterclock.broker.statistics import BrokerStatistics, Rooms, taken
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
@@ -138,8 +138,16 @@ class Core:
 
     def statistics(self) -> BrokerStatistics:
         """What it did so far, and what waits now."""
-        purgatories = {"produce": self.produces, "fetch": self.fetches}
-        return taken(self.listener, self.table, self.topics, self.produce, self.flusher, purgatories)
+        purgatories = {
+            "produce": self.produces, "fetch": self.fetches, "join": self.groups.joins,
+            "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
+        }  # fmt: skip
+        return taken(
+            Rooms(
+                self.listener, self.table, self.topics, self.produce, self.flusher,
+                self.groups, self.transactions, purgatories,
+            )
+        )  # fmt: skip
 
     def open(self) -> None:
         """Let clients in."""

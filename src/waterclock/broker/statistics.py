@@ -5,9 +5,10 @@ Rule 1: counts begin at the broker's start; what is open, waiting or there is of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from waterclock.broker.wire.names import NAMES
 from waterclock.purgatory import Purgatory, PurgatoryStatistics
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from waterclock.broker.api.produce import ProduceApi
     from waterclock.broker.api.table import Table
     from waterclock.broker.flusher import Flusher
+    from waterclock.broker.groups.coordinator import GroupCoordinator
     from waterclock.broker.net.listener import Listener
     from waterclock.broker.topics import Topics
+    from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,28 @@ class BrokerStatistics:
     partitions: int
     purgatories: Mapping[str, PurgatoryStatistics]  # by the purgatory's name
     flushes: FlushStatistics
+    groups: Mapping[str, int]  # how many there are in each state, by Kafka's name of it
+    group_members: int
+    transactions: Mapping[str, int]  # transactional ids, likewise
 
 
-def taken(
-    listener: Listener,
-    table: Table,
-    topics: Topics,
-    produce: ProduceApi,
-    flusher: Flusher,
-    purgatories: Mapping[str, Purgatory],
-) -> BrokerStatistics:
+class Rooms(NamedTuple):
+    """Who knows the counts."""
+
+    listener: Listener
+    table: Table
+    topics: Topics
+    produce: ProduceApi
+    flusher: Flusher
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    purgatories: Mapping[str, Purgatory]
+
+
+def taken(rooms: Rooms) -> BrokerStatistics:
     """The statistics of these rooms, now; in the broker's thread."""
+    listener, table, topics, produce, flusher, groups, transactions, purgatories = rooms
+    known = list(groups)
     return BrokerStatistics(
         connections=len(listener.connections),
         requests={NAMES.get(key, str(key)): count for key, count in sorted(table.served.items()) if count},
@@ -81,4 +95,7 @@ def taken(
         partitions=sum(len(topic.partitions) for topic in topics),
         purgatories={name: purgatory.statistics() for name, purgatory in purgatories.items()},
         flushes=flusher.statistics(),
+        groups=Counter(group.state_name for group in known),
+        group_members=sum(len(group.members) for group in known),
+        transactions=Counter(one.record.state.value for one in transactions.ledger.by_name.values()),
     )
