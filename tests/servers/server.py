@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
 STOPPED_WITHIN_S = 30.0
 # who may come in at a guarded listener
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}

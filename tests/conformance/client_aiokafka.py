@@ -1,0 +1,178 @@
+"""aiokafka behind the seam of clients: its loop runs in a thread, so that a group's heartbeats go on between calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable
+from functools import cache
+from typing import Any
+
+import aiokafka
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from tests.conformance.clients import Door, Message, Reader, Refused
+
+WAIT_S = 30.0
+
+
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """The one loop of all aiokafka clients."""
+    made = asyncio.new_event_loop()
+    threading.Thread(target=made.run_forever, name="aiokafka", daemon=True).start()
+    return made
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop()).result(WAIT_S)
+    except KafkaError as error:
+        raise Refused(getattr(error, "errno", -1), str(error)) from None
+
+
+def config(door: Door) -> dict[str, Any]:
+    told: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
+    if door.mechanism:
+        told |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
+        told |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+    return told
+
+
+class AiokafkaProducer:
+    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
+        self._producer = run(self._started({**config(door), **settings}))
+
+    async def _started(self, settings: dict[str, Any]) -> aiokafka.AIOKafkaProducer:
+        producer = aiokafka.AIOKafkaProducer(**settings)
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.stop()
+            raise
+        return producer
+
+    def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
+        return list(run(self._write(topic, messages)))
+
+    async def _write(self, topic: str, messages: Iterable[Message]) -> list[int]:
+        sent = [
+            await self._producer.send(
+                topic, m.value, m.key, headers=list(m.headers), partition=m.partition, timestamp_ms=m.timestamp_ms
+            )
+            for m in messages
+        ]
+        return [told.offset if (told := await each) else -1 for each in sent]
+
+    def begin(self) -> None:
+        run(self._producer.begin_transaction())
+
+    def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
+        assert isinstance(reader, AiokafkaReader)
+        told = {aiokafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "")}
+        run(self._producer.send_offsets_to_transaction(told, reader.group))
+
+    def commit(self) -> None:
+        run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        run(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        run(self._producer.stop())
+
+
+class AiokafkaReader:
+    def __init__(
+        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
+    ) -> None:
+        self.group = settings["group_id"]
+        self._consumer = run(self._started({**config(door), **settings}, topics, partitions))
+
+    async def _started(
+        self, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
+    ) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(**settings)
+        if topics:
+            consumer.subscribe(topics)
+        else:
+            consumer.assign([aiokafka.TopicPartition(t, p) for t, p in partitions])
+        try:
+            await consumer.start()
+        except BaseException:
+            await consumer.stop()
+            raise
+        return consumer
+
+    def poll(self) -> list[Message]:
+        return [
+            Message(m.value, m.key, tuple(m.headers), m.timestamp, m.partition, m.offset)
+            for found in run(self._consumer.getmany(timeout_ms=100)).values()
+            for m in found
+        ]
+
+    def assignment(self) -> set[tuple[str, int]]:
+        return {(p.topic, p.partition) for p in self._consumer.assignment()}
+
+    def commit(self) -> None:
+        run(self._consumer.commit())
+
+    def committed(self, topic: str, partition: int) -> int:
+        told = run(self._consumer.committed(aiokafka.TopicPartition(topic, partition)))
+        return -1 if told is None else int(told)
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        place = aiokafka.TopicPartition(topic, partition)
+        first, last = run(self._consumer.beginning_offsets([place])), run(self._consumer.end_offsets([place]))
+        return first[place], last[place]
+
+    def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        place = aiokafka.TopicPartition(topic, partition)
+        told = run(self._consumer.offsets_for_times({place: timestamp_ms}))[place]
+        return -1 if told is None else int(told.offset)
+
+    def close(self) -> None:
+        run(self._consumer.stop())
+
+
+class Aiokafka:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def producer(
+        self,
+        *,
+        acks: int = -1,
+        compression: str | None = None,
+        idempotent: bool = False,
+        transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
+    ) -> AiokafkaProducer:
+        settings: dict[str, Any] = {"compression_type": compression, "enable_idempotence": idempotent}
+        settings["acks"] = "all" if acks == -1 else acks
+        if transactional_id:
+            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+            settings["enable_idempotence"] = True
+        return AiokafkaProducer(self._door, settings)
+
+    def reader(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[tuple[str, int]] = (),
+        group: str | None = None,
+        isolated: bool = False,
+        latest: bool = False,
+        instance: str | None = None,
+    ) -> AiokafkaReader:
+        settings = {
+            "group_id": group,
+            "group_instance_id": instance,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "latest" if latest else "earliest",
+            "isolation_level": "read_committed" if isolated else "read_uncommitted",
+            "heartbeat_interval_ms": 200,
+            "metadata_max_age_ms": 1000,
+        }
+        return AiokafkaReader(self._door, settings, list(topics), list(partitions))

@@ -1,0 +1,152 @@
+"""confluent-kafka (librdkafka) behind the seam of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import confluent_kafka as ck
+
+from tests.conformance.clients import Door, Message, Reader, Refused
+
+WAIT_S = 20.0
+
+
+def config(door: Door) -> dict[str, Any]:
+    told: dict[str, Any] = {"bootstrap.servers": door.bootstrap, "log_level": 0, "error_cb": lambda error: None}
+    if door.mechanism:
+        told |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": door.mechanism}
+        told |= {"sasl.username": door.user, "sasl.password": door.password}
+    return told
+
+
+def refused(error: ck.KafkaException) -> Refused:
+    return Refused(error.args[0].code(), error.args[0].str())
+
+
+class ConfluentProducer:
+    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
+        self._producer = ck.Producer({**config(door), **settings})
+        if "transactional.id" in settings:
+            self._call(self._producer.init_transactions)
+
+    def _call(self, method: Any, *arguments: Any) -> None:
+        try:
+            method(*arguments, WAIT_S)
+        except ck.KafkaException as error:
+            raise refused(error) from None
+
+    def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
+        told: list[tuple[Any, Any]] = []
+        for m in messages:
+            fields = {"value": m.value, "key": m.key, "headers": list(m.headers), "timestamp": m.timestamp_ms}
+            try:
+                self._producer.produce(
+                    topic, partition=m.partition, on_delivery=lambda error, sent: told.append((error, sent)), **fields
+                )
+            except ck.KafkaException as error:
+                raise refused(error) from None
+        self._producer.flush(WAIT_S)
+        for error, _ in told:
+            if error:
+                raise Refused(error.code(), error.str())
+        return [sent.offset() for _, sent in told]
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
+        assert isinstance(reader, ConfluentReader)
+        told = [ck.TopicPartition(topic, partition, offset)]
+        self._call(self._producer.send_offsets_to_transaction, told, reader.consumer.consumer_group_metadata())
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.flush(1)
+
+
+class ConfluentReader:
+    def __init__(
+        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
+    ) -> None:
+        self.consumer = ck.Consumer({**config(door), **settings})
+        if topics:
+            self.consumer.subscribe(topics)
+        else:
+            self.consumer.assign([ck.TopicPartition(t, p, ck.OFFSET_BEGINNING) for t, p in partitions])
+
+    def poll(self) -> list[Message]:
+        found = []
+        for m in self.consumer.consume(500, 0.1):
+            if m.error():
+                raise Refused(m.error().code(), m.error().str())
+            headers = tuple((name, value) for name, value in m.headers() or [])
+            found.append(Message(m.value(), m.key(), headers, m.timestamp()[1], m.partition(), m.offset()))
+        return found
+
+    def assignment(self) -> set[tuple[str, int]]:
+        return {(p.topic, p.partition) for p in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def committed(self, topic: str, partition: int) -> int:
+        return max(-1, self.consumer.committed([ck.TopicPartition(topic, partition)], WAIT_S)[0].offset)
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        first, last = self.consumer.get_watermark_offsets(ck.TopicPartition(topic, partition), WAIT_S)
+        return first, last
+
+    def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        (told,) = self.consumer.offsets_for_times([ck.TopicPartition(topic, partition, timestamp_ms)], WAIT_S)
+        return max(-1, told.offset)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Confluent:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def producer(
+        self,
+        *,
+        acks: int = -1,
+        compression: str | None = None,
+        idempotent: bool = False,
+        transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
+    ) -> ConfluentProducer:
+        settings = {"acks": acks, "compression.type": compression or "none", "enable.idempotence": idempotent}
+        if transactional_id:
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
+            settings |= {"enable.idempotence": True, "message.timeout.ms": timeout_ms}
+        return ConfluentProducer(self._door, settings)
+
+    def reader(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[tuple[str, int]] = (),
+        group: str | None = None,
+        isolated: bool = False,
+        latest: bool = False,
+        instance: str | None = None,
+    ) -> ConfluentReader:
+        settings = {
+            "group.id": group or "nobody",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest" if latest else "earliest",
+            "isolation.level": "read_committed" if isolated else "read_uncommitted",
+            "heartbeat.interval.ms": 200,
+            "topic.metadata.refresh.interval.ms": 1000,
+        }
+        if instance:
+            settings["group.instance.id"] = instance
+        return ConfluentReader(self._door, settings, list(topics), list(partitions))

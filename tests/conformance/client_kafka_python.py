@@ -1,0 +1,152 @@
+"""kafka-python behind the seam of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import kafka
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+
+from tests.conformance.clients import Door, Message, Reader, Refused
+
+WAIT_S = 20.0
+
+
+def config(door: Door) -> dict[str, Any]:
+    told: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
+    if door.mechanism:
+        told |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
+        told |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+    return told
+
+
+def refused(error: KafkaError) -> Refused:
+    return Refused(getattr(error, "errno", -1), str(error))
+
+
+class KafkaPythonProducer:
+    def __init__(self, door: Door, settings: dict[str, Any]) -> None:
+        self._producer = kafka.KafkaProducer(**config(door), **settings)
+        if "transactional_id" in settings:
+            self._producer.init_transactions()
+
+    def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
+        try:
+            sent = [
+                self._producer.send(
+                    topic, m.value, m.key, headers=list(m.headers), partition=m.partition, timestamp_ms=m.timestamp_ms
+                )
+                for m in messages
+            ]
+            self._producer.flush(WAIT_S)
+            return [each.get(WAIT_S).offset for each in sent]
+        except KafkaError as error:
+            raise refused(error) from None
+
+    def begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
+        assert isinstance(reader, KafkaPythonReader)
+        told = {kafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)}
+        self._call(self._producer.send_offsets_to_transaction, told, reader.consumer.group_metadata())
+
+    def _call(self, method: Any, *arguments: Any) -> None:
+        try:
+            method(*arguments)
+        except KafkaError as error:
+            raise refused(error) from None
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction)
+
+    def close(self) -> None:
+        self._producer.close(timeout=1)
+
+
+class KafkaPythonReader:
+    def __init__(
+        self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
+    ) -> None:
+        self.consumer = kafka.KafkaConsumer(**config(door), **settings)
+        if topics:
+            self.consumer.subscribe(topics)
+        else:
+            self.consumer.assign([kafka.TopicPartition(t, p) for t, p in partitions])
+            self.consumer.seek_to_beginning()
+
+    def poll(self) -> list[Message]:
+        return [
+            Message(m.value, m.key, tuple(m.headers), m.timestamp, m.partition, m.offset)
+            for found in self.consumer.poll(timeout_ms=100).values()
+            for m in found
+        ]
+
+    def assignment(self) -> set[tuple[str, int]]:
+        return {(p.topic, p.partition) for p in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def committed(self, topic: str, partition: int) -> int:
+        told = self.consumer.committed(kafka.TopicPartition(topic, partition))
+        return -1 if told is None else int(getattr(told, "offset", told))
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        place = kafka.TopicPartition(topic, partition)
+        return self.consumer.beginning_offsets([place])[place], self.consumer.end_offsets([place])[place]
+
+    def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        place = kafka.TopicPartition(topic, partition)
+        told = self.consumer.offsets_for_times({place: timestamp_ms})[place]
+        return -1 if told is None else int(told.offset)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class KafkaPython:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def producer(
+        self,
+        *,
+        acks: int = -1,
+        compression: str | None = None,
+        idempotent: bool = False,
+        transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
+    ) -> KafkaPythonProducer:
+        settings: dict[str, Any] = {"compression_type": compression, "enable_idempotence": idempotent}
+        settings["acks"] = "all" if acks == -1 else acks
+        if transactional_id:
+            settings |= {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+            settings["enable_idempotence"] = True
+        return KafkaPythonProducer(self._door, settings)
+
+    def reader(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[tuple[str, int]] = (),
+        group: str | None = None,
+        isolated: bool = False,
+        latest: bool = False,
+        instance: str | None = None,
+    ) -> KafkaPythonReader:
+        settings = {
+            "group_id": group,
+            "group_instance_id": instance,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "latest" if latest else "earliest",
+            "isolation_level": "read_committed" if isolated else "read_uncommitted",
+            "heartbeat_interval_ms": 200,
+            "metadata_max_age_ms": 1000,
+        }
+        return KafkaPythonReader(self._door, settings, list(topics), list(partitions))

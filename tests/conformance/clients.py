@@ -1,0 +1,125 @@
+"""The seam over clients: what users do with any of them.
+
+Rule 1: `write` returns when every message is acknowledged; what a broker refuses is `Refused` with Kafka's error code.
+Rule 2: a reader that is polled takes part in its group; it commits only where it is told to.
+Rule 3: messages are values alike for all clients; -1 stands where there is no offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from tests.conformance.batches import TODAY_MS
+from tests.conformance.waiting import until
+
+
+class Message(NamedTuple):
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int = TODAY_MS
+    partition: int = 0
+    offset: int = -1
+
+
+class Refused(Exception):
+    """The broker's answer was an error; `code` is Kafka's, below zero for the client's own."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class Door(NamedTuple):
+    """Where the broker is, and how to get in."""
+
+    bootstrap: str
+    mechanism: str | None = None
+    user: str | None = None
+    password: str | None = None
+
+
+class Producer(Protocol):
+    def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
+        """Append, wait for the acknowledgements, return the offsets."""
+
+    def begin(self) -> None: ...
+
+    def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
+        """The offset of a reader's group, within the transaction."""
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    def poll(self) -> list[Message]:
+        """What came within a tenth of a second."""
+
+    def assignment(self) -> set[tuple[str, int]]: ...
+
+    def commit(self) -> None:
+        """Commit what was polled so far."""
+
+    def committed(self, topic: str, partition: int) -> int: ...
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset and the one behind the last."""
+
+    def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        """The first offset at or behind that time."""
+
+    def close(self) -> None: ...
+
+
+class Client(Protocol):
+    def producer(
+        self,
+        *,
+        acks: int = -1,
+        compression: str | None = None,
+        idempotent: bool = False,
+        transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
+    ) -> Producer: ...
+
+    def reader(
+        self,
+        *,
+        topics: Iterable[str] = (),
+        partitions: Iterable[tuple[str, int]] = (),
+        group: str | None = None,
+        isolated: bool = False,
+        latest: bool = False,
+        instance: str | None = None,
+    ) -> Reader:
+        """Of a group where there are `topics`, alone where there are `partitions`; from the first offset on."""
+
+
+def read(reader: Reader, count: int) -> list[Message]:
+    """Poll until so many messages came."""
+    found: list[Message] = []
+
+    def enough() -> bool:
+        found.extend(reader.poll())
+        return len(found) >= count
+
+    until(enough)
+    return found
+
+
+def assigned(*readers: Reader, count: int) -> None:
+    """Poll in turn until the readers share so many partitions as evenly as can be."""
+
+    def shared() -> bool:
+        for reader in readers:
+            reader.poll()
+        sizes = [len(reader.assignment()) for reader in readers]
+        apart = set().union(*(reader.assignment() for reader in readers))
+        return sum(sizes) == len(apart) == count and max(sizes) - min(sizes) <= 1
+
+    until(shared, within_s=40.0)
