@@ -10,11 +10,12 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.times import Moment, first_at, latest
+from waterclock.broker.log.times import NONE, Moment, first_at, latest
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -41,7 +42,13 @@ class OffsetApis:
         committed = getattr(request.body, "isolation_level", 0) == 1
         topics = []
         for topic in request.body.topics:
-            rows = tuple(self._row(request, topic.name, asked, committed) for asked in topic.partitions)
+            numbers = Counter(asked.partition_index for asked in topic.partitions)
+            rows = tuple(
+                self._row(request, topic.name, asked, committed)
+                if numbers[asked.partition_index] == 1
+                else _listed(request, asked.partition_index, Error.INVALID_REQUEST)
+                for asked in topic.partitions
+            )
             topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
         request.answer(topics=tuple(topics))
 
@@ -49,16 +56,12 @@ class OffsetApis:
         partition = self._topics.partition(topic, asked.partition_index)
         error = wrong_epoch(partition, getattr(asked, "current_leader_epoch", -1))
         if partition is None or error:
-            found, epoch = Moment(-1, -1), -1
-        elif request.version < FIRST_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < LATEST_TIERED:
-            error, found, epoch = Error.UNSUPPORTED_VERSION, Moment(-1, -1), -1
-        else:
-            found = self._find(partition, asked.timestamp, partition.stable if committed else partition.high)
-            epoch = partition.memo.epoch if found.offset >= 0 else -1
-        return request.make(
-            "ListOffsetsPartitionResponse", partition_index=asked.partition_index, error_code=error,
-            timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch,
-        )  # fmt: skip
+            return _listed(request, asked.partition_index, error)
+        if request.version < FIRST_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < LATEST_TIERED:
+            return _listed(request, asked.partition_index, Error.UNSUPPORTED_VERSION)
+        found = self._find(partition, asked.timestamp, partition.stable if committed else partition.high)
+        epoch = partition.memo.epoch if found.offset >= 0 else -1
+        return _listed(request, asked.partition_index, Error.NONE, found, epoch)
 
     def _find(self, partition: Partition, timestamp: int, upto: int) -> Moment:
         if timestamp == LATEST:
@@ -92,6 +95,13 @@ class OffsetApis:
         return request.make(
             "EpochEndOffset", error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
         )
+
+
+def _listed(request: Request, partition: int, error: Error, found: Moment = NONE, epoch: int = -1) -> Any:
+    return request.make(
+        "ListOffsetsPartitionResponse", partition_index=partition, error_code=error, timestamp=found.timestamp,
+        offset=found.offset, leader_epoch=epoch,
+    )  # fmt: skip
 
 
 def wrong_epoch(partition: Partition | None, epoch: int) -> Error:

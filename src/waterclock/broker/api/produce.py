@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.batch import CODEC
+from waterclock.broker.log.partition import ZSTD, Partition
+from waterclock.broker.log.refusal import explain
 from waterclock.broker.transactions.admission import Admission, transactional
 from waterclock.broker.wire import produce
 from waterclock.broker.wire.errors import Error
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
 ALL: Final = -1
+CODEC_AT: Final = 22  # the byte of a batch whose last bits name its compression
+ZSTD_SINCE: Final = 7  # the version of Produce. KIP-110
 VERSIONS: Final = (3, 13)
 
 Rows: TypeAlias = "list[tuple[bytes, list[Appended]]]"
@@ -155,8 +159,10 @@ class ProduceApi:
                 self.records += partition.end - end
                 self.bytes += len(batch)
                 self._flusher.mark(partition)
-        time = now_ms if partition.settings.append_time and not error else -1
-        return Appended(partition.number, error, base, time, partition.start if not error else -1)
+        if error:
+            return Appended(partition.number, error, -1, -1, -1, *explain(error, batch, partition.settings, now_ms))
+        time = now_ms if partition.settings.append_time else -1
+        return Appended(partition.number, error, base, time, partition.start)
 
     def _refused(self, request: ProduceRequest, partition: Partition, batch: memoryview, version: int) -> Error:
         if request.acks == ALL:
@@ -165,6 +171,8 @@ class ProduceApi:
                 return error
         elif request.acks not in (0, 1):
             return Error.INVALID_REQUIRED_ACKS
+        if version < ZSTD_SINCE and len(batch) > CODEC_AT and batch[CODEC_AT] & CODEC == ZSTD:
+            return Error.UNSUPPORTED_COMPRESSION_TYPE
         if request.transactional_id is not None:
             return self._admission.admit(request.transactional_id, partition, batch, version)
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional(batch) else Error.NONE

@@ -6,13 +6,14 @@ Rule 2: an API or a version that is not in the table closes the connection, as K
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.wire.codec import API_VERSIONS, Request, unsupported
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.fields import skip_tags
+from waterclock.broker.wire.fields import skip_tags, text_span
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
+TOLD: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
+CLIENT_NAMED: Final = 3  # from here on ApiVersions says what client it is
+SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 FIRST_FLEXIBLE: Final = {0: 9, 1: 12}  # of the APIs that are read by hand
 
 
@@ -37,6 +41,15 @@ class FastApi(NamedTuple):
     handle: Callable[[Connection, memoryview, int, int, int], Any]
     lowest: int
     highest: int
+
+
+def _without_tags(data: bytes) -> bytes:
+    """An ApiVersions request as far as it is known here: a newer client may say more, in tagged fields. KIP-511."""
+    at = skip_tags(data, 0)
+    for _ in range(2):
+        at = text_span(data, at, True)[1]
+    skip_tags(data, at)
+    return data[:at] + b"\0"
 
 
 class Table:
@@ -78,14 +91,19 @@ class Table:
         api = self._apis.get(key)
         if api is None or not api.lowest <= version <= api.highest:
             raise ValueError(f"API {key} in version {version} is not known here")
-        api.handle(Request(key, version, correlation, slot, data))
+        known = _without_tags(data) if key == API_VERSIONS and version >= CLIENT_NAMED else data
+        api.handle(Request(key, version, correlation, slot, known))
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """(key, lowest version, highest version) of every API."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
-        return sorted((key, api.lowest, api.highest) for key, api in rows)
+        return sorted((key, TOLD.get(key, api.lowest), api.highest) for key, api in rows)
 
     def _api_versions(self, request: Request) -> None:
+        named = (getattr(request.body, name, "x") for name in ("client_software_name", "client_software_version"))
+        if not all(SOFTWARE.fullmatch(name) for name in named):
+            request.answer(error_code=Error.INVALID_REQUEST, api_keys=())
+            return
         keys = tuple(
             request.make("ApiVersion", api_key=key, min_version=lowest, max_version=highest)
             for key, lowest, highest in self.ranges()

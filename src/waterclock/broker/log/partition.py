@@ -19,6 +19,7 @@ from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
     CHECKED,
+    CODEC,
     EPOCH,
     HEADER,
     PREFIX,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY: Final = 4 << 20  # bytes of log: what a start after a crash reads again, header by header
 SNAPSHOT_SHARE: Final = 32  # a snapshot of many producers is large: it may be one part in so many of what is written
 FAILED: Final = -1
+ZSTD: Final = 4  # the last of the compressions
 NO_TIMESTAMP: Final = -1
 
 
@@ -97,11 +99,11 @@ class Partition:
         batch = header_of(data)
         size = batch.length + PREFIX
         if batch.magic != 2:
-            return Error.UNSUPPORTED_FOR_MESSAGE_FORMAT if batch.magic in (0, 1) else Error.INVALID_RECORD, batch
-        if size > len(data) or size < HEADER:
+            return Error.INVALID_RECORD if batch.magic in (0, 1) else Error.CORRUPT_MESSAGE, batch
+        if size < HEADER:
             return Error.CORRUPT_MESSAGE, batch
-        if size < len(data):
-            return Error.INVALID_RECORD, batch  # one batch a partition, since format 2
+        if size != len(data):
+            return Error.INVALID_RECORD, batch  # one whole batch a partition, since format 2
         if size > self.settings.max_message_bytes:
             return Error.MESSAGE_TOO_LARGE, batch
         if size > self.settings.segment_bytes:
@@ -114,7 +116,9 @@ class Partition:
         return error, batch
 
     def _sensible(self, batch: Batch, now_ms: int) -> Error:
-        if batch.records < 1 or batch.last_delta != batch.records - 1 or batch.control:
+        if batch.attributes & CODEC > ZSTD:
+            return Error.UNSUPPORTED_COMPRESSION_TYPE
+        if batch.base or batch.records < 1 or batch.last_delta != batch.records - 1 or batch.control:
             return Error.INVALID_RECORD
         if batch.producer_id >= 0 and (batch.sequence < 0 or batch.producer_epoch < 0):
             return Error.INVALID_RECORD

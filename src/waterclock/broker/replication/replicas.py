@@ -112,7 +112,7 @@ class Replicas:
 
     def refused(self, partition: Partition) -> Error:
         """Whether acks=all must be refused: fewer replicas are in sync than min.insync.replicas asks for."""
-        least = partition.settings.min_insync
+        least = min(partition.settings.min_insync, len(self.all()))  # no more than there are. KIP-966
         return Error.NONE if least <= 1 or len(self.in_sync(partition)) >= least else Error.NOT_ENOUGH_REPLICAS
 
     def statistics(self) -> dict[str, Any]:

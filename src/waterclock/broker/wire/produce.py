@@ -49,6 +49,7 @@ class Appended(NamedTuple):
     append_time_ms: int = -1
     start: int = -1
     message: str | None = None
+    wrong: tuple[int, ...] = ()  # the records to blame, by their numbers in the batch
 
 
 def read(data: memoryview, at: int, version: int) -> ProduceRequest:
@@ -102,8 +103,10 @@ def _row(row: Appended, version: int, flexible: bool) -> bytes:
     if version < 8:
         return data
     if flexible:
-        return data + (b"\1\0\0" if row.message is None else b"\1" + _compact(row.message) + b"\0")
-    return data + b"\0\0\0\0" + (b"\xff\xff" if row.message is None else _text(row.message))
+        wrong = as_count(len(row.wrong), True) + b"".join(INT32.pack(number) + b"\0\0" for number in row.wrong)
+        return data + wrong + (b"\0\0" if row.message is None else _compact(row.message) + b"\0")
+    wrong = INT32.pack(len(row.wrong)) + b"".join(INT32.pack(number) + b"\xff\xff" for number in row.wrong)
+    return data + wrong + (b"\xff\xff" if row.message is None else _text(row.message))
 
 
 def _compact(text: str) -> bytes:
