@@ -97,7 +97,10 @@ def test_a_produce_request_of_kio_is_read_as_it_was_meant(
     assert read == ProduceRequest(transactional_id, acks, timeout_ms, ours)
 
 
-APPENDED = st.builds(Appended, int32, error, int64, st.integers(-1, 2**41), int64, st.none() | st.text(max_size=200))
+APPENDED = st.builds(
+    Appended, int32, error, int64, st.integers(-1, 2**41), int64, st.none() | st.text(max_size=200),
+    st.lists(int32, max_size=3).map(tuple),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("version", PRODUCE)
@@ -112,8 +115,8 @@ def test_an_answer_to_produce_is_kios_to_the_last_byte(version: int, correlation
         parts = tuple(
             make(
                 kio.PartitionProduceResponse, index=r.partition, error_code=ErrorCode(r.error), base_offset=r.base,
-                log_append_time=moment(r.append_time_ms), log_start_offset=r.start, record_errors=(),
-                error_message=r.message,
+                log_append_time=moment(r.append_time_ms), log_start_offset=r.start,
+                record_errors=blamed(kio, r), error_message=r.message,
             )
             for r in rows
         )  # fmt: skip
@@ -122,6 +125,13 @@ def test_an_answer_to_produce_is_kios_to_the_last_byte(version: int, correlation
     body = answered(produce.answer(correlation, version, ours), correlation, entity)
     assert kio_serial.entity_reader(type(entity))(body, 0) == (entity, len(body))
     assert body == written(entity)
+
+
+def blamed(kio: Any, row: Appended) -> tuple[Any, ...]:
+    """The records to blame, where the version tells them."""
+    if not hasattr(kio, "BatchIndexAndErrorMessage"):
+        return ()
+    return tuple(make(kio.BatchIndexAndErrorMessage, batch_index=n, batch_index_error_message=None) for n in row.wrong)
 
 
 def moment(at_ms: int) -> datetime.datetime | None:
