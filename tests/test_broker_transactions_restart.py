@@ -212,6 +212,27 @@ def test_a_transaction_of_an_epoch_that_is_over_is_aborted_at_the_start(tmp_path
         assert client.state("n") == "Empty"
 
 
+def test_a_broker_closed_while_the_store_decides_ends_the_transaction_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        client.create("t")
+        producer = client.ready("n")
+        client.add("n", producer, "t")
+        client.produce("n", "t", batch("a", producer, 0))
+        store = broker._core.store
+        commit, held = store.commit, []
+        store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
+        client.end_soon("n", producer)
+        while not held:
+            pass
+        close = store.close
+        store.close = lambda: (commit(*held[0]), close())  # type: ignore[method-assign, assignment, func-returns-value]
+    assert caplog.records == []
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        assert [s.text for s in client.log("t")] == ["a", "COMMIT"]
+
+
 def test_a_marker_is_not_written_twice(tmp_path: Path) -> None:
     # The store says PrepareCommit until the next transaction begins: a start looks into the log for the marker.
     with Broker(tmp_path) as broker, client_of(broker) as client:
