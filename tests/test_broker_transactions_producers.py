@@ -232,7 +232,7 @@ def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: C
     other.close()
 
 
-def _full(size: int) -> None:
+def _full(size: int, timestamp: int) -> None:
     raise OSError(28, "No space left on device")
 
 

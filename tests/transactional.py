@@ -20,9 +20,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from waterclock.broker.wire.errors import Error
+from waterclock.clock import SystemClock
 
 PATIENCE_S = 10.0
-NOW_MS = 1_700_000_000_000
+NOW_MS = SystemClock().wall_ms()  # a marker much later than the records before it would begin a segment
 REST = struct.Struct(">hiqqqhii")
 
 
