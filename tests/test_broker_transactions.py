@@ -62,6 +62,32 @@ def test_an_open_transaction_holds_back_what_comes_after_it(client: Client) -> N
     assert client.committed("t") == ["a", "plain"]
 
 
+def test_the_end_of_committed_records_is_the_last_stable_offset(client: Client) -> None:
+    producer = begun(client)
+    asked = ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)
+    topics = ({"name": "t", "partitions": asked},)
+
+    def end(level: int) -> int:
+        answer = client.ask(2, 5, replica_id=-1, isolation_level=level, topics=topics)
+        offset: int = answer.topics[0].partitions[0].offset
+        return offset
+
+    assert (end(0), end(1)) == (1, 0)
+    client.end("n", producer)
+    assert (end(0), end(1)) == (2, 2)
+
+
+def test_a_reader_that_waits_for_committed_records_is_answered_by_the_end(broker: Broker, client: Client) -> None:
+    producer = begun(client)
+    reader = Client(broker.bootstrap)
+    reader.fetch_soon("t", committed=True, max_wait_ms=60_000)
+    assert client.state("n") == "Ongoing"
+    assert reader.quiet()
+    client.end("n", producer)
+    assert reader.receive(1, 12).responses[0].partitions[0].last_stable_offset == 2
+    reader.close()
+
+
 def test_every_partition_of_a_transaction_gets_a_marker_with_or_without_records(client: Client) -> None:
     producer = client.ready("n")
     assert client.add("n", producer, "t", 0, 1) == ["NONE", "NONE"]

@@ -201,6 +201,19 @@ def test_an_end_that_the_store_refuses_has_not_happened(broker: Broker, client: 
     assert client.committed("t") == ["a"]
 
 
+def test_a_name_whose_first_producer_the_store_refused_is_nobodys(broker: Broker, client: Client) -> None:
+    store = broker._core.store
+    put, store.put = store.put, lambda room, key, value, then: then(False)  # type: ignore[method-assign]
+    assert client.init("n")[0] == "COORDINATOR_NOT_AVAILABLE"
+    nobody = Id(-1, -1)
+    assert client.add("n", nobody, "t") == ["INVALID_PRODUCER_ID_MAPPING"]
+    assert client.end("n", nobody) == "INVALID_PRODUCER_ID_MAPPING"
+    assert client.produce("n", "t", batch("x", nobody, 0), 12)[0] == "INVALID_PRODUCER_ID_MAPPING"
+    assert client.state("n") == "TRANSACTIONAL_ID_NOT_FOUND"
+    store.put = put  # type: ignore[method-assign]
+    assert client.init("n") == ("NONE", Id(0, 0))
+
+
 def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
     client.add("n", producer, "t")
@@ -219,7 +232,7 @@ def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: C
     other.close()
 
 
-def _full(size: int) -> None:
+def _full(size: int, timestamp: int) -> None:
     raise OSError(28, "No space left on device")
 
 

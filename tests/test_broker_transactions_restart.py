@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.stopping_broker import STEPS
-from tests.transactional import Client, Id, Stored, batch
+from tests.transactional import NOW_MS, Client, Id, Stored, batch
 from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.batch import marker
@@ -212,6 +212,27 @@ def test_a_transaction_of_an_epoch_that_is_over_is_aborted_at_the_start(tmp_path
         assert client.state("n") == "Empty"
 
 
+def test_a_broker_closed_while_the_store_decides_ends_the_transaction_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        client.create("t")
+        producer = client.ready("n")
+        client.add("n", producer, "t")
+        client.produce("n", "t", batch("a", producer, 0))
+        store = broker._core.store
+        commit, held = store.commit, []
+        store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
+        client.end_soon("n", producer)
+        while not held:
+            pass
+        close = store.close
+        store.close = lambda: (commit(*held[0]), close())  # type: ignore[method-assign, assignment, func-returns-value]
+    assert caplog.records == []
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        assert [s.text for s in client.log("t")] == ["a", "COMMIT"]
+
+
 def test_a_marker_is_not_written_twice(tmp_path: Path) -> None:
     # The store says PrepareCommit until the next transaction begins: a start looks into the log for the marker.
     with Broker(tmp_path) as broker, client_of(broker) as client:
@@ -230,10 +251,10 @@ def test_a_marker_carries_what_it_is_made_of(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
         partition = broker.call(lambda: broker._core.topics.partition("t", 0))
-        assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, 1_700_000_000_000))) == (0, 0)
+        assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, NOW_MS))) == (0, 0)
         told = client.producers("t").active_producers[0]
         assert (told.producer_id, told.producer_epoch, told.coordinator_epoch, told.last_sequence) == (9, 4, 3, -1)
 
 
 def _append(partition: Partition, data: bytes) -> None:
-    assert partition.append(memoryview(bytearray(data)), 1_700_000_000_000)[0] == 0
+    assert partition.append(memoryview(bytearray(data)), NOW_MS)[0] == 0

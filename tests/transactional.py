@@ -20,9 +20,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from waterclock.broker.wire.errors import Error
+from waterclock.clock import SystemClock
 
 PATIENCE_S = 10.0
-NOW_MS = 1_700_000_000_000
+NOW_MS = SystemClock().wall_ms()  # a marker much later than the records before it would begin a segment
 REST = struct.Struct(">hiqqqhii")
 
 
@@ -241,13 +242,19 @@ class Client(Wire):
         return Error(row.error_code).name, row.base_offset
 
     def fetch(self, topic: str, offset: int = 0, partition: int = 0, committed: bool = False) -> Any:
-        """The partition's part of the answer."""
+        """The partition's part of the answer, at once."""
+        self.fetch_soon(topic, offset, partition, committed)
+        return self.receive(1, 12).responses[0].partitions[0]
+
+    def fetch_soon(
+        self, topic: str, offset: int = 0, partition: int = 0, committed: bool = False, max_wait_ms: int = 0
+    ) -> None:
         row = {"partition": partition, "current_leader_epoch": -1, "fetch_offset": offset, "last_fetched_epoch": -1,
                "log_start_offset": -1, "partition_max_bytes": 1 << 20}  # fmt: skip
         topics = ({"topic": topic, "partitions": (row,)},)
-        a = self.ask(1, 12, replica_id=-1, max_wait=0, min_bytes=1, max_bytes=1 << 20, isolation_level=int(committed),
-                     session_id=0, session_epoch=-1, topics=topics, forgotten_topics_data=(), rack_id="")  # fmt: skip
-        return a.responses[0].partitions[0]
+        self.send(1, 12, replica_id=-1, max_wait=max_wait_ms, min_bytes=1, max_bytes=1 << 20,
+                  isolation_level=int(committed), session_id=0, session_epoch=-1, topics=topics,
+                  forgotten_topics_data=(), rack_id="")  # fmt: skip
 
     def log(self, topic: str, partition: int = 0) -> list[Stored]:
         """Everything in a partition, decided or not, fetched batch by batch."""

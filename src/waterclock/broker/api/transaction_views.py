@@ -64,7 +64,7 @@ class TransactionViewApis:
         request.answer(transaction_states=rows)
 
     def _described(self, request: Request, name: str) -> Any:
-        transaction = self._coordinator.ledger.by_name.get(name)
+        transaction = self._coordinator.ledger.known(name)
         if transaction is None:
             error = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
             return _transaction(request, name, error, "", 0, 0, 0, 0, ())

@@ -45,7 +45,7 @@ class Admission:
         """Whether the batch may be appended now."""
         if not transactional(batch):
             return Error.NONE
-        transaction, head = self._ledger.by_name.get(name), header_of(batch)
+        transaction, head = self._ledger.known(name), header_of(batch)
         if transaction is None or transaction.record.producer_id != head.producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING
         if transaction.record.epoch != head.producer_epoch:

@@ -73,8 +73,9 @@ class TransactionCoordinator:
         self.ending = Ending(self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over)
 
     def close(self) -> None:
-        """Nothing is aborted any more."""
+        """Nothing is aborted any more, nothing taken up that the store still does."""
         self.purgatory.close()
+        self.ledger.close()
 
     def resume(self, transaction: Transaction) -> None:
         """An open transaction goes on after a start."""
@@ -154,7 +155,7 @@ class TransactionCoordinator:
         """The transaction to which the producer may add, or why it may not."""
         if not name:
             return None, Error.INVALID_REQUEST
-        transaction = self.ledger.by_name.get(name)
+        transaction = self.ledger.known(name)
         if transaction is None:
             return None, Error.INVALID_PRODUCER_ID_MAPPING
         record = transaction.record
@@ -220,7 +221,7 @@ class TransactionCoordinator:
 
     def end(self, name: str, producer: Id, commit: bool, protocol: int, then: Given) -> None:
         """End a transaction; with the id and epoch to go on with."""
-        transaction = self.ledger.by_name.get(name)
+        transaction = self.ledger.known(name)
         if not name or transaction is None:
             then(Error.INVALID_PRODUCER_ID_MAPPING if name else Error.INVALID_REQUEST, NOBODY)
             return

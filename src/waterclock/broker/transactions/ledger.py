@@ -4,7 +4,8 @@ Rule 1: a step that decides something (a new producer, an end) is seen once it i
     busy, and whoever asks is told CONCURRENT_TRANSACTIONS.
 Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
     store refused, they stay; the next request about them writes them again.
-Rule 3: the store keeps the order of what it is given: what is written later is never undone by what was written before.
+Rule 3: after `close` nothing is taken up any more: what the store did at the very end is found at the next start.
+Rule 4: the store keeps the order of what it is given: what is written later is never undone by what was written before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from waterclock.broker.store import Change, Store, Then
-from waterclock.broker.transactions.record import Record, follows
+from waterclock.broker.transactions.record import NONE, Record, follows
 from waterclock.broker.transactions.states import State
 
 ROOM: Final = "transaction"
@@ -46,6 +47,16 @@ class Ledger:
         self._store, self._written = store, written
         kept = store.load(ROOM)
         self.by_name = {name: Transaction(name, Record.of(value)) for name, value in kept.items()}
+        self._closed = False
+
+    def close(self) -> None:
+        """Hear no more of the store."""
+        self._closed = True
+
+    def known(self, name: str) -> Transaction | None:
+        """The transaction of a name that was given a producer."""
+        transaction = self.by_name.get(name)
+        return transaction if transaction is not None and transaction.record.producer_id != NONE else None
 
     def keep(self, transaction: Transaction, then: Then) -> None:
         """Make the record durable as it stands, unless it is."""
@@ -55,6 +66,8 @@ class Ledger:
         count = transaction.sent = transaction.changed
 
         def kept(done: bool) -> None:
+            if self._closed:
+                return
             self._arrived(transaction, count, done)
             then(done)
 
@@ -65,6 +78,8 @@ class Ledger:
         transaction.busy = True
 
         def stepped(done: bool) -> None:
+            if self._closed:
+                return
             transaction.busy = False
             if done:
                 transaction.become(record)

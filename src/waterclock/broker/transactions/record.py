@@ -165,7 +165,7 @@ class Record:
         timeout_ms, started_ms, updated_ms = kept["times"]
         return cls(
             timeout_ms, producer_id, epoch, last_epoch, previous_id, next_id, State(kept["state"]),
-            dict.fromkeys(kept["partitions"]),
+            dict.fromkeys((topic, number) for topic, number in kept["partitions"]),
             {g: {(row[0], row[1]): Committed(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
             started_ms, updated_ms, kept["protocol"],
         )  # fmt: skip
