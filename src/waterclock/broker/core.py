@@ -17,11 +17,13 @@ from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.produce import ProduceApi
+from waterclock.broker.api.records import RecordApis
 from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.errors import DataInUse
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.groups.coordinator import GroupCoordinator
+from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listener import Listener
@@ -29,6 +31,7 @@ from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, taken
 from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
+from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.broker.wire.errors import Error
 from waterclock.clock import WallClock
@@ -62,6 +65,9 @@ class Core:
         self.identity = Identity.of(self.store, host, self.listener.port)
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
+        self.hands = Hands(loop.call_soon_threadsafe)
+        self.deletions = Purgatory("delete records", self.timer)
+        self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)
         self.table = self._table()
 
     def _table(self) -> Table:
@@ -72,6 +78,7 @@ class Core:
             MetadataApis(self.identity, self.topics, self.settings),
             TopicApis(self.topics, self.settings, self._topic_gone),
             OffsetApis(self.topics),
+            RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
         )
         return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
@@ -80,6 +87,8 @@ class Core:
         for partition in topic.partitions:
             self.flusher.forget(partition)
         self.watermarks.changed(topic.partitions)
+        for partition in topic.partitions:
+            self.deletions.check_and_complete(partition)
         self.groups.topic_gone(topic.name)
 
     def statistics(self) -> BrokerStatistics:
@@ -90,6 +99,7 @@ class Core:
     def open(self) -> None:
         """Let clients in."""
         self.listener.open(self.table)
+        self.upkeep.begin(self.timer)
 
     def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
@@ -101,9 +111,10 @@ class Core:
 
     def _end(self, leave: Callable[[Partition], None]) -> None:
         self.listener.close()
-        for purgatory in (self.produces, self.fetches, self.groups):
+        for purgatory in (self.produces, self.fetches, self.groups, self.deletions):
             purgatory.close()
         self.timer.close()
+        self.hands.close()
         self.flusher.close()
         for partition in self.topics.partitions():
             leave(partition)
