@@ -18,6 +18,12 @@ class Kept:
     producer: tuple[int, int, int] = (-1, -1, -1)
     transactional: bool = False
     commit: bool | None = None  # of a marker: what it says
+    marker_ms: int | None = None  # and when; Kafka counts it with the records where a moment is looked up
+
+    def moments(self) -> dict[int, int]:
+        return (
+            {self.base: self.marker_ms} if self.marker_ms is not None else {o: rec.ms for o, rec in self.recs.items()}
+        )
 
 
 @dataclass
@@ -63,16 +69,10 @@ class Oracle:
                 rows.append((b.producer[0], first, b.last))
         return rows
 
-    def is_aborted(self, b: Kept) -> bool:
-        return any(
-            b.transactional and b.producer[0] == pid and first <= b.base < marker
-            for pid, first, marker in self.aborted()
-        )
-
     def visible(self) -> dict[int, Rec]:
         """The records that a reader of committed ones gets, by offset."""
-        stable = self.stable()
-        seen = [b for b in self.batches if b.commit is None and not self.is_aborted(b)]
+        stable, aborted = self.stable(), self.aborted()
+        seen = [b for b in self.batches if b.commit is None and not (b.transactional and among(b, aborted))]
         return {o: rec for b in seen for o, rec in b.recs.items() if self.start <= o < stable}
 
     def first_at(self, ms: int, upto: int) -> tuple[int, int]:
@@ -82,16 +82,14 @@ class Oracle:
         return min(found, key=lambda row: row[1], default=(-1, -1))
 
     def latest(self, upto: int) -> tuple[int, int]:
-        found = [(rec.ms, o) for b in self.batches for o, rec in b.recs.items() if self.start <= o < upto]
+        found = [(t, o) for b in self.batches for o, t in b.moments().items() if self.start <= o < upto]
         return max(found, key=lambda row: (row[0], -row[1]), default=(-1, -1))
 
     def compacted(self, upto: int, now_ms: int, keep_ms: int) -> dict[int, Rec]:
         """What readers of committed records get after a compaction up to `upto`; those after it are not touched."""
-        kept, last = {}, {}
-        for offset, rec in self.visible().items():
-            if offset < upto:
-                last[rec.key] = offset
-        for offset, rec in self.visible().items():
+        kept, visible = {}, self.visible()
+        last = {rec.key: offset for offset, rec in visible.items() if offset < upto}
+        for offset, rec in visible.items():
             if offset >= upto or (rec.key is not None and last[rec.key] == offset and self._stays(offset, rec, now_ms)):
                 kept[offset] = rec
             if offset < upto and rec.value is None:
@@ -100,3 +98,7 @@ class Oracle:
 
     def _stays(self, offset: int, rec: Rec, now_ms: int) -> bool:
         return rec.value is not None or now_ms < self.deletions.get(offset, now_ms + 1)
+
+
+def among(b: Kept, aborted: list[tuple[int, int, int]]) -> bool:
+    return any(b.producer[0] == pid and first <= b.base < marker for pid, first, marker in aborted)

@@ -41,6 +41,7 @@ ONLY_IN = {
         "purgatory/",
         "broker/broker.py",
         "broker/flusher.py",
+        "broker/hands.py",
         "broker/store.py",
     ),
     "asyncio": ("timer/loop.py", "timer/home.py", "timer/timeouts.py", "purgatory/waiting.py", "broker/broker.py"),

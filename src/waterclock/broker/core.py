@@ -21,6 +21,7 @@ from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
+from waterclock.broker.api.records import RecordApis
 from waterclock.broker.api.resources import Resources
 from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.scram import ScramApis
@@ -31,6 +32,7 @@ from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
+from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.door import door
@@ -48,6 +50,7 @@ from waterclock.broker.store import Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
+from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.clock import WallClock
 from waterclock.purgatory import Purgatory
@@ -92,6 +95,9 @@ class Core:
         self.leading.remember()
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions())
+        self.hands = Hands(loop.call_soon_threadsafe)
+        self.deletions = Purgatory("delete records", self.timer)
+        self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)
         self.table = self._table(folder)
 
     def _table(self, folder: str) -> Table:
@@ -110,6 +116,7 @@ class Core:
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
+            RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
             ScramApis(self.users, self.store),
@@ -134,6 +141,8 @@ class Core:
         for partition in topic.partitions:
             self.flusher.forget(partition)
         self.watermarks.changed(topic.partitions)
+        for partition in topic.partitions:
+            self.deletions.check_and_complete(partition)
         self.groups.topic_gone(topic.name)
 
     def statistics(self) -> BrokerStatistics:
@@ -152,6 +161,7 @@ class Core:
     def open(self) -> None:
         """Let clients in."""
         self.listener.open(self.sasl.guarded(self.table))
+        self.upkeep.begin(self.timer)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
         deposed = self.store.load("self").get("deposed")
         if deposed is not None:
@@ -171,9 +181,10 @@ class Core:
         if self._deposing is not None:
             self._deposing.cancel()
         self.listener.close()
-        for purgatory in (self.produces, self.fetches, self.groups, self.transactions):
+        for purgatory in (self.produces, self.fetches, self.groups, self.transactions, self.deletions):
             purgatory.close()
         self.timer.close()
+        self.hands.close()
         self.flusher.close()
         for partition in self.topics.partitions():
             leave(partition)

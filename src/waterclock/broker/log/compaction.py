@@ -54,6 +54,7 @@ class Plan(NamedTuple):
     keep_ms: int  # delete.retention.ms
     segment_bytes: int
     aborted: list[Aborted]  # those with markers in `segments`, and those with records there and markers behind
+    share: float  # of new bytes
     last: dict[int, int]  # producer -> offset of its last record; -1 where it has none
 
 
@@ -83,7 +84,9 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
     aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
     last = {pid: p.sent[-1].end if p.sent else -1 for pid, p in partition.producers.known.items()}
     keep_ms = settings["delete.retention.ms"]
-    return Plan(partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, last)
+    return Plan(
+        partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, new / (old + new), last
+    )
 
 
 Closed: TypeAlias = "list[tuple[Segment, int]]"  # with the offset where the next one begins
@@ -112,12 +115,14 @@ class Compaction:
         self._offsets: dict[bytes, int] = {}
         self._decided = Decided(plan.aborted)
         self.covered = plan.upto
+        self.done = False
 
     def steps(self) -> Iterator[Swapped | None]:
         """Work until it is done, a batch or so at a time; each file that was swapped is told of once. OSError."""
         yield from self._note_keys()
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
             yield from self._rewrite(group)
+        self.done = True
 
     # The keys
 

@@ -53,6 +53,20 @@ def finish(folder: str) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
+def abandon(folder: str) -> bool:
+    """After an error in the midst of it: remove what step 1 wrote. False where step 2 was done: a start goes on then."""
+    try:
+        names = os.listdir(folder)
+        if any(SWAP.fullmatch(name) for name in names):
+            return False
+        for name in names:
+            if name.endswith(CLEANED):
+                os.unlink(os.path.join(folder, name))
+    except OSError:
+        return False
+    return True
+
+
 def _go_on(folder: str, name: str, base: int, upto: int) -> None:
     path = os.path.join(folder, f"{base:020}")
     fourth_is_done = not os.path.exists(path + ".aborted" + CLEANED)

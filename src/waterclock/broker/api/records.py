@@ -1,0 +1,101 @@
+"""DeleteRecords: what lies before an offset is hidden at once, and its files go with the next retention.
+
+A `DelayedDeleteRecords` waits in the purgatory until every partition's new start is durable; where its time is up first,
+each that is not is told REQUEST_TIMED_OUT, and its records are gone all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+from waterclock.purgatory import DelayedOperation, Purgatory
+
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+    from waterclock.broker.upkeep import Upkeep
+
+DELETE_RECORDS: Final = 21
+HIGH_WATERMARK: Final = -1
+NO_WATERMARK: Final = -1
+
+
+class Asked:
+    """What becomes of one partition's deletion; `error` is None as long as nobody knows."""
+
+    __slots__ = ("error", "low", "number", "partition")
+
+    def __init__(self, number: int, partition: Partition | None, error: Error | None) -> None:
+        self.number, self.partition, self.error = number, partition, error
+        self.low = NO_WATERMARK
+
+
+class RecordApis:
+    """Deletion of records."""
+
+    def __init__(self, topics: Topics, purgatory: Purgatory, upkeep: Upkeep) -> None:
+        self._topics, self._purgatory, self._upkeep = topics, purgatory, upkeep
+
+    def apis(self) -> dict[int, Api]:
+        return {DELETE_RECORDS: Api(self.delete, 0, 2)}
+
+    def delete(self, request: Request) -> None:
+        topics = [
+            (topic.name, [self._begin(topic.name, row) for row in topic.partitions]) for topic in request.body.topics
+        ]
+        asked = [one for _, rows in topics for one in rows]
+        op = DelayedOperation(
+            lambda op: all(one.error is not None or _gone(one) for one in asked),
+            lambda op: _answer(request, topics),
+            request.body.timeout.total_seconds(),
+        )
+        self._purgatory.try_complete_else_watch(op, tuple(one.partition for one in asked if one.partition is not None))
+
+    def _begin(self, topic: str, row: Any) -> Asked:
+        partition = self._topics.partition(topic, row.partition_index)
+        error = _refused(partition, row.offset)
+        asked = Asked(row.partition_index, partition, error)
+        if partition is not None and error is None:
+            offset = partition.high if row.offset == HIGH_WATERMARK else row.offset
+            self._upkeep.begin_at(partition, offset, lambda done: self._begun(asked, done))
+        return asked
+
+    def _begun(self, asked: Asked, done: bool) -> None:
+        assert asked.partition is not None
+        asked.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
+        asked.low = asked.partition.start if done else NO_WATERMARK
+        self._purgatory.check_and_complete(asked.partition)
+
+
+def _refused(partition: Partition | None, offset: int) -> Error | None:
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if "delete" not in partition.settings["cleanup.policy"]:
+        return Error.POLICY_VIOLATION
+    if offset < HIGH_WATERMARK or offset > partition.high:
+        return Error.OFFSET_OUT_OF_RANGE
+    return None
+
+
+def _gone(asked: Asked) -> bool:
+    return asked.partition is not None and asked.partition.deleted
+
+
+def _answer(request: Request, topics: list[tuple[str, list[Asked]]]) -> None:
+    rows = tuple(
+        request.make("DeleteRecordsTopicResult", name=name, partitions=tuple(_row(request, one) for one in asked))
+        for name, asked in topics
+    )
+    request.answer(topics=rows)
+
+
+def _row(request: Request, asked: Asked) -> Any:
+    error = asked.error
+    if error is None:
+        error = Error.NOT_LEADER_OR_FOLLOWER if _gone(asked) else Error.REQUEST_TIMED_OUT
+    return request.make(
+        "DeleteRecordsPartitionResult", partition_index=asked.number, low_watermark=asked.low, error_code=error
+    )

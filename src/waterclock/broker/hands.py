@@ -1,0 +1,74 @@
+"""A thread for the slow deeds of the log's upkeep: files removed, memos written, compactions.
+
+Rule 1: it touches nothing that the loop touches but files; what it found out is told in the loop's thread.
+Rule 2: a long deed is done in steps, with a breath between them and the short deeds that came meanwhile: the loop gets
+    the interpreter back, and nobody waits minutes for a compaction to end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+STEPS_A_BREATH: Final = 16
+BREATH_S: Final = 0.001
+
+Then: TypeAlias = "Callable[[OSError | None], Any]"
+
+
+class Hands:
+    """`soon(callable, *arguments)` hands a call to the loop's thread."""
+
+    def __init__(self, soon: Callable[..., Any]) -> None:
+        self._soon = soon
+        self._short: queue.SimpleQueue[tuple[Callable[[], Any], Then] | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="upkeep", daemon=True)
+        self._thread.start()
+
+    def do(self, deed: Callable[[], Any], then: Then) -> None:
+        """Have `deed()` done; `then(error or None)` is called in the loop's thread."""
+        self._short.put((deed, then))
+
+    def do_in_steps(self, steps: Iterator[Any], told: Callable[[Any], Any], then: Then) -> None:
+        """Have a long deed done, an iterator; `told` is called in the loop's thread with each value that is not None."""
+        self.do(lambda: self._walk(steps, told), then)
+
+    def close(self) -> None:
+        """Finish the short deeds that were asked for, leave a long one where it is, and wait."""
+        self._closing.set()
+        self._short.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (asked := self._short.get()) is not None:
+            self._do(*asked)
+
+    def _do(self, deed: Callable[[], Any], then: Then) -> None:
+        try:
+            deed()
+        except OSError as error:
+            self._soon(then, error)
+        else:
+            self._soon(then, None)
+
+    def _walk(self, steps: Iterator[Any], told: Callable[[Any], Any]) -> None:
+        for count, value in enumerate(steps):
+            if value is not None:
+                self._soon(told, value)
+            if count % STEPS_A_BREATH == 0:
+                self._breathe()
+                if self._closing.is_set():
+                    return
+
+    def _breathe(self) -> None:
+        self._closing.wait(BREATH_S)
+        waiting = self._short.qsize()
+        for _ in range(waiting):
+            asked = self._short.get()
+            if asked is None:
+                self._short.put(None)
+                return
+            self._do(*asked)

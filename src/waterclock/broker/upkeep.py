@@ -1,0 +1,146 @@
+"""What becomes of old records: retention, compaction, deletion on request; and of producers that were not heard of again.
+
+    every                              is done
+    log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
+    log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
+    PRODUCERS_EVERY_S                  producers idle for producer.id.expiration.ms are forgotten
+
+Rule 1: what takes long is done by the upkeep's thread (hands.py); the loop's thread alone swaps segments.
+Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log import compaction
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.retention import retire
+from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.swap import abandon
+
+if TYPE_CHECKING:
+    from waterclock.broker.hands import Hands
+    from waterclock.broker.settings import Settings
+    from waterclock.broker.topics import Topics
+    from waterclock.timer import AsyncTimer
+
+PRODUCERS_EVERY_S: Final = 600.0
+log = logging.getLogger("waterclock.broker")
+
+
+class Upkeep:
+    """`changed(partitions)` is told when a partition's start has moved."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        settings: Settings,
+        hands: Hands,
+        wall_ms: Callable[[], int],
+        changed: Callable[[list[Partition]], Any],
+    ) -> None:
+        self._topics, self._settings, self._hands = topics, settings, hands
+        self._wall_ms, self._changed = wall_ms, changed
+        self.compacting: Partition | None = None
+        self.compactions = self.retired = 0
+
+    def begin(self, timer: AsyncTimer) -> None:
+        """From now on, by the timer."""
+        timer.every(self._settings["log.retention.check.interval.ms"] / 1000, self.retain)
+        timer.every(self._settings["log.cleaner.backoff.ms"] / 1000, self.compact)
+        timer.every(PRODUCERS_EVERY_S, self.forget_producers)
+
+    # Retention
+
+    def retain(self) -> None:
+        """Let go of what retention says."""
+        now_ms, moved = self._wall_ms(), []
+        for partition in self._topics.partitions():
+            try:
+                gone = retire(partition, now_ms)
+            except (OSError, LogDamaged) as error:
+                log.error("retention of %s-%d failed: %s", partition.topic, partition.number, error)
+                continue
+            if gone:
+                moved.append(partition)
+                self.retired += len(gone)
+                self._hands.do(partial(_remove, gone), _tell("removing old files"))
+        self._changed(moved)
+
+    def forget_producers(self) -> None:
+        """Drop the producers that were not heard of for too long."""
+        before_ms = self._wall_ms() - self._settings["producer.id.expiration.ms"]
+        for partition in self._topics.partitions():
+            partition.producers.forget(before_ms)
+
+    # Deletion on request
+
+    def begin_at(self, partition: Partition, offset: int, then: Callable[[bool], Any]) -> None:
+        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses."""
+        partition.memo.start = max(partition.memo.start, offset)
+        self._keep_memo(partition, lambda error: then(error is None))
+        self._changed([partition])
+
+    def _keep_memo(self, partition: Partition, then: Callable[[OSError | None], Any]) -> None:
+        self._hands.do(partition.memo.save, then)
+
+    # Compaction
+
+    def compact(self) -> None:
+        """Begin the compaction that has most to do, unless one is at work."""
+        if self.compacting is not None:
+            return
+        partition, plan = max(self._plans(), key=lambda found: found[1].share, default=(None, None))
+        if partition is None or plan is None:
+            return
+        self.compacting, partition.upkept = partition, True
+        work = compaction.Compaction(plan)
+        self._hands.do_in_steps(
+            work.steps(),
+            lambda swapped: compaction.adopt(partition, swapped),
+            lambda error: self._compacted(partition, work, error),
+        )
+
+    def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
+        now_ms = self._wall_ms()
+        for partition in self._topics.partitions():
+            if partition.settings.compact and not partition.upkept and len(partition.segments) > 1:
+                try:
+                    plan = compaction.plan(partition, now_ms)
+                except (OSError, LogDamaged) as error:
+                    log.error("%s-%d cannot be compacted: %s", partition.topic, partition.number, error)
+                    continue
+                if plan is not None:
+                    yield partition, plan
+
+    def _compacted(self, partition: Partition, work: compaction.Compaction, error: OSError | None) -> None:
+        self.compacting = None
+        if partition.deleted:
+            return
+        if error is None:
+            self.compactions += work.done
+            partition.upkept = False
+            if work.done:
+                partition.memo.cleaned = work.covered
+                self._keep_memo(partition, _tell("keeping a memo"))
+            return
+        log.error("the compaction of %s-%d failed: %s", partition.topic, partition.number, error)
+        partition.upkept = not abandon(partition.folder)
+
+
+def _remove(segments: list[Segment]) -> None:
+    for segment in segments:
+        segment.delete()
+
+
+def _tell(deed: str) -> Callable[[OSError | None], None]:
+    def then(error: OSError | None) -> None:
+        if error is not None:
+            log.error("%s failed: %s", deed, error)
+
+    return then
