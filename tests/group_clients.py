@@ -178,7 +178,9 @@ class Client:
 class Person(Client):
     """A member of the group "g", that remembers who it is."""
 
-    def __init__(self, served: Turned, client_id: str = "tester", group: str = "g", instance: str | None = None) -> None:
+    def __init__(
+        self, served: Turned, client_id: str = "tester", group: str = "g", instance: str | None = None
+    ) -> None:
         super().__init__(served, client_id)
         self.group, self.instance = group, instance
         self.member, self.generation = "", -1

@@ -62,7 +62,11 @@ def test_a_group_in_a_rebalance_is_described_without_its_protocol(served: Turned
     with people(served, "ann") as (ann,):
         ann.takes(ann.comes())
         group = ann.ask(DESCRIBE, 5, groups=["g"], include_authorized_operations=True).groups[0]
-        assert (group.group_state, group.protocol_data, group.members[0].member_metadata) == ("CompletingRebalance", "", b"")
+        assert (group.group_state, group.protocol_data, group.members[0].member_metadata) == (
+            "CompletingRebalance",
+            "",
+            b"",
+        )
         assert group.authorized_operations > 0
 
 

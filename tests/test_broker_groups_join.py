@@ -242,6 +242,8 @@ def test_a_member_id_is_the_client_id_or_the_instance_with_something_unique(serv
 
 def test_a_join_that_makes_no_sense_closes_only_its_connection(served: Turned) -> None:
     with people(served, "ann", "bob") as (ann, bob):
-        ann.socket.sendall(bytes.fromhex("0000000c") + JOIN.to_bytes(2, "big") + bytes.fromhex("0009 00000001 ffff 00 ff"))
+        ann.socket.sendall(
+            bytes.fromhex("0000000c") + JOIN.to_bytes(2, "big") + bytes.fromhex("0009 00000001 ffff 00 ff")
+        )
         assert ann.socket.recv(1) == b""
         assert bob.takes(bob.comes()).generation_id == 1

@@ -33,7 +33,9 @@ def client(served: Turned) -> Iterator[Client]:
 
 
 def remove(client: Client, group: str, topic: str = "t", partition: int = 0) -> Any:
-    return client.ask(REMOVE, 0, group_id=group, topics=[{"name": topic, "partitions": [{"partition_index": partition}]}])
+    return client.ask(
+        REMOVE, 0, group_id=group, topics=[{"name": topic, "partitions": [{"partition_index": partition}]}]
+    )
 
 
 def removed(client: Client, group: str, **place: Any) -> int:
@@ -64,7 +66,9 @@ def test_several_groups_are_fetched_at_once(client: Client) -> None:
     client.commit("h", 8, partition=1)
     rows = [{"group_id": name, "member_id": None, "member_epoch": -1, "topics": None} for name in ("g", "h", "none")]
     groups = client.ask(FETCH, 8, groups=rows, require_stable=False).groups
-    found = {(g.group_id, p.partition_index): p.committed_offset for g in groups for t in g.topics for p in t.partitions}
+    found = {
+        (g.group_id, p.partition_index): p.committed_offset for g in groups for t in g.topics for p in t.partitions
+    }
     assert found == {("g", 0): 7, ("h", 1): 8}
 
 
