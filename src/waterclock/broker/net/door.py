@@ -17,10 +17,11 @@ LARGEST_UNKNOWN: Final = 512 << 10  # bytes of a request, before it is known who
 def door(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
     """A listener on `address`; UsageError where certificate and key are none."""
     connect: Connect = Connection
-    if access.tls_cert is not None and access.tls_key is not None:
+    context = access.context()
+    if context is not None:
         from waterclock.broker.net import tls
 
-        connect = tls.connector(tls.context(access.tls_cert, access.tls_key))
+        connect = tls.connector(context)
     listener = Listener(loop, address, settings, timer, connect)
     if access.users:
         listener.largest_unknown = min(listener.largest_request, LARGEST_UNKNOWN)

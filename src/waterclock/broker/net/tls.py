@@ -1,9 +1,8 @@
 """TLS around a connection: the same requests and answers, through Python's `ssl` without waiting.
 
-Rule 1: TLS 1.2 or newer.
-Rule 2: what OpenSSL has decrypted is not seen by the loop any more: reading goes on until it holds nothing, a few
+Rule 1: what OpenSSL has decrypted is not seen by the loop any more: reading goes on until it holds nothing, a few
     records at a time so that others have their turn.
-Rule 3: a write that could not go is asked for again with the same bytes, or more: a file is read again at its place.
+Rule 2: a write that could not go is asked for again with the same bytes, or more: a file is read again at its place.
 """
 
 from __future__ import annotations
@@ -17,25 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.log.segment import Slice
 from waterclock.broker.net.connection import Connection, Serve
-from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     from waterclock.broker.net.listener import Connect, Listener
 
 CHUNK: Final = 64 << 10
 RECORDS: Final = 16
-
-
-def context(cert: str, key: str) -> ssl.SSLContext:
-    """The server's side, from two PEM files; UsageError where they are none, or do not belong together."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_RENEGOTIATION
-    try:
-        made.load_cert_chain(cert, key, password=lambda: b"")  # never ask at a terminal
-    except OSError as error:
-        raise UsageError(f"--tls-cert {cert} and --tls-key {key}: {error}") from error
-    return made
 
 
 def connector(made: ssl.SSLContext) -> Connect:

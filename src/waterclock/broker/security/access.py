@@ -12,9 +12,13 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from waterclock.broker.security.users import parsed
 from waterclock.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
 
 USERS: Final = "WATERCLOCK_USERS"
 
@@ -42,8 +46,11 @@ class Access:
             raise UsageError("a follower can neither log in nor use TLS yet: leave out --users and --tls-cert")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("--tls-cert and --tls-key go together: give both, or neither")
+        parsed(self.users)
         if self.tls_key is not None:
             check_private(self.tls_key, "--tls-key")
+            self.context()
+        self.advertised(host, 1)
         if host in ("", "0.0.0.0", "::") and self.advertise is None:
             raise UsageError(
                 f"nobody can connect to {host or 'no address'}: say with --advertise where clients find it"
@@ -54,12 +61,27 @@ class Access:
                 "or say --insecure-remote"
             )
 
+    def context(self) -> ssl.SSLContext | None:
+        """TLS as a server, 1.2 or newer; None where there is none. UsageError where the files are no such pair."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        import ssl
+
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.options |= ssl.OP_NO_RENEGOTIATION
+        try:
+            made.load_cert_chain(self.tls_cert, self.tls_key, password=lambda: b"")  # never ask at a terminal
+        except OSError as error:
+            raise UsageError(f"--tls-cert {self.tls_cert} and --tls-key {self.tls_key}: {error}") from error
+        return made
+
     def advertised(self, host: str, port: int) -> tuple[str, int]:
         """Where clients are told to connect to, of a broker that listens on `host:port`."""
         if self.advertise is None:
             return host, port
         name, colon, number = self.advertise.rpartition(":")
-        if not colon or (name.count(":") > 1 and not name.endswith("]")):
+        if not colon or (self.advertise.count(":") > 1 and "]" not in self.advertise):
             return self.advertise, port  # a name alone, or an address of version 6 alone
         if not number.isdecimal() or not 0 < int(number) < 65536 or not name:
             raise UsageError(f"--advertise takes HOST or HOST:PORT, got {self.advertise!r}")

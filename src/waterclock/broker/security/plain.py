@@ -26,7 +26,7 @@ class Plain:
         if not name or not password:
             raise Denied("Authentication failed: a user name and a password are needed")
         if not self._check(name, password):
-            raise Denied("Authentication failed: invalid user name or password")
+            raise Denied("Authentication failed: Invalid username or password")
         if authorized not in ("", name):
             raise Denied("Authentication failed: to act as somebody else is not possible here")
         self.user = name

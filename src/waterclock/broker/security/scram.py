@@ -56,7 +56,7 @@ class Credential(NamedTuple):
     def of_password(cls, mechanism: str, password: str) -> Credential:
         """From a password, with a fresh salt."""
         salt = secrets.token_bytes(16)
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS)
+        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(errors="surrogateescape"), salt, ITERATIONS)
         return cls.of(mechanism, salted, salt, ITERATIONS)
 
     def text(self, mechanism: str) -> str:

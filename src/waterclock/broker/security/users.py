@@ -12,8 +12,9 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from waterclock.broker.security.plain import PLAIN, Plain
 from waterclock.broker.security.scram import HASHES, Credential, Scram, read
@@ -25,43 +26,63 @@ MECHANISMS: Final = (PLAIN, *HASHES)
 Key = tuple[str, str]  # mechanism and name
 
 
+class Line(NamedTuple):
+    """One user of the start: with a password, or with a credential for one mechanism."""
+
+    name: str
+    password: str | None
+    mechanism: str = ""
+    credential: Credential | None = None
+
+
+def parsed(lines: Iterable[str]) -> list[Line]:
+    """The users; UsageError where a line is none, or the same user stands there twice.
+
+    >>> parsed(["# who may come in", "alice:secret"])
+    [Line(name='alice', password='secret', mechanism='', credential=None)]
+    """
+    found = [_line(number, line) for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")]
+    for (name, mechanism), times in Counter((line.name, line.mechanism) for line in found).items():
+        mixed = not mechanism and any(line.name == name and line.mechanism for line in found)
+        if times > 1 or mixed:
+            raise UsageError(f"{name!r} stands twice among the users: leave one line of it")
+    return found
+
+
+def _line(number: int, line: str) -> Line:
+    name, colon, secret = line.partition(":")
+    if not (name and colon and secret):  # the line itself is not told: it may be a password
+        raise UsageError(f"line {number} of the users is not of the form name:password")
+    if not secret.startswith("SCRAM-SHA-"):
+        return Line(name, secret)
+    try:
+        return Line(name, None, *read(secret))
+    except ValueError as error:
+        raise UsageError(f"line {number} of the users, {name}: {error}") from None
+
+
 class Users:
-    """Everybody known, from `lines` and `store`; UsageError where a line is none."""
+    """Everybody known, from `lines` and `store`; UsageError as `parsed`."""
 
     def __init__(self, lines: Iterable[str], store: Store) -> None:
         self._zeal = secrets.token_bytes(32)
         self._digests: dict[str, bytes] = {}
-        self.fixed: set[str] = set()
+        own = parsed(lines)
+        self.fixed = {line.name for line in own}
         self.credentials: dict[Key, Credential] = {}
         for kept in store.load(ROOM).values():
-            self.credentials[kept["mechanism"], kept["name"]] = _credential(kept)
-        for number, line in enumerate(lines, 1):
-            if line.strip() and not line.startswith("#"):
-                self._add(number, line.rstrip("\r\n"))
+            if kept["name"] not in self.fixed:
+                self.credentials[kept["mechanism"], kept["name"]] = _credential(kept)
+        for line in own:
+            self._add(line)
 
-    def _add(self, number: int, line: str) -> None:
-        name, colon, secret = line.partition(":")
-        if not (name and colon and secret):  # the line itself is not told: it may be a password
-            raise UsageError(f"line {number} of the users is not of the form name:password")
-        if name in self.fixed and not secret.startswith("SCRAM-"):
-            raise UsageError(f"line {number} of the users: {name} stands there twice")
-        self._forget(name)
-        if not secret.startswith("SCRAM-SHA-"):
-            self._digests[name] = self._digest(secret)
-            self.credentials.update({(m, name): Credential.of_password(m, secret) for m in HASHES})
-            return
-        try:
-            mechanism, credential = read(secret)
-        except ValueError as error:
-            raise UsageError(f"line {number} of the users, {name}: {error}") from None
-        self.credentials[mechanism, name] = credential
-
-    def _forget(self, name: str) -> None:
-        """What the store has of a user of the start does not count."""
-        if name not in self.fixed:
-            self.fixed.add(name)
-            for mechanism in HASHES:
-                self.credentials.pop((mechanism, name), None)
+    def _add(self, line: Line) -> None:
+        if line.password is not None:
+            self._digests[line.name] = self._digest(line.password)
+            derived = {(m, line.name): Credential.of_password(m, line.password) for m in HASHES}
+            self.credentials.update(derived)
+        elif line.credential is not None:
+            self.credentials[line.mechanism, line.name] = line.credential
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._zeal, password.encode(errors="surrogateescape"), "sha256")
