@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -142,6 +143,13 @@ def test_the_fixtures_are_told_about(tmp_path: Path) -> None:
     done = run(tmp_path, "", "--fixtures")
     assert "kafka_broker [session scope]" in done.stdout
     assert "A Kafka broker for the whole session; `kafka_broker.bootstrap` is for bootstrap.servers." in done.stdout
+
+
+def test_the_sample_of_the_guide_passes(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    blocks = re.findall(r"^```\n(.*?)^```$", (ROOT / "docs" / "broker.md").read_text(), re.M | re.S)
+    done = run(tmp_path, next(block for block in blocks if "def test_an_order_is_sent(" in block))
+    assert passed(done, 1), done.stdout
 
 
 def test_testing_exports_what_a_test_needs() -> None:
