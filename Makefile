@@ -69,7 +69,7 @@ clean:  ## remove what the targets made
 .venv/ready-run: .venv/bin/python $(BUILT)
 	@echo "installing waterclock, Spark and the rest into .venv (1.2 GB in the end; a minute or two with a warm package cache)"
 	@$(PIP) install --constraint constraints.txt pip
-	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,demo]' || { \
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo]' || { \
 	  echo "The packages could not be installed; the reason stands above. Without the Internet, point pip at a" \
 	  "mirror (PIP_INDEX_URL) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -W ignore -c "from waterclock.wheel import COMPILED; print('the timing wheel is compiled' if COMPILED \
@@ -83,7 +83,7 @@ clean:  ## remove what the targets made
 
 .venv/ready-bench: .venv/ready-test
 	@echo "installing the benchmarks' contenders into .venv"
-	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,demo,bench]'
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,bench]'
 	@touch $@
 
 .venv/ready-check: .venv/ready-test

@@ -12,7 +12,9 @@ pytest.importorskip("confluent_kafka")
 
 from waterclock import cli
 from waterclock.examples.lessons import acks, duplicates, keys, order
+from waterclock.examples.lessons.clients import ONE_BY_ONE, producer, read, send
 from waterclock.examples.lessons.lesson import Lesson
+from waterclock.testing import Broker, Error
 
 
 def by_case(lesson: Lesson) -> dict[str, dict[str, Any]]:
@@ -44,6 +46,15 @@ def test_who_waits_for_each_answer_keeps_the_order_and_pays_with_the_rate(ordere
 def test_idempotence_keeps_the_order_with_five_in_flight(ordered: dict[str, dict[str, Any]]) -> None:
     assert ordered["idempotence"]["stored"] == order.LETTERS
     assert ordered["idempotence"]["messages/s"] > ordered["waits for each"]["messages/s"] * 2
+
+
+def test_a_first_batch_that_is_refused_is_missing_and_told_as_delivered_although_idempotence_is_on() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders")
+        sender = producer(broker.bootstrap, **ONE_BY_ONE, enable_idempotence=True)
+        with broker.faults.answer("Produce", Error.NOT_LEADER_OR_FOLLOWER):
+            assert sorted(send(sender, "orders", "ABC")) == ["A", "B", "C"]
+        assert read(broker.bootstrap, "orders") == ["B", "C"]
 
 
 @pytest.fixture(scope="module")

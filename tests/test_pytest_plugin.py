@@ -144,6 +144,15 @@ def test_the_fixtures_are_told_about(tmp_path: Path) -> None:
     assert "A Kafka broker for the whole session; `kafka_broker.bootstrap` is for bootstrap.servers." in done.stdout
 
 
+def test_the_sample_of_the_guide_passes(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    guide = (ROOT / "docs" / "broker.md").read_text()
+    sample = guide.split("nothing has to be imported or configured.\n\n```\n")[1].split("```")[0]
+    assert "def test_an_order_is_sent(" in sample
+    done = run(tmp_path, sample)
+    assert passed(done, 1), done.stdout
+
+
 def test_testing_exports_what_a_test_needs() -> None:
     from waterclock import testing
 
