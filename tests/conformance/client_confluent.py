@@ -46,11 +46,19 @@ class ConfluentProducer:
                 )
             except ck.KafkaException as error:
                 raise refused(error) from None
-        self._producer.flush(WAIT_S)
+        self._flush()
         for error, _ in told:
             if error:
                 raise Refused(error.code(), error.str())
         return [sent.offset() for _, sent in told]
+
+    def _flush(self) -> None:
+        try:
+            self._producer.flush(WAIT_S)
+        except SystemError as error:  # a fatal error comes out of the callback so
+            if isinstance(error.__cause__, ck.KafkaException):
+                raise refused(error.__cause__) from None
+            raise
 
     def begin(self) -> None:
         self._producer.begin_transaction()

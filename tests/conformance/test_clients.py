@@ -21,8 +21,6 @@ CLIENTS = {
     "kafka-python": "tests.conformance.client_kafka_python:KafkaPython",
 }
 HOUR_MS = 3_600_000
-# kafka-python reads its message schemas by a function that newer Pythons advise against
-pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
 class Closing:
@@ -170,11 +168,11 @@ def test_a_static_member_comes_back_to_its_partitions(
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("kind_of_client", CLIENTS)
-def test_a_name_and_password_open_the_door(server: Server, kind_of_client: str, mechanism: str, topic: str) -> None:
+def test_a_name_and_password_open_the_door(server: Server, kind_of_client: str, mechanism: str, name: str) -> None:
     if server.guarded is None:
         pytest.skip("this broker was started without a listener that asks for a password")
     door = Door(server.guarded, mechanism, "alice", USERS["alice"])
     with ExitStack() as stack:
         client = Closing(resolve_name(CLIENTS[kind_of_client])(door), stack)
-        assert client.producer().write(topic, [Message(b"a")]) == [0]
-        assert [m.value for m in read(client.reader(partitions=[(topic, 0)]), 1)] == [b"a"]
+        assert client.producer().write(name, [Message(b"a")]) == [0]
+        assert [m.value for m in read(client.reader(partitions=[(name, 0)]), 1)] == [b"a"]

@@ -64,6 +64,16 @@ def test_a_claim_aborts_what_its_predecessor_left_open(dialogue: Dialogue, topic
     assert [(a.producer_id, a.first_offset) for a in found] == [(old.id, 0)]
 
 
+def test_a_zombie_whose_transaction_its_heir_aborted_may_not_claim_the_id_back(
+    dialogue: Dialogue, topic: str, old: Transactional
+) -> None:
+    # What a client does that takes INVALID_PRODUCER_EPOCH for a hiccup (KIP-360): the coordinator must tell it apart.
+    old.put(topic, b"gone")
+    again(old)
+    told = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
+    assert told.error_code.name == "producer_fenced"
+
+
 def test_a_zombie_may_not_add_partitions(old: Transactional, topic: str) -> None:
     again(old)
     assert old.add(topic) == "producer_fenced"
