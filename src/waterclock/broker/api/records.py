@@ -47,12 +47,16 @@ class RecordApis:
             (topic.name, [self._begin(topic.name, row) for row in topic.partitions]) for topic in request.body.topics
         ]
         asked = [one for _, rows in topics for one in rows]
+        waited = tuple(one.partition for one in asked if one.partition is not None)
+        if not waited:
+            _answer(request, topics)
+            return
         op = DelayedOperation(
             lambda op: all(one.error is not None or _gone(one) for one in asked),
             lambda op: _answer(request, topics),
             request.body.timeout.total_seconds(),
         )
-        self._purgatory.try_complete_else_watch(op, tuple(one.partition for one in asked if one.partition is not None))
+        self._purgatory.try_complete_else_watch(op, waited)
 
     def _begin(self, topic: str, row: Any) -> Asked:
         partition = self._topics.partition(topic, row.partition_index)

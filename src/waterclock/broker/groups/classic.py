@@ -51,7 +51,7 @@ LEADS_TO = {
 class ClassicGroup:
     """One group; `now_ms` is the date. A group without a protocol type only keeps offsets: a simple one."""
 
-    kind = "Classic"
+    kind = "classic"
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.id = group_id
