@@ -150,6 +150,7 @@ def transactions(bootstrap: str, topic: str, seconds: float, messages: int) -> d
     took = time.perf_counter() - start
     _count_committed(bootstrap, topic, len(commits) * messages)
     return {
+        "messages": len(commits) * messages,
         "per_s": len(commits) / took,
         "messages_per_s": len(commits) * messages / took,
         "p50_ms": percentile(commits, 0.5),
