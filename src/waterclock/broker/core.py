@@ -91,7 +91,7 @@ class Core:
         self._deposing: asyncio.Task[None] | None = None
         self.leading.remember()
         self.transactions.open(self.topics, self.flusher, self.groups)
-        take_up(self.transactions, self.topics.partitions())
+        take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
         self.table = self._table(folder)
 
     def _table(self, folder: str) -> Table:
