@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.transactional import Client, Id, batch
+from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.batch import SEQUENCES
 
@@ -94,3 +95,17 @@ def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
             assert sent(client, producer, 1, 2) == [("NONE", 1), ("NONE", 2)]
             assert sent(client, producer, 4) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
             client.close()
+
+
+def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
+    with Broker(clock=ManualClock()) as broker:
+        client = Client(broker.bootstrap)
+        client.create("t")
+        producer = client.ready(None)
+        sent(client, producer, 0, 1)
+        broker.advance_s(86_400)
+        assert len(client.producers("t").active_producers) == 1
+        broker.advance_s(600)
+        assert client.producers("t").active_producers == ()
+        assert sent(client, producer, 57) == [("NONE", 2)]
+        client.close()

@@ -94,7 +94,7 @@ class Core:
         self._deposing: asyncio.Task[None] | None = None
         self.leading.remember()
         self.transactions.open(self.topics, self.flusher, self.groups)
-        take_up(self.transactions, self.topics.partitions())
+        take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
         self.hands = Hands(loop.call_soon_threadsafe)
         self.deletions = Purgatory("delete records", self.timer)
         self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)

@@ -135,6 +135,7 @@ _TABLE: Final = (
     ("transactional.id.expiration.ms", None, _int, str(7 * DAY_MS), "how long an idle transactional id is known"),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", None, _int, "10000", "accepted; to the moment here"),
     ("producer.id.expiration.ms", None, _int, str(DAY_MS), "how long an idle producer's sequence is known"),
+    ("producer.id.expiration.check.interval.ms", None, _int, "600000", "how often idle producers are looked for"),
     ("replica.lag.time.max.ms", None, _int, "30000", "after which lag a follower is out of sync"),
     ("replica.fetch.wait.max.ms", None, _int, "500", "how long a follower's fetch waits"),
 )  # fmt: skip

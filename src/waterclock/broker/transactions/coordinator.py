@@ -69,7 +69,8 @@ class TransactionCoordinator:
 
     def open(self, topics: Topics, flusher: Flusher, groups: Groups) -> None:
         """Ready for requests, once there is somebody to flush; restart.py then takes up what was left."""
-        self._groups = groups
+        self._groups, self._topics = groups, topics
+        self._timer.every(self._settings["producer.id.expiration.check.interval.ms"] / 1000, self._forget_producers)
         self.ending = Ending(self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over)
 
     def close(self) -> None:
@@ -89,6 +90,12 @@ class TransactionCoordinator:
 
     def _written(self, transaction: Transaction) -> None:
         self._produces.check_and_complete(transaction.name)
+
+    def _forget_producers(self) -> None:
+        """Partitions forget the sequences of producers that were not heard of for long."""
+        before_ms = self.wall_ms() - self._settings["producer.id.expiration.ms"]
+        for partition in self._topics.partitions():
+            partition.producers.forget(before_ms)
 
     # InitProducerId
 

@@ -4,7 +4,7 @@
    Before it is durable nothing has happened; after it, nothing can change it.
 2. The groups see the offsets, or are let go.
 3. A marker is appended to each of its partitions. Readers of committed records may pass.
-4. The markers are durable. Complete: whoever asked is answered, and the next transaction may begin.
+4. The markers are durable, here and with the followers in sync. Complete: whoever asked is answered, and the next transaction may begin.
 
 Nobody is answered before 4: so a reader that asks after the answer finds the records, and the row of the store may be
 overwritten by the next transaction without a marker getting lost.
@@ -53,7 +53,10 @@ class Groups(Protocol):
 
 
 class DelayedMarkers:
-    """The end of a transaction, which waits until its markers are durable: `waits` are partitions with their ends."""
+    """The end of a transaction, which waits until its markers are below the high watermarks.
+
+    `waits` are partitions with their ends.
+    """
 
     __slots__ = ("_then", "_waits")
 
@@ -61,7 +64,7 @@ class DelayedMarkers:
         self._waits, self._then = waits, then
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
-        return all(partition.durable >= end or partition.deleted for partition, end in self._waits)
+        return all(partition.high >= end or partition.deleted for partition, end in self._waits)
 
     def on_complete(self, op: DelayedOperation) -> None:
         if op.outcome == "completed":
@@ -135,7 +138,7 @@ class Ending:
             transaction.become(transaction.record.completed())
             then(Error.NONE)
 
-        self._wait(waits, durable)
+        self.wait(waits, durable)
 
     def append(self, partition: Partition, record: Record, now_ms: int) -> Error:
         """Append a marker; it becomes durable with the next flush."""
@@ -145,7 +148,8 @@ class Ending:
             self._flusher.mark(partition)
         return error
 
-    def _wait(self, waits: list[tuple[Partition, int]], then: Callable[[], Any]) -> None:
+    def wait(self, waits: list[tuple[Partition, int]], then: Callable[[], Any]) -> None:
+        """Go on once partitions are durable as far as that, here and with the followers in sync."""
         delayed = DelayedMarkers(waits, then)
         if delayed.try_complete(None):
             then()

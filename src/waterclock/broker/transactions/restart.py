@@ -11,49 +11,61 @@
 Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and where the producer was shut out, those
 before, as the marker's epoch is the next one: what has the marker's epoch already belongs to the next transaction.
 
-Rule 1: every marker is on the disk before the first client is let in. Done twice, it does nothing the second time.
+Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.
+Rule 2: a decided transaction is complete when the followers in sync have its markers too: until then CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ending import COORDINATOR_EPOCH
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.record import NONE, Record
+from waterclock.broker.transactions.record import NONE, Id, Place, Record
 from waterclock.broker.transactions.states import DECIDED, State
 
 if TYPE_CHECKING:
     from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
 
-def take_up(coordinator: TransactionCoordinator, partitions: Iterable[Partition]) -> None:
+def take_up(
+    coordinator: TransactionCoordinator, partitions: Iterable[Partition], raise_high: Callable[[Partition], None]
+) -> None:
     """Bring what the store says and what the logs have together."""
-    every, marked = list(partitions), set()
+    every, marked = list(partitions), dict[Transaction, list[Partition]]()
     for transaction in coordinator.ledger.by_name.values():
         transaction.durable = transaction.changed
-        if transaction.record.state in DECIDED:
-            marked.update(_complete(coordinator, transaction))
         coordinator.timeouts.expect(transaction)
-    marked.update(_undecided(coordinator, every))
-    for partition in marked:
+        if transaction.record.state in DECIDED:
+            marked[transaction] = _decided(coordinator, transaction.record)
+    joining, aborted = _undecided(coordinator, every)
+    for partition in dict.fromkeys([*aborted, *(p for several in marked.values() for p in several)]):
         _flush(partition)
+        raise_high(partition)
     for transaction in coordinator.ledger.by_name.values():
-        if transaction.record.state is State.ONGOING:
-            coordinator.resume(transaction)
+        waits = [(partition, partition.end) for partition in marked.get(transaction, ())]
+        coordinator.ending.wait(waits, partial(_go_on, coordinator, transaction, joining.get(transaction, [])))
 
 
-def _complete(coordinator: TransactionCoordinator, transaction: Transaction) -> list[Partition]:
-    """Write the markers that are missing."""
-    record, marked = transaction.record, []
-    for partition in coordinator.ending.partitions(record):
-        if _concerns(record, partition):
-            _mark(partition, record.producer_id, record.epoch, record.commits, coordinator.wall_ms())
-            marked.append(partition)
-    transaction.become(record.completed())
+def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joining: list[Place]) -> None:
+    """What was decided is complete; what is open has its time."""
+    if transaction.record.state in DECIDED:
+        transaction.become(transaction.record.completed())
+    for place in joining:
+        coordinator.adopt(transaction, place)
+    if transaction.record.state is State.ONGOING:
+        coordinator.resume(transaction)
+
+
+def _decided(coordinator: TransactionCoordinator, record: Record) -> list[Partition]:
+    """Write the markers that are missing; where."""
+    marked = [p for p in coordinator.ending.partitions(record) if _concerns(record, p)]
+    for partition in marked:
+        _mark(partition, record.producer_id, record.epoch, record.commits, coordinator.wall_ms())
     return marked
 
 
@@ -65,19 +77,27 @@ def _concerns(record: Record, partition: Partition) -> bool:
     return epoch < record.epoch or (epoch == record.epoch and record.protocol == 1)
 
 
-def _undecided(coordinator: TransactionCoordinator, partitions: list[Partition]) -> list[Partition]:
-    """What is open in the logs: it takes part, or it is aborted."""
-    owners = {t.record.producer_id: t for t in coordinator.ledger.by_name.values() if t.record.producer_id != NONE}
-    aborted = []
+def _undecided(
+    coordinator: TransactionCoordinator, partitions: list[Partition]
+) -> tuple[dict[Transaction, list[Place]], list[Partition]]:
+    """What is open in the logs and was not decided: what takes part in which transaction, and where it was aborted."""
+    joining: dict[Transaction, list[Place]] = {}
+    aborted, owners = [], {_id(t.record): t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE}
     for partition in partitions:
         for producer_id in list(partition.producers.open):
-            owner, epoch = owners.get(producer_id), partition.producers.known[producer_id].epoch
-            if owner is not None and owner.record.epoch == epoch:
-                coordinator.adopt(owner, (partition.topic, partition.number))
+            epoch = partition.producers.known[producer_id].epoch
+            owner = owners.get(Id(producer_id, epoch))
+            if owner is not None:
+                joining.setdefault(owner, []).append((partition.topic, partition.number))
             else:
                 _mark(partition, producer_id, epoch, False, coordinator.wall_ms())
                 aborted.append(partition)
-    return aborted
+    return joining, aborted
+
+
+def _id(record: Record) -> Id:
+    """The producer's id and epoch, once what is decided is complete."""
+    return (record.completed() if record.state in DECIDED else record).id
 
 
 def _mark(partition: Partition, producer_id: int, epoch: int, commit: bool, now_ms: int) -> None:
@@ -91,4 +111,3 @@ def _flush(partition: Partition) -> None:
     for segment, _ in files:
         segment.flush()
     partition.flushed(partition.end, files)
-    partition.high = partition.durable
