@@ -199,6 +199,14 @@ def test_a_segment_whose_name_is_lost_takes_what_came_after_with_it(folder: Path
     assert (again.end, content(again)) == (54, list(range(54)))
 
 
+def test_an_offset_that_does_not_follow_ends_the_log(folder: Path) -> None:
+    """An offset has no checksum; in a log that was never compacted, each follows the one before."""
+    log = opened(folder)
+    fill(log, 3)
+    rewrite(Path(log.active.path + ".log"), log.active.locate(51)[0] + 6, b"\x01")
+    assert opened(folder).end == 51
+
+
 def test_what_is_found_after_a_crash_is_flushed_before_it_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
