@@ -155,7 +155,7 @@ class Compaction:
         plan, base = self._plan, group[0].base
         following = next((s.base for s in plan.segments if s.base > group[-1].base), plan.upto)
         path = os.path.join(plan.folder, f"{base:020}")
-        index = Index(path + ".index")
+        index = Index(path + ".index", base)
         with open(path + ".log" + CLEANED, "wb", buffering=WRITE_BYTES) as file:
             yield from self._write(file, index, group, following)
             file.flush()

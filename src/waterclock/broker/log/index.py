@@ -3,7 +3,8 @@
 Rule 1: an entry goes to the file only once its batch is durable. So the last entry of the file is where a recovery starts.
 Rule 2: entries lie at least INDEX_EVERY bytes apart; offsets and positions both rise from one to the next.
 Rule 3: the third column is the latest timestamp of all batches before the entry: it never falls.
-Rule 4: an entry carries its own check. The first one that is not good ends what is read: the others are found again.
+Rule 4: an entry carries its own check, in which its segment has a part. The first one that is not good ends what is
+    read: the others are found again.
 Rule 5: a disk that refuses an entry costs time at the next start, no more: nothing is told, and it is tried again.
 """
 
@@ -26,12 +27,12 @@ NEVER: Final = -1
 
 
 class Index:
-    """Offsets, positions and times of a segment's batches, a row each INDEX_EVERY bytes."""
+    """Offsets, positions and times of the batches of the segment from offset `base` on, a row each INDEX_EVERY bytes."""
 
-    __slots__ = ("_due", "_path", "_written", "at", "bases", "times")
+    __slots__ = ("_due", "_path", "_salt", "_written", "at", "bases", "times")
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, base: int) -> None:
+        self._path, self._salt = path, SALT ^ base
         self.bases, self.at, self.times = array("q"), array("q"), array("q")
         self._written = 0  # rows in the file
         self._due = 0
@@ -60,7 +61,7 @@ class Index:
 
     def _row(self, place: int) -> bytes:
         base, at, latest = self.bases[place], self.at[place], self.times[place]
-        return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ SALT)
+        return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
 
     def load(self, size: int) -> None:
         """Read the file's rows as far as they are good for a segment of `size` bytes; drop the others from the file."""
@@ -77,7 +78,7 @@ class Index:
 
     def _good(self, checks: array[int]) -> int:
         """How many rows from the first on are whole, and rise."""
-        sums = map(xor, map(xor, self.bases, self.at), map(xor, self.times, repeat(SALT)))
+        sums = map(xor, map(xor, self.bases, self.at), map(xor, self.times, repeat(self._salt)))
         return min(
             next(compress(count(), map(ne, sums, checks)), len(checks)),
             next(compress(count(1), map(ge, self.at, self.at[1:])), len(checks)),
@@ -120,8 +121,8 @@ class Index:
         return self.at[row] if row >= 0 else 0
 
 
-def last_row(path: str, size: int) -> tuple[int, int] | None:
-    """Offset and byte of the last row in the file at `path`, or None where it is no good for a segment of `size` bytes."""
+def last_row(path: str, start: int, size: int) -> tuple[int, int] | None:
+    """Offset and byte of the last row in the file of the segment from offset `start` on, of `size` bytes; None without."""
     try:
         with open(path, "rb", buffering=0) as file:
             whole = os.fstat(file.fileno()).st_size // ENTRY.size * ENTRY.size
@@ -131,7 +132,7 @@ def last_row(path: str, size: int) -> tuple[int, int] | None:
     if len(raw) < ENTRY.size:
         return None
     base, at, latest, check = ENTRY.unpack(raw)
-    return (base, at) if check == base ^ at ^ latest ^ SALT and 0 <= at < size else None
+    return (base, at) if check == base ^ at ^ latest ^ SALT ^ start and 0 <= at < size else None
 
 
 def _whole_rows(path: str) -> bytes:

@@ -84,9 +84,10 @@ def _find_end(partition: Partition, unproved: int) -> int:
     """Cut the log after its last good batch, and index what the indexes lack; the offset after that batch."""
     segments = partition.segments
     end = segments[unproved].base
+    gaps = partition.settings.compact or partition.memo.cleaned > 0
     for place in range(unproved, len(segments)):
         segment, size = segments[place], segments[place].size
-        end = _scan(segment, end)
+        end = _scan(segment, end, gaps)
         following = segments[place + 1].base if place + 1 < len(segments) else end
         if segment.size < size or end != following:  # a file between may be gone with its name
             _drop(segments, place + 1)
@@ -101,8 +102,11 @@ def _drop(segments: list[Segment], place: int) -> None:
     del segments[place:]
 
 
-def _scan(segment: Segment, least: int) -> int:
-    """Cut a segment after its last good batch; the offset after that batch, or `least` where there is none."""
+def _scan(segment: Segment, least: int, gaps: bool) -> int:
+    """Cut a segment after its last good batch; the offset after that batch, or `least` where there is none.
+
+    `gaps`: offsets may be missing between batches. Elsewhere a gap is damage, as a batch's offset has no checksum.
+    """
     index, size = segment.index, segment.size
     if index.at and not _starts(segment, index.at[-1], index.bases[-1]):
         index.forget(0)  # what it names was durable, and is not there: it is the index that is wrong
@@ -111,7 +115,7 @@ def _scan(segment: Segment, least: int) -> int:
     while at < size:
         most = max(CHUNK, _next_size(segment, at))
         chunk = memoryview(os.pread(segment.fd, min(most, size - at), at))
-        here, end = _whole_batches(segment, chunk, at, end)
+        here, end = _whole_batches(segment, chunk, at, end, gaps)
         if not here:
             break
         at += here
@@ -137,13 +141,15 @@ def _next_size(segment: Segment, at: int) -> int:
     return min(size, os.fstat(segment.fd).st_size - at)
 
 
-def _whole_batches(segment: Segment, chunk: memoryview, at: int, end: int) -> tuple[int, int]:
+def _whole_batches(segment: Segment, chunk: memoryview, at: int, end: int, gaps: bool) -> tuple[int, int]:
     """Note the good batches at the start of `chunk`, which lies at byte `at`: how many bytes, and the offset after."""
     here = 0
     while here + HEADER <= len(chunk):
         batch = header_of(chunk, here)
         after = here + PREFIX + batch.length
         if batch.length < HEADER - PREFIX or after > len(chunk) or not _good(batch, end, chunk[here:after]):
+            break
+        if batch.base > end and not gaps:
             break
         segment.note(batch.base, at + here, after - here, batch.max_timestamp)
         here, end = after, batch.last + 1

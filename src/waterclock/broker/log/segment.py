@@ -57,7 +57,7 @@ class Segment:
     @cached_property
     def index(self) -> Index:
         """Read from its file when first asked for: a log of many segments opens at once."""
-        index = Index(self.path + ".index")
+        index = Index(self.path + ".index", self.base)
         index.load(self.size)
         return index
 
@@ -153,7 +153,7 @@ class Segment:
 
         Reads the last row of its index and what follows, not the whole index.
         """
-        row = last_row(self.path + ".index", self.size)
+        row = last_row(self.path + ".index", self.base, self.size)
         if row is not None:
             with suppress(LogDamaged):
                 return self._end_from(*row)
