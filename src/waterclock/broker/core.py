@@ -54,7 +54,7 @@ class Core:
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
-        self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
+        self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
         self.listener = Listener(
             loop, host, port, largest_request=settings["socket.request.max.bytes"], most=settings["max.connections"],
         )  # fmt: skip
