@@ -80,7 +80,7 @@ class Core:
         self.topics = Topics(folder, settings, self.store)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
-        self.groups = GroupCoordinator(self.store, self.timer, settings, clock.wall_ms)
+        self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
         self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
         self.users = Users(access.users, self.store)
         self.sasl = SaslApis(self.users, self.timer.call_later)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
+from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.offsets import NEVER, Committed, Place
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.wire.codec import Request
@@ -75,7 +76,12 @@ class GroupOffsetApis:
         error = self._coordinator.check_commit(
             body.group_id, body.member_id, instance, body.generation_id_or_member_epoch, False
         )
-        return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND and request.version < 9 else error
+        if request.version >= 9:
+            return error
+        group = self._coordinator.get(body.group_id)
+        if isinstance(group, ConsumerGroup) and not group.empty and error is not Error.UNKNOWN_MEMBER_ID:
+            return Error.UNSUPPORTED_VERSION
+        return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND else error
 
     def _committed(self, request: Request, asked: Any) -> Committed:
         now_ms = self._coordinator.wall_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.consumer_groups import ConsumerGroupApis
 from waterclock.broker.api.group_admin import GroupAdminApis
 from waterclock.broker.api.group_offsets import GroupOffsetApis
 from waterclock.broker.api.table import Api
@@ -139,4 +140,5 @@ def group_apis(
 ) -> tuple[Any, ...]:
     """The rooms of APIs about groups."""
     offsets = GroupOffsetApis(topics, coordinator, settings["offset.metadata.max.bytes"])
-    return GroupApis(identity, coordinator), offsets, GroupAdminApis(coordinator)
+    consumers = ConsumerGroupApis(topics, coordinator, settings)
+    return GroupApis(identity, coordinator), offsets, GroupAdminApis(coordinator), consumers

@@ -23,10 +23,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from waterclock.broker.groups.members import CONSUMER, Join, Joined, Joining, Member, Sync, Synced, subscription
+from waterclock.broker.store import Change
 from waterclock.broker.wire.errors import Error
+
+ROOM: Final = "group"
 
 
 class State(Enum):
@@ -75,6 +78,11 @@ class ClassicGroup:
     @property
     def empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is in it or on the way to it."""
+        return self.empty and not self.promised
 
     @property
     def state_name(self) -> str:
@@ -280,6 +288,10 @@ class ClassicGroup:
                 m.kept(m.assignment if shares is None else shares.get(m.id, b"")) for m in self.members.values()
             ],
         }  # fmt: skip
+
+    def removals(self) -> list[Change]:
+        """What makes it durable that the group is gone."""
+        return [Change(ROOM, self.id, None)]
 
     @classmethod
     def of(cls, group_id: str, kept: dict[str, Any]) -> ClassicGroup:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.groups import consumer
+from waterclock.broker.groups.classic import ROOM, ClassicGroup, State
+from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.heartbeats import Beat, Heard, Heartbeats, Refused
 from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining
 from waterclock.broker.groups.offsets import Committed, GroupOffsets, Place
 from waterclock.broker.groups.rebalance import Rebalance
+from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
 from waterclock.broker.store import Change, Store, Then
@@ -22,20 +26,27 @@ from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
-ROOM: Final = "group"
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+
 MINUTE_MS: Final = 60_000
+Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupCoordinator:
     """Every group of the broker. `wall_ms()` is the date."""
 
-    def __init__(self, store: Store, timer: AsyncTimer, settings: Settings, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
+    ) -> None:
         self._store, self._settings, self.wall_ms = store, settings, wall_ms
         self.offsets = GroupOffsets(store)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
-        self.sessions = Sessions(self.heartbeats)
+        self.sessions = Sessions(self.heartbeats, "session")
         self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
-        self._groups: dict[str, ClassicGroup] = {}
+        revocations = Sessions(self.joins, "revoke")
+        self.consumers = Heartbeats(self.sessions, revocations, settings, topics, self._keep_changes)
+        self._groups: dict[str, Group] = {}
         self._load()
         timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
 
@@ -43,6 +54,10 @@ class GroupCoordinator:
         for group_id, kept in self._store.load(ROOM).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
             self.classic.resume(group)
+        rooms = self._store.load(consumer.ROOM), self._store.load(consumer.MEMBERS)
+        for one in consumer.loaded(*rooms):
+            self._groups[one.id] = one
+            self.consumers.resume(one)
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -51,14 +66,14 @@ class GroupCoordinator:
 
     # Groups
 
-    def get(self, group_id: str) -> ClassicGroup | None:
+    def get(self, group_id: str) -> Group | None:
         """A group, or None where there is none of that id."""
         group = self._groups.get(group_id)
         if group is None and self.offsets.has(group_id):
             group = self._make(group_id)
         return group
 
-    def __iter__(self) -> Iterator[ClassicGroup]:
+    def __iter__(self) -> Iterator[Group]:
         for group_id in self.offsets.groups():
             self.get(group_id)
         return iter(list(self._groups.values()))
@@ -69,6 +84,26 @@ class GroupCoordinator:
 
     def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
         self._store.put(ROOM, group.id, group.kept(shares), then)
+
+    def _keep_changes(self, group: ConsumerGroup, then: Then) -> None:
+        changes = group.changes()
+        if changes:
+            self._store.commit(changes, then)
+        else:
+            then(True)
+
+    def _make_way(self, group: Group) -> None:
+        """An empty group of the other protocol goes; its offsets stay."""
+        self._store.commit(self._bury(group))
+
+    def _bury(self, group: Group) -> list[Change]:
+        """Forget a group that is empty."""
+        if isinstance(group, ClassicGroup):
+            for member_id in list(group.promised):
+                self.sessions.end(group.id, member_id)
+            group.move(State.DEAD, self.wall_ms())
+        self._groups.pop(group.id, None)
+        return group.removals()
 
     def settle(self, then: Then) -> None:
         """`then` is called when everything that was done up to now is durable."""
@@ -84,17 +119,40 @@ class GroupCoordinator:
             answer(Joined(Error.INVALID_GROUP_ID, asked.member))
         elif not least <= asked.session_ms <= most:
             answer(Joined(Error.INVALID_SESSION_TIMEOUT, asked.member))
-        elif group is None and asked.member != NOBODY:
+        elif isinstance(group, ConsumerGroup) and not group.empty:
+            answer(Joined(Error.INCONSISTENT_GROUP_PROTOCOL))
+        elif not isinstance(group, ClassicGroup) and asked.member != NOBODY:
             answer(Joined(Error.UNKNOWN_MEMBER_ID, asked.member))
         else:
-            self.classic.join(group or self._make(asked.group), asked, version, answer)
+            if isinstance(group, ConsumerGroup):
+                self._make_way(group)
+            classic = group if isinstance(group, ClassicGroup) else self._make(asked.group)
+            self.classic.join(classic, asked, version, answer)
 
     def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
         """The classic group that a member speaks of, or what it is told where there is none."""
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.get(group_id)
-        return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
+        return (group, Error.NONE) if isinstance(group, ClassicGroup) else (None, Error.UNKNOWN_MEMBER_ID)
+
+    # The consumer protocol
+
+    def hear(self, beat: Beat, answer: Callable[[Heard], Any]) -> None:
+        """ConsumerGroupHeartbeat; `Refused` where it cannot be."""
+        group = self.get(beat.group)
+        if isinstance(group, ConsumerGroup):
+            self.consumers.hear(group, beat, answer)
+            return
+        if beat.epoch != JOINS:
+            problem = f"Consumer group {beat.group} not found." if group is None else "is not a consumer group."
+            raise Refused(Error.GROUP_ID_NOT_FOUND, problem if group is None else f"Group {beat.group} {problem}")
+        if group is not None:
+            if not group.empty:
+                raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} is not a consumer group.")
+            self._make_way(group)
+        made = self._groups[beat.group] = ConsumerGroup(beat.group)
+        self.consumers.hear(made, beat, answer)
 
     # Offsets
 
@@ -111,13 +169,16 @@ class GroupCoordinator:
                 return Error.ILLEGAL_GENERATION if transactional else Error.GROUP_ID_NOT_FOUND
             group = self._make(group_id)
         error = group.check_commit(member_id, group_instance_id, generation, transactional)
-        if not error and not transactional:
+        if not error and not transactional and isinstance(group, ClassicGroup):
             self.classic.commits(group, member_id)
         return error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> Error:
-        """Whether a member may fetch offsets; classic members are not asked who they are."""
-        return Error.NONE
+        """Whether a member may fetch offsets; who does not say who he is may, and classic members are not asked."""
+        group = self.get(group_id)
+        if not isinstance(group, ConsumerGroup) or (member_id is None and epoch < 0):
+            return Error.NONE
+        return group.check_epoch(member_id or NOBODY, epoch)
 
     def commit(self, group_id: str, offsets: Mapping[Place, Committed], then: Then) -> None:
         """Make offsets durable, then show them, then tell."""
@@ -133,7 +194,8 @@ class GroupCoordinator:
         group = self.get(group_id)
         if group is None:
             return Error.GROUP_ID_NOT_FOUND
-        return Error.NONE if group.empty or group.is_consumers else Error.NON_EMPTY_GROUP
+        in_use = isinstance(group, ClassicGroup) and not (group.empty or group.is_consumers)
+        return Error.NON_EMPTY_GROUP if in_use else Error.NONE
 
     def remove_offsets(self, group_id: str, places: list[Place], then: Then) -> None:
         """Forget offsets; `then` is told when that is durable."""
@@ -152,14 +214,10 @@ class GroupCoordinator:
         self._store.commit(self._forget(group), then)
         return Error.NONE
 
-    def _forget(self, group: ClassicGroup) -> list[Change]:
+    def _forget(self, group: Group) -> list[Change]:
         places = list(self.offsets.all(group.id))
         self.offsets.remove(group.id, places)
-        for member_id in list(group.promised):
-            self.sessions.end(group.id, member_id)
-        group.move(State.DEAD, self.wall_ms())
-        self._groups.pop(group.id, None)
-        return [Change(ROOM, group.id, None), *self.offsets.removals(group.id, places)]
+        return [*self._bury(group), *self.offsets.removals(group.id, places)]
 
     def topic_gone(self, topic: str) -> None:
         """A topic was deleted, and with it all offsets in it."""
@@ -180,12 +238,12 @@ class GroupCoordinator:
             places = [place for place in self._expired(group) if place not in pending]
             self.offsets.remove(group.id, places)
             changes += self.offsets.removals(group.id, places)
-            if group.empty and not (self.offsets.has(group.id) or pending or group.promised):
+            if group.idle and not (self.offsets.has(group.id) or pending):
                 changes += self._forget(group)
         if changes:
             self._store.commit(changes)
 
-    def _expired(self, group: ClassicGroup) -> Iterator[Place]:
+    def _expired(self, group: Group) -> Iterator[Place]:
         now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
         for place, committed in self.offsets.all(group.id).items():
             since_ms = group.offsets_age_from(committed.committed_ms)

@@ -5,7 +5,7 @@
                          no heartbeat for the session's length     expired: `gone()`
                          the member has left                       cancelled
 
-Rule 1: one operation a member, watched under (group, member): what is begun anew takes the place of what waited.
+Rule 1: one operation a member, watched under (sort, group, member): what is begun anew takes the place of what waited.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class DelayedHeartbeat:
 
 
 class Sessions:
-    """The sessions of all groups, in the purgatory of heartbeats."""
+    """One sort of them, for all groups, in `purgatory`: "session", or "revoke" for what a member is to let go of."""
 
-    def __init__(self, purgatory: Purgatory) -> None:
-        self._purgatory = purgatory
-        self._waiting: dict[tuple[str, str], DelayedHeartbeat] = {}
+    def __init__(self, purgatory: Purgatory, sort: str) -> None:
+        self._purgatory, self._sort = purgatory, sort
+        self._waiting: dict[tuple[str, str, str], DelayedHeartbeat] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def begin(self, group: str, member: str, session_ms: int, gone: Callable[[], Any]) -> None:
         """The member is there; unless it is heard of within `session_ms`, `gone()` is called."""
-        key = (group, member)
+        key = (self._sort, group, member)
         before = self._waiting.get(key)
         if before is not None:
             before.heard = True
@@ -58,9 +58,10 @@ class Sessions:
 
     def end(self, group: str, member: str) -> None:
         """The member has left: its heartbeats are waited for no more."""
-        if self._waiting.pop((group, member), None) is not None:
-            self._purgatory.cancel_for_key((group, member))
+        key = (self._sort, group, member)
+        if self._waiting.pop(key, None) is not None:
+            self._purgatory.cancel_for_key(key)
 
-    def _over(self, key: tuple[str, str], gone: Callable[[], Any]) -> None:
+    def _over(self, key: tuple[str, str, str], gone: Callable[[], Any]) -> None:
         del self._waiting[key]
         gone()

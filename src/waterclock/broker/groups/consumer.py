@@ -1,0 +1,212 @@
+"""A group under the consumer protocol: its members, what each is to have, and who has what now.
+
+    state          when
+    Empty          it has no member
+    Assigning      its epoch is newer than its target: the next heartbeat divides anew
+    Reconciling    some member is not at its target yet
+    Stable         everybody is
+    Dead           it was deleted
+
+Rule 1: the epoch grows with every change of members, subscriptions or topics; the target belongs to an epoch.
+Rule 2: `owners` says who has a partition; nobody else is given it until it is let go of.
+Rule 3: what changed since the last `changes` is what must become durable before anybody hears of it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.groups.assignors import ASSIGNORS, Part
+from waterclock.broker.groups.members import CONSUMER
+from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, UNREVOKED, ConsumerMember, parts, rows
+from waterclock.broker.groups.subscriptions import Seen, Subscriptions
+from waterclock.broker.store import Change
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+
+ROOM: Final = "consumer_group"
+MEMBERS: Final = "consumer_member"
+
+
+class ConsumerGroup:
+    """One group of consumers that the broker divides."""
+
+    kind = "Consumer"
+    protocol_type = CONSUMER
+
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
+        self.epoch = self.target_epoch = 0
+        self.assignor = ""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static: dict[str, str] = {}  # instance -> member id
+        self.target: dict[str, frozenset[Part]] = {}
+        self.owners: dict[Part, str] = {}
+        self.subscriptions = Subscriptions()
+        self.topics: dict[str, Seen] = {}  # what it subscribes to, as the target has it
+        self._changed: set[str] = set()  # members
+
+    @property
+    def empty(self) -> bool:
+        return not self.members
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is in it or on the way to it."""
+        return self.empty
+
+    @property
+    def state_name(self) -> str:
+        if self.empty:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        return "Stable" if all(self._is_there(member) for member in self.members.values()) else "Reconciling"
+
+    def _is_there(self, member: ConsumerMember) -> bool:
+        return member.state == STABLE and member.epoch == self.target_epoch
+
+    def subscribed(self, topic: str) -> bool:
+        """Whether its members read the topic."""
+        return not self.empty and topic in self.topics
+
+    def offsets_age_from(self, committed_ms: int) -> int | None:
+        """The date from which an offset's retention counts."""
+        return committed_ms
+
+    def free(self, part: Part) -> bool:
+        """Whether nobody has the partition."""
+        return part not in self.owners
+
+    # Members
+
+    def put(self, member: ConsumerMember) -> None:
+        """A member came, or is not what it was."""
+        self._replace(self.members.get(member.id), member)
+        self.members[member.id] = member
+
+    def remove(self, member_id: str) -> None:
+        """A member is out, and what it had is free."""
+        self._replace(self.members.pop(member_id), None)
+        self.target.pop(member_id, None)
+        self.epoch += 1
+
+    def rename(self, member: ConsumerMember, before: str) -> None:
+        """A static member is back under another id, with what was to be its own."""
+        self._replace(self.members.pop(before), None)
+        self.target[member.id] = self.target.pop(before, NO_PARTS)
+        self.put(member)
+
+    def _replace(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        self.subscriptions.replace(before, after)
+        for member, owner in ((before, None), (after, after)):
+            if member is None:
+                continue
+            self._changed.add(member.id)
+            if member.instance is not None and owner is not None:
+                self.static[member.instance] = member.id
+            elif member.instance is not None:
+                self.static.pop(member.instance, None)
+            for part in member.owns:
+                if owner is not None:
+                    self.owners[part] = owner.id
+                elif self.owners.get(part) == member.id:
+                    del self.owners[part]
+
+    # The target
+
+    def look(self, topics: Topics) -> None:
+        """Whether the topics are still as the target has them; a new epoch where not."""
+        seen = self.subscriptions.seen(topics)
+        if seen != self.topics:
+            self.topics = seen
+            self.epoch += 1
+
+    def divide(self, topics: Topics, default: str) -> None:
+        """A target for this epoch, by the assignor that most members ask for."""
+        order = sorted(self.members.values(), key=lambda m: (m.instance is None, m.instance or m.id))
+        subscribed = {
+            member.id: frozenset(
+                self.topics[name].id for name in self.subscriptions.names(member, topics) if name in self.topics
+            )
+            for member in order
+        }
+        sizes = {seen.id: seen.partitions for seen in self.topics.values()}
+        self.assignor = self._voted() or default
+        target = ASSIGNORS[self.assignor](subscribed, self.target, sizes)
+        self._changed |= {member for member in target if target[member] != self.target.get(member, NO_PARTS)}
+        self.target, self.target_epoch = target, self.epoch
+
+    def _voted(self) -> str | None:
+        asked = [member.assignor for member in self.members.values() if member.assignor]
+        return max(asked, key=asked.count) if asked else None
+
+    # Who may do what
+
+    def check_commit(self, member_id: str, instance: str | None, epoch: int, transactional: bool) -> Error:
+        """Whether this member may commit offsets: in its own epoch. Without one an empty group takes them from anybody."""
+        if epoch < 0 and self.empty:
+            return Error.NONE
+        error = self.check_epoch(member_id, epoch)
+        return Error.ILLEGAL_GENERATION if transactional and error is Error.STALE_MEMBER_EPOCH else error
+
+    def check_epoch(self, member_id: str, epoch: int) -> Error:
+        """Whether this is a member in this epoch."""
+        member = self.members.get(member_id)
+        if member is None:
+            return Error.UNKNOWN_MEMBER_ID
+        return Error.NONE if member.epoch == epoch else Error.STALE_MEMBER_EPOCH
+
+    # Kept
+
+    def changes(self) -> list[Change]:
+        """What is not durable yet; nothing where nothing changed."""
+        if not self._changed:
+            return []
+        changed, self._changed = self._changed, set()
+        members = [
+            Change(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id))) for member_id in sorted(changed)
+        ]
+        return [Change(ROOM, self.id, self._kept_group()), *members]
+
+    def removals(self) -> list[Change]:
+        """What makes it durable that the group, which is empty, is gone."""
+        return [*self.changes(), Change(ROOM, self.id, None)]
+
+    def _kept_group(self) -> dict[str, Any]:
+        topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
+        return {"epoch": self.epoch, "target": self.target_epoch, "assignor": self.assignor, "topics": topics}
+
+    def _kept(self, member: ConsumerMember | None) -> dict[str, Any] | None:
+        return None if member is None else {**member.kept(), "target": rows(self.target.get(member.id, ()))}
+
+    def _key(self, member_id: str) -> str:
+        return json.dumps([self.id, member_id])
+
+    @classmethod
+    def of(cls, group_id: str, kept: dict[str, Any], members: list[dict[str, Any]]) -> ConsumerGroup:
+        """The group that was kept."""
+        group = cls(group_id)
+        for row in members:
+            group.target[row["id"]] = parts(row.pop("target"))
+            group.put(ConsumerMember.of(row))
+        group.epoch, group.target_epoch, group.assignor = kept["epoch"], kept["target"], kept["assignor"]
+        group.topics = {name: Seen(next(iter(parts([row])))[0], row[1]) for name, row in kept["topics"].items()}
+        group._changed.clear()
+        return group
+
+    @property
+    def unrevoked(self) -> list[ConsumerMember]:
+        """Members that are to let go of something."""
+        return [member for member in self.members.values() if member.state == UNREVOKED]
+
+
+def loaded(groups: dict[str, Any], members: dict[str, Any]) -> list[ConsumerGroup]:
+    """All groups, from the rooms of groups and members."""
+    of: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in groups}
+    for key, row in members.items():
+        of[json.loads(key)[0]].append(row)
+    return [ConsumerGroup.of(group_id, kept, of[group_id]) for group_id, kept in groups.items()]

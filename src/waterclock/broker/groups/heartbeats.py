@@ -1,0 +1,277 @@
+"""The consumer protocol: one request, ConsumerGroupHeartbeat, by which members join, say what they read, and leave.
+
+A heartbeat of a member, in this order:
+
+1. Who is it? New (epoch 0), known in this epoch or in the one before, or fenced.
+2. What is new: its subscription, or the topics themselves? Then the group has a new epoch.
+3. Is the target older than the epoch? Then the assignor divides anew.
+4. Is the member not at its target? Then it lets go, takes, or waits: reconcile.py.
+5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs.
+6. It is answered when all that is durable; with its partitions where they changed, or where it said everything anew.
+
+Rule 1: an older epoch is good only where our last answer may have been lost: one epoch back, and nothing read beyond.
+Rule 2: a static member that leaves for a while (-2) keeps its share until its session ends; a new one takes its place.
+Source: KIP-848, KIP-1082 (members name themselves).
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from waterclock.broker.groups.assignors import ASSIGNORS, Part
+from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
+from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.groups.subscriptions import pattern
+from waterclock.broker.settings import Settings
+from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+
+
+class Heard(NamedTuple):
+    """The answer to a heartbeat. `assigned`: None where the member knows."""
+
+    error: Error
+    message: str | None = None
+    member: str | None = None
+    epoch: int = 0
+    assigned: frozenset[Part] | None = None
+
+
+class Refused(Exception):
+    """A heartbeat that is not accepted."""
+
+    def __init__(self, error: Error, message: str) -> None:
+        super().__init__(message)
+        self.heard = Heard(error, message)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a member says. None: nothing new of that."""
+
+    group: str
+    member: str
+    epoch: int
+    instance: str | None
+    rack: str | None
+    rebalance_ms: int
+    topics: frozenset[str] | None
+    regex: str | None
+    assignor: str | None
+    has: frozenset[Part] | None
+    client_id: str
+    client_host: str
+
+    @property
+    def says_all(self) -> bool:
+        """Whether it said everything anew, and is to be told everything."""
+        new = self.topics is not None or self.regex is not None
+        return self.epoch == JOINS or (self.rebalance_ms != -1 and new and self.has is not None)
+
+
+class Heartbeats:
+    """Does the consumer protocol; `keep(group, then)` makes a group durable."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        revocations: Sessions,
+        settings: Settings,
+        topics: Topics,
+        keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
+    ) -> None:
+        self._sessions, self._revocations = sessions, revocations
+        self._settings, self._topics, self._keep = settings, topics, keep
+
+    def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[Heard], Any]) -> None:
+        """One heartbeat of a member of `group`; answered when what it changed is durable. `Refused` where it cannot be."""
+        heard = self._leave(group, beat) if beat.epoch < 0 else self._beat(group, beat)
+
+        def durable(done: bool) -> None:
+            answer(heard if done else Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk."))
+
+        self._keep(group, durable)
+
+    # A member is there
+
+    def _beat(self, group: ConsumerGroup, beat: Beat) -> Heard:
+        before = self._member(group, beat)  # 1
+        member = self._said(before, beat)
+        if member != group.members.get(member.id):
+            if (member.topics, member.regex) != (before.topics, before.regex) or member.id not in group.members:
+                group.epoch += 1  # 2
+            group.put(member)
+        group.look(self._topics)
+        if group.epoch > group.target_epoch:
+            group.divide(self._topics, self._settings["group.consumer.assignors"][0])  # 3
+        target = group.target.get(member.id, frozenset())
+        after = reconcile(member, group.target_epoch, target, group.free, beat.has)  # 4
+        if after is not member:
+            group.put(after)
+        self._begin_session(group, after)  # 5
+        self._begin_revocation(group, member, after)
+        tell = beat.says_all or after.assigned != before.assigned  # 6
+        return Heard(Error.NONE, None, after.id, after.epoch, after.assigned if tell else None)
+
+    def _member(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember:
+        """Who it is; a new member, not yet in the group, where it joins."""
+        most = self._settings["group.consumer.max.size"]
+        if len(group.members) >= most and beat.member not in group.members:
+            message = f"The consumer group has reached its maximum capacity of {most} members."
+            raise Refused(Error.GROUP_MAX_SIZE_REACHED, message)
+        if beat.instance is not None:
+            return self._static_member(group, beat, beat.instance)
+        member = group.members.get(beat.member)
+        if member is None:
+            if beat.epoch != JOINS:
+                raise unknown(group, beat.member)
+            return ConsumerMember(beat.member or str(uuid.uuid4()))
+        check_epoch(member, beat)
+        return member
+
+    def _static_member(self, group: ConsumerGroup, beat: Beat, instance: str) -> ConsumerMember:
+        holder = group.members.get(group.static.get(instance, ""))
+        if beat.epoch != JOINS:
+            if holder is None:
+                raise Refused(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance} is unknown.")
+            check_holder(holder, beat)
+            check_epoch(holder, beat)
+            return holder
+        if holder is None:
+            return group.members.get(beat.member) or ConsumerMember(beat.member or str(uuid.uuid4()))
+        if holder.epoch != LEAVES_FOR_A_WHILE:
+            message = f"Static member {beat.member} with instance id {instance} cannot join the group"
+            raise Refused(Error.UNRELEASED_INSTANCE_ID, f"{message}: {holder.id} owns the instance id.")
+        self._forget(group, holder)
+        again = replace(holder, id=beat.member or str(uuid.uuid4()), epoch=0, previous=0)
+        group.rename(again, holder.id)
+        return again
+
+    def _said(self, member: ConsumerMember, beat: Beat) -> ConsumerMember:
+        """The member with what it says anew."""
+        news: dict[str, Any] = {"client_id": beat.client_id, "client_host": beat.client_host}
+        for name in ("instance", "rack", "topics", "regex", "assignor"):
+            if getattr(beat, name) is not None:
+                news[name] = getattr(beat, name)
+        if beat.rebalance_ms != -1:
+            news["rebalance_ms"] = beat.rebalance_ms
+        return replace(member, **news)
+
+    # A member goes
+
+    def _leave(self, group: ConsumerGroup, beat: Beat) -> Heard:
+        member = group.members.get(beat.member)
+        if beat.instance is not None:
+            member = group.members.get(group.static.get(beat.instance, ""))
+            if member is None:
+                raise Refused(Error.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance} is unknown.")
+            check_holder(member, beat)
+        if member is None:
+            raise unknown(group, beat.member)
+        if beat.epoch == LEAVES_FOR_A_WHILE:
+            self._revocations.end(group.id, member.id)
+            group.put(replace(member, epoch=LEAVES_FOR_A_WHILE, revoking=frozenset()))
+        else:
+            self._put_out(group, member)
+        return Heard(Error.NONE, None, member.id, beat.epoch)
+
+    def _put_out(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._forget(group, member)
+        group.remove(member.id)
+
+    def _forget(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._sessions.end(group.id, member.id)
+        self._revocations.end(group.id, member.id)
+
+    # Time
+
+    def resume(self, group: ConsumerGroup) -> None:
+        """After a restart: whole sessions, and whole rebalance timeouts for who has something to let go of."""
+        for member in group.members.values():
+            self._begin_session(group, member)
+        for member in group.unrevoked:
+            self._begin_revocation(group, None, member)
+
+    def _begin_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        session_ms = self._settings["group.consumer.session.timeout.ms"]
+        self._sessions.begin(group.id, member.id, session_ms, lambda: self._gone(group, member.id))
+
+    def _begin_revocation(self, group: ConsumerGroup, before: ConsumerMember | None, member: ConsumerMember) -> None:
+        if before is not None and (before.state, before.epoch, before.revoking) == (
+            member.state, member.epoch, member.revoking,
+        ):  # fmt: skip
+            return
+        self._revocations.end(group.id, member.id)
+        if member in group.unrevoked:
+            self._revocations.begin(group.id, member.id, member.rebalance_ms, lambda: self._gone(group, member.id))
+
+    def _gone(self, group: ConsumerGroup, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            self._put_out(group, member)
+            self._keep(group, lambda done: None)
+
+
+def check(beat: Beat, version: int) -> None:
+    """`Refused` for a heartbeat that makes no sense by itself."""
+    for said, name in ((beat.instance, "InstanceId"), (beat.rack, "RackId")):
+        require(said != "", f"{name} can't be empty.")
+    require(bool(beat.group), "GroupId can't be empty.")
+    require(bool(beat.member) or (version == 0 and beat.epoch == JOINS), "MemberId can't be empty.")
+    require(beat.epoch >= LEAVES_FOR_A_WHILE, "MemberEpoch is invalid.")
+    if beat.epoch == JOINS:
+        require(beat.rebalance_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
+        require(beat.has is not None and not beat.has, "TopicPartitions must be empty when (re-)joining.")
+        require(
+            bool(beat.topics or beat.regex),
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-empty in first request.",
+        )
+    if beat.epoch == LEAVES_FOR_A_WHILE:
+        require(beat.instance is not None, "InstanceId can't be null.")
+    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        raise Refused(
+            Error.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}.",
+        )
+    try:
+        pattern(beat.regex or "")
+    except re.error as error:
+        raise Refused(
+            Error.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{beat.regex}` is not valid: {error}."
+        ) from None
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Refused(Error.INVALID_REQUEST, message)
+
+
+def unknown(group: ConsumerGroup, member_id: str) -> Refused:
+    return Refused(Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.id}.")
+
+
+def check_holder(holder: ConsumerMember, beat: Beat) -> None:
+    """`Refused` where another member has the instance."""
+    if holder.id != beat.member:
+        message = f"Static member {beat.member} with instance id {beat.instance} was fenced by member {holder.id}."
+        raise Refused(Error.FENCED_INSTANCE_ID, message)
+
+
+def check_epoch(member: ConsumerMember, beat: Beat) -> None:
+    """`Refused` for a member that is in another epoch; rule 1."""
+    lost = beat.epoch == member.previous and beat.has is not None and beat.has <= member.assigned
+    if beat.epoch > member.epoch or (beat.epoch < member.epoch and not lost):
+        size = "greater" if beat.epoch > member.epoch else "smaller"
+        raise Refused(
+            Error.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {size} member epoch ({beat.epoch}) than the one known by the group"
+            f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
