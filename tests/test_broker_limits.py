@@ -23,6 +23,7 @@ from waterclock.clock import ManualClock
 
 VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # ApiVersions 0
 BIG = 900_000
+MANY = 2500  # small requests, whose answers are more than sockets and MOST_UNSENT take
 
 
 def connections(broker: Broker) -> list[Connection]:
@@ -101,7 +102,7 @@ def test_who_says_something_stays() -> None:
 def test_a_client_that_never_reads_goes_too() -> None:
     with idle_after_8_s() as broker:  # noqa: SIM117
         with closing(plug(broker.bootstrap, 4096)) as deaf:
-            fill(deaf, described())
+            deaf.sendall(described() * MANY)
             until(lambda: stuck(broker))
             broker.advance_s(10)
             assert connections(broker) == []
@@ -268,18 +269,6 @@ def described() -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def fill(plugged: socket.socket, request: bytes) -> int:
-    """Send whole requests until the other side takes no more; how many."""
-    sent, many = 0, request * 1000
-    plugged.settimeout(1.0)
-    try:
-        while True:
-            sent += plugged.send(many[sent % len(request) :])
-    except TimeoutError:
-        plugged.settimeout(20)
-    return sent // len(request)
-
-
 def stuck(broker: Broker) -> bool:
     found = connections(broker)
     return bool(found) and broker.call(lambda: found[0]._full() and not found[0]._reading)
@@ -288,7 +277,7 @@ def stuck(broker: Broker) -> bool:
 def test_a_client_that_never_reads_holds_bounded_memory_and_others_are_served() -> None:
     request = described()
     with Broker() as broker, closing(plug(broker.bootstrap, 4096)) as deaf:
-        fill(deaf, request)
+        deaf.sendall(request * MANY)
         until(lambda: stuck(broker))
         (connection,) = connections(broker)
         answer = largest_answer(broker, request)
@@ -306,10 +295,10 @@ def largest_answer(broker: Broker, request: bytes) -> int:
 def test_whoever_reads_late_gets_every_answer_in_order() -> None:
     request = described()
     with Broker() as broker, closing(plug(broker.bootstrap, 4096)) as late:
-        count = fill(late, request)
+        late.sendall(request * MANY)
         until(lambda: stuck(broker))
         answer = largest_answer(broker, request)
-        for _ in range(count):
+        for _ in range(MANY):
             assert struct.unpack(">ii", read(late, answer)[:8]) == (answer - 4, 7)
 
 
@@ -320,14 +309,14 @@ def test_answers_that_wait_behind_another_count_too() -> None:
         broker.create_topic("t")
         row = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1000}
         wire.send("fetch", 12, topics=[{"topic": "t", "partitions": [row]}], **waits)
-        wire.send_bytes(described() * 2000)
+        wire.send_bytes(described() * MANY)
         until(lambda: stuck(broker))
         (connection,) = connections(broker)
         assert broker.call(lambda: len(connection.slots)) < MOST_SLOTS
         assert broker.call(lambda: connection.unsent) < 2 * MOST_UNSENT
         broker.advance_s(60)
         assert wire.receive("fetch", 12).error_code.value == 0
-        for _ in range(2000):
+        for _ in range(MANY):
             wire.receive_frame()
 
 
