@@ -39,7 +39,9 @@ def test_confluent_kafka(bootstrap: str) -> None:
     assert told["retention.ms"].value == "8"
     assert client.describe_cluster().result(20).controller.id == 1
     assert len(client.describe_topics(kafka.TopicCollection(["t"]))["t"].result(20).partitions) == 3
-    change = admin.UserScramCredentialUpsertion("carol", admin.ScramCredentialInfo(1, 4096), b"pw", b"12345678")
+    change = admin.UserScramCredentialUpsertion(
+        "carol", admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_256, 4096), b"pw", b"12345678"
+    )
     results(client.alter_user_scram_credentials([change]))
     assert list(client.describe_user_scram_credentials().result(20)) == ["carol"]
     results(client.delete_topics(["t"]))
