@@ -14,6 +14,8 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
+from tests.conformance.batches import batch
+from tests.conformance.dialogue import Dialogue, fetch_fields
 from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
@@ -23,6 +25,7 @@ from waterclock.clock import ManualClock
 
 VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # ApiVersions 0
 BIG = 900_000
+MANY = 900  # small requests, whose answers are more than sockets and MOST_UNSENT take
 
 
 def connections(broker: Broker) -> list[Connection]:
@@ -101,7 +104,7 @@ def test_who_says_something_stays() -> None:
 def test_a_client_that_never_reads_goes_too() -> None:
     with idle_after_8_s() as broker:  # noqa: SIM117
         with closing(plug(broker.bootstrap, 4096)) as deaf:
-            fill(deaf, described())
+            deaf.sendall(large(broker) * MANY)
             until(lambda: stuck(broker))
             broker.advance_s(10)
             assert connections(broker) == []
@@ -260,24 +263,13 @@ def send_more(plugged: socket.socket) -> None:
 # Answers
 
 
-def described() -> bytes:
-    """A small request with a large answer: all settings of the broker, with their documentation."""
-    body = (
-        struct.pack(">hhih", 32, 3, 7, -1) + struct.pack(">ibh", 1, 4, 1) + b"1" + struct.pack(">i??", -1, True, True)
-    )
-    return struct.pack(">i", len(body)) + body
-
-
-def fill(plugged: socket.socket, request: bytes) -> int:
-    """Send whole requests until the other side takes no more; how many."""
-    sent, many = 0, request * 1000
-    plugged.settimeout(1.0)
-    try:
-        while True:
-            sent += plugged.send(many[sent % len(request) :])
-    except TimeoutError:
-        plugged.settimeout(20)
-    return sent // len(request)
+def large(broker: Broker) -> bytes:
+    """A small request with a large answer: a record of 25 kB, fetched."""
+    broker.create_topic("t")
+    with Wire(broker.bootstrap) as wire:
+        assert Dialogue(wire).produce("t", batch(os.urandom(25_000))).error_code == 0
+        frame = wire.encoded("fetch", 12, **fetch_fields("t", 0))
+    return struct.pack(">i", len(frame)) + frame
 
 
 def stuck(broker: Broker) -> bool:
@@ -286,9 +278,9 @@ def stuck(broker: Broker) -> bool:
 
 
 def test_a_client_that_never_reads_holds_bounded_memory_and_others_are_served() -> None:
-    request = described()
     with Broker() as broker, closing(plug(broker.bootstrap, 4096)) as deaf:
-        fill(deaf, request)
+        request = large(broker)
+        deaf.sendall(request * MANY)
         until(lambda: stuck(broker))
         (connection,) = connections(broker)
         answer = largest_answer(broker, request)
@@ -304,30 +296,28 @@ def largest_answer(broker: Broker, request: bytes) -> int:
 
 
 def test_whoever_reads_late_gets_every_answer_in_order() -> None:
-    request = described()
     with Broker() as broker, closing(plug(broker.bootstrap, 4096)) as late:
-        count = fill(late, request)
+        request = large(broker)
+        late.sendall(b"".join(request[:8] + struct.pack(">i", n) + request[12:] for n in range(MANY)))
         until(lambda: stuck(broker))
         answer = largest_answer(broker, request)
-        for _ in range(count):
-            assert struct.unpack(">ii", read(late, answer)[:8]) == (answer - 4, 7)
+        told = [struct.unpack(">ii", read(late, answer)[:8]) for _ in range(MANY)]
+        assert told == [(answer - 4, n) for n in range(MANY)]
 
 
 def test_answers_that_wait_behind_another_count_too() -> None:
     """A long poll first, then many requests with large answers: they cannot be sent before the first is answered."""
     with Broker(clock=ManualClock()) as broker, Wire(broker.bootstrap) as wire:
-        waits = {"max_wait": 60_000, "min_bytes": 1, "max_bytes": 1000, "session_epoch": -1, "replica_id": -1}
-        broker.create_topic("t")
-        row = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 1000}
-        wire.send("fetch", 12, topics=[{"topic": "t", "partitions": [row]}], **waits)
-        wire.send_bytes(described() * 2000)
+        request = large(broker)
+        wire.send("fetch", 12, **fetch_fields("t", 1, max_wait=60_000))
+        wire.send_bytes(request * MANY)
         until(lambda: stuck(broker))
         (connection,) = connections(broker)
         assert broker.call(lambda: len(connection.slots)) < MOST_SLOTS
         assert broker.call(lambda: connection.unsent) < 2 * MOST_UNSENT
         broker.advance_s(60)
         assert wire.receive("fetch", 12).error_code.value == 0
-        for _ in range(2000):
+        for _ in range(MANY):
             wire.receive_frame()
 
 
