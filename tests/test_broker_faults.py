@@ -158,6 +158,7 @@ def test_behind_a_late_answer_the_later_ones_of_its_connection_wait(broker: Brok
     assert waiting_answers(broker) == 2
     broker.advance_s(0.25)
     assert [client.produced(), client.produced()] == [(0, 0), (0, 1)]
+    assert client.produce("orders", b"c", acks=1) == (0, 2)
 
 
 def test_a_late_answer_to_a_client_that_is_gone_is_dropped(broker: Broker) -> None:

@@ -79,21 +79,24 @@ def sent_again(broker: Broker, topic: str) -> list[str]:
     sender = producer(broker.bootstrap, **ONE_BY_ONE)
     for letter in LETTERS:
         send(sender, topic, [letter])
-    return read(broker.bootstrap, topic)
+    seen: list[str] = read(broker.bootstrap, topic)
+    return seen
 
 
 def idempotence(broker: Broker, topic: str) -> list[str]:
     sender = producer(broker.bootstrap, **ONE_BY_ONE, enable_idempotence=True)
     for letter in LETTERS:
         send(sender, topic, [letter])
-    return read(broker.bootstrap, topic)
+    seen: list[str] = read(broker.bootstrap, topic)
+    return seen
 
 
 def one_writer_who_looks(broker: Broker, topic: str) -> list[str]:
     sender = producer(broker.bootstrap, **ONE_BY_ONE, retries=0)
     for letter in LETTERS:
         write_once(broker.bootstrap, sender, topic, letter)
-    return read(broker.bootstrap, topic)
+    seen: list[str] = read(broker.bootstrap, topic)
+    return seen
 
 
 def write_once(bootstrap: str, sender: Producer, topic: str, value: str) -> None:
@@ -112,7 +115,8 @@ def last_record(bootstrap: str, topic: str) -> str | None:
         looker.close()
     if start == end:
         return None
-    return [text(message) for message in messages(bootstrap, topic, first=end - 1)][-1]
+    values: list[str] = [text(message) for message in messages(bootstrap, topic, first=end - 1)]
+    return values[-1]
 
 
 def id_for_each(broker: Broker, topic: str) -> list[str]:

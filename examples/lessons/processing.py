@@ -33,7 +33,8 @@ def crash_before_the_commit(broker: Broker, topic: str) -> list[str]:
             consumer.commit(message=message, asynchronous=False)
 
         process(broker.bootstrap, topic, result, commit, least)
-    return read(broker.bootstrap, topic + "-results")
+    seen: list[str] = read(broker.bootstrap, topic + "-results")
+    return seen
 
 
 def result_and_offset_in_one(broker: Broker, topic: str) -> list[str]:
@@ -52,7 +53,8 @@ def result_and_offset_in_one(broker: Broker, topic: str) -> list[str]:
             sender.commit_transaction(PATIENCE_S)
 
         process(broker.bootstrap, topic, result, commit, least)
-    return read(broker.bootstrap, topic + "-results", **{"isolation.level": "read_committed"})
+    seen: list[str] = read(broker.bootstrap, topic + "-results", **{"isolation.level": "read_committed"})
+    return seen
 
 
 def process(

@@ -78,8 +78,7 @@ class Held(Slot):
 
     def send(self, parts: list[Part]) -> None:
         """Send the answer after all."""
-        if not self.gone:
-            super().answer(parts)
+        super().answer(parts)
 
 
 class Faults:
