@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka as ck
@@ -20,8 +21,16 @@ def config(door: Door) -> dict[str, Any]:
     return told
 
 
-def refused(error: ck.KafkaException) -> Refused:
-    return Refused(error.args[0].code(), error.args[0].str())
+@contextmanager
+def refusals() -> Iterator[None]:
+    """The client's errors as `Refused`; a fatal one may come out of a callback, wrapped as a SystemError."""
+    try:
+        yield
+    except (ck.KafkaException, SystemError) as error:
+        found = error if isinstance(error, ck.KafkaException) else error.__cause__ or error.__context__
+        if not isinstance(found, ck.KafkaException):
+            raise
+        raise Refused(found.args[0].code(), found.args[0].str()) from None
 
 
 class ConfluentProducer:
@@ -31,34 +40,22 @@ class ConfluentProducer:
             self._call(self._producer.init_transactions)
 
     def _call(self, method: Any, *arguments: Any) -> None:
-        try:
+        with refusals():
             method(*arguments, WAIT_S)
-        except ck.KafkaException as error:
-            raise refused(error) from None
 
     def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
         told: list[tuple[Any, Any]] = []
-        for m in messages:
-            fields = {"value": m.value, "key": m.key, "headers": list(m.headers), "timestamp": m.timestamp_ms}
-            try:
+        with refusals():
+            for m in messages:
+                fields = {"value": m.value, "key": m.key, "headers": list(m.headers), "timestamp": m.timestamp_ms}
                 self._producer.produce(
                     topic, partition=m.partition, on_delivery=lambda error, sent: told.append((error, sent)), **fields
                 )
-            except ck.KafkaException as error:
-                raise refused(error) from None
-        self._flush()
+            self._producer.flush(WAIT_S)
         for error, _ in told:
             if error:
                 raise Refused(error.code(), error.str())
         return [sent.offset() for _, sent in told]
-
-    def _flush(self) -> None:
-        try:
-            self._producer.flush(WAIT_S)
-        except SystemError as error:  # a fatal error comes out of the callback so
-            if isinstance(error.__cause__, ck.KafkaException):
-                raise refused(error.__cause__) from None
-            raise
 
     def begin(self) -> None:
         self._producer.begin_transaction()

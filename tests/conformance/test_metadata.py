@@ -94,7 +94,8 @@ def test_a_name_that_cannot_be_is_invalid(wire: Wire, bad: str) -> None:
 
 
 def test_known_and_unknown_topics_are_told_together(wire: Wire, topic: str, name: str) -> None:
-    told = wire.ask("metadata", 12, topics=[{"name": topic}, {"name": name}]).topics
+    asked = [{"name": topic}, {"name": name}]
+    told = wire.ask("metadata", 12, topics=asked, allow_auto_topic_creation=False).topics
     assert {t.name: t.error_code.name for t in told} == {topic: "none", name: "unknown_topic_or_partition"}
 
 
