@@ -98,7 +98,8 @@ def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
 
 
 def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
-    with Broker(clock=ManualClock()) as broker:
+    settings = {"connections.max.idle.ms": "1000000000"}
+    with Broker(clock=ManualClock(), settings=settings) as broker:
         client = Client(broker.bootstrap)
         client.create("t")
         producer = client.ready(None)
