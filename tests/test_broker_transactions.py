@@ -233,6 +233,20 @@ def test_a_decision_whose_markers_are_not_durable_is_not_answered_yet(broker: Br
     other.close()
 
 
+def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) -> None:
+    producer = begun(client)
+    partition = broker.call(lambda: broker._core.topics.partition("t", 0))
+    watermarks = broker._core.watermarks
+    raise_high = watermarks._raise_high
+    watermarks.raised_by(lambda partition: None)  # a follower that has not fetched the marker yet
+    client.end_soon("n", producer)
+    while broker.call(lambda: partition.durable) != 2:
+        pass
+    assert client.quiet()
+    broker.call(lambda: (raise_high(partition), watermarks.changed([partition])))
+    assert client.receive(26, 4).error_code == 0
+
+
 def test_a_transaction_over_a_topic_that_was_deleted_ends_all_the_same(client: Client) -> None:
     client.create("gone")
     producer = begun(client)

@@ -98,12 +98,13 @@ def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
 
 
 def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
-    with Broker(clock=ManualClock()) as broker:
+    settings = {"connections.max.idle.ms": "1000000000"}
+    with Broker(clock=ManualClock(), settings=settings) as broker:
         client = Client(broker.bootstrap)
         client.create("t")
         producer = client.ready(None)
         sent(client, producer, 0, 1)
-        broker.advance_s(86_400)
+        broker.advance_s(85_800)
         assert len(client.producers("t").active_producers) == 1
         broker.advance_s(600)
         assert client.producers("t").active_producers == ()

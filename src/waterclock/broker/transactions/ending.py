@@ -4,7 +4,8 @@
    Before it is durable nothing has happened; after it, nothing can change it.
 2. The groups see the offsets, or are let go.
 3. A marker is appended to each of its partitions. Readers of committed records may pass.
-4. The markers are durable, here and with the followers in sync. Complete: whoever asked is answered, and the next transaction may begin.
+4. The markers are durable, here and with the followers in sync. Complete: whoever asked is answered, and the next
+   transaction may begin.
 
 Nobody is answered before 4: so a reader that asks after the answer finds the records, and the row of the store may be
 overwritten by the next transaction without a marker getting lost.

@@ -12,7 +12,8 @@ Which epochs a decision concerns: under protocol 1 its own; under protocol 2, an
 before, as the marker's epoch is the next one: what has the marker's epoch already belongs to the next transaction.
 
 Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.
-Rule 2: a decided transaction is complete when the followers in sync have its markers too: until then CONCURRENT_TRANSACTIONS.
+Rule 2: a decided transaction is complete when the followers in sync have its markers too: CONCURRENT_TRANSACTIONS until
+    then.
 """
 
 from __future__ import annotations
