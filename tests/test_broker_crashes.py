@@ -43,8 +43,8 @@ class Process:
         return line.split("ready on ")[1].split(",")[0]
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        with self._process:
+            self._process.kill()
 
 
 class Writer(threading.Thread):

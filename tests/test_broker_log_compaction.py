@@ -27,11 +27,10 @@ BIG = b"v" * 700
 
 @pytest.fixture
 def settings() -> TopicSettings:
-    settings = TopicSettings(Settings())
+    settings = TopicSettings(Settings({"log.segment.bytes": "100000"}))
     settings.replace(
         {
             "cleanup.policy": "compact",
-            "segment.bytes": "100000",
             "min.cleanable.dirty.ratio": "0.01",
             "delete.retention.ms": str(KEEP_MS),
         }

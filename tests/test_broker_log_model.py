@@ -46,9 +46,9 @@ class LogMachine(RuleBasedStateMachine):
     @initialize(segment_bytes=st.sampled_from([7_000, 20_000]))
     def begin(self, segment_bytes: int) -> None:
         self.folder = tempfile.mkdtemp(prefix="waterclock-log-")
-        given = {"segment.bytes": str(segment_bytes), "cleanup.policy": "compact,delete", "retention.ms": "-1",
+        given = {"cleanup.policy": "compact,delete", "retention.ms": "-1",
                  "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": str(KEEP_MS)}  # fmt: skip
-        self.settings = TopicSettings(Settings())
+        self.settings = TopicSettings(Settings({"log.segment.bytes": str(segment_bytes)}))
         self.settings.replace(given)
         self.oracle, self.now = Oracle(), NOW
         self.sequences: dict[int, int] = {}
