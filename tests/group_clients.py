@@ -184,6 +184,7 @@ class Person(Client):
         super().__init__(served, client_id)
         self.group, self.instance = group, instance
         self.member, self.generation = "", -1
+        self.kind, self.protocol = "consumer", "range"
 
     def joins(
         self, *, version: int = 9, session: int = 10_000, rebalance: int = 60_000, kind: str = "consumer",
@@ -191,6 +192,7 @@ class Person(Client):
     ) -> Answer:  # fmt: skip
         """Send JoinGroup."""
         said = {"range": b"m"} if protocols is None else protocols
+        self.kind = kind
         answer = self.send(
             JOIN, version, group_id=self.group, session_timeout=session, rebalance_timeout=rebalance,
             member_id=self.member, group_instance_id=self.instance, protocol_type=kind, reason=None,
@@ -212,13 +214,15 @@ class Person(Client):
         joined = answer.get()
         assert joined.error_code == 0, joined
         self.member, self.generation = joined.member_id, joined.generation_id
+        self.protocol = joined.protocol_name
         return joined
 
     def syncs(self, shares: Mapping[str, bytes] | None = None, *, version: int = 5, **said: Any) -> Answer:
         rows = [{"member_id": member, "assignment": share} for member, share in (shares or {}).items()]
         fields = {
             "group_id": self.group, "generation_id": self.generation, "member_id": self.member,
-            "group_instance_id": self.instance, "protocol_type": None, "protocol_name": None, "assignments": rows,
+            "group_instance_id": self.instance, "protocol_type": self.kind, "protocol_name": self.protocol,
+            "assignments": rows,
         }  # fmt: skip
         answer = self.send(SYNC, version, **{**fields, **said})
         self.served.settle()

@@ -16,6 +16,7 @@ from tests.group_clients import Client
 from waterclock.broker import Broker
 
 TOPIC, PARTITIONS, RECORDS = "t", 4, 40
+CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
 
 
 class Settled:
@@ -29,7 +30,7 @@ class Settled:
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
-    with Broker() as broker:
+    with Broker(settings={"group.consumer.heartbeat.interval.ms": "100"}) as broker:
         client = Client(Settled(broker.bootstrap))  # type: ignore[arg-type]
         client.create_topic(TOPIC, PARTITIONS)
         client.close()
@@ -55,19 +56,27 @@ class TestConfluent:
         consumer = confluent.Consumer(
             {
                 "bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 100, "session.timeout.ms": 6000, "enable.auto.commit": False, "log_level": 0, **more,
+                "enable.auto.commit": False, "log_level": 0, **({} if "group.protocol" in more else CLASSIC), **more,
             }
         )  # fmt: skip
         consumer.subscribe([TOPIC])
         return consumer
 
-    @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-    def test_share_leave_and_go_on(self, confluent: Any, bootstrap: str, strategy: str) -> None:
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"partition.assignment.strategy": "range"},
+            {"partition.assignment.strategy": "cooperative-sticky"},
+            {"group.protocol": "consumer"},
+            {"group.protocol": "consumer", "group.remote.assignor": "range"},
+        ],
+        ids=lambda more: "-".join(more.values()),
+    )
+    def test_share_leave_and_go_on(self, confluent: Any, bootstrap: str, more: dict[str, str]) -> None:
         producer = confluent.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
         for number in range(RECORDS):
             producer.produce(TOPIC, str(number).encode(), partition=number % PARTITIONS)
         producer.flush()
-        more = {"partition.assignment.strategy": strategy}
         ann, bob = (self.consumer(confluent, bootstrap, **more) for _ in range(2))
         seen: list[bytes] = []
 

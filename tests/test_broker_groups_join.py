@@ -129,6 +129,9 @@ def test_who_is_left_out_by_the_leader_gets_an_empty_share(served: Turned) -> No
         ({"group_instance_id": "made up"}, Error.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, Error.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_name": "sticky"}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": None}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": None}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": None, "version": 4}, Error.NONE),
         ({"protocol_type": "consumer", "protocol_name": "range"}, Error.NONE),
     ],
 )

@@ -82,10 +82,12 @@ class GroupApis:
     def sync(self, request: Request) -> None:
         body = request.body
         group, error = self._coordinator.find(body.group_id)
+        protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
+        if request.version >= 5 and None in protocol:  # from then on it must be said
+            group, error = None, Error.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
             self._synced(request, Synced(error))
             return
-        protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
         self._coordinator.classic.sync(
             group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, protocol,
             {share.member_id: share.assignment for share in body.assignments},

@@ -52,7 +52,7 @@ def uniform(
     >>> t = UUID(int=1)
     >>> has = {"a": frozenset({(t, 0), (t, 1), (t, 2)})}
     >>> {m: sorted(n for _, n in some) for m, some in uniform({"a": {t}, "b": {t}}, has, {t: 4}).items()}
-    {'a': [0, 1, 2], 'b': [3]}
+    {'a': [0, 1], 'b': [2, 3]}
     """
     load = dict.fromkeys(subscribed, 0)
     held: dict[UUID, dict[str, set[int]]] = {

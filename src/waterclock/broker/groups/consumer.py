@@ -34,12 +34,12 @@ MEMBERS: Final = "consumer_member"
 class ConsumerGroup:
     """One group of consumers that the broker divides."""
 
-    kind = "Consumer"
+    kind = "consumer"
     protocol_type = CONSUMER
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self.epoch = self.target_epoch = 0
+        self.epoch, self.target_epoch = 1, 0
         self.assignor = ""
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance -> member id
@@ -118,12 +118,11 @@ class ConsumerGroup:
 
     # The target
 
-    def look(self, topics: Topics) -> None:
-        """Whether the topics are still as the target has them; a new epoch where not."""
+    def look(self, topics: Topics, news: bool) -> None:
+        """A new epoch where a member has `news` of its subscription, or the topics are not as the target has them."""
         seen = self.subscriptions.seen(topics)
-        if seen != self.topics:
-            self.topics = seen
-            self.epoch += 1
+        self.epoch += news or seen != self.topics
+        self.topics = seen
 
     def divide(self, topics: Topics, default: str) -> None:
         """A target for this epoch, by the assignor that most members ask for."""
@@ -168,7 +167,8 @@ class ConsumerGroup:
             return []
         changed, self._changed = self._changed, set()
         members = [
-            Change(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id))) for member_id in sorted(changed)
+            Change(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id)))
+            for member_id in sorted(changed)
         ]
         return [Change(ROOM, self.id, self._kept_group()), *members]
 

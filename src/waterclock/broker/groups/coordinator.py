@@ -145,11 +145,12 @@ class GroupCoordinator:
             self.consumers.hear(group, beat, answer)
             return
         if beat.epoch != JOINS:
-            problem = f"Consumer group {beat.group} not found." if group is None else "is not a consumer group."
-            raise Refused(Error.GROUP_ID_NOT_FOUND, problem if group is None else f"Group {beat.group} {problem}")
+            problem = "is not a consumer group." if group is not None else "was not found."
+            raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
         if group is not None:
             if not group.empty:
-                raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} is not a consumer group.")
+                problem = f"The classic group {beat.group} has members: it becomes a consumer group once it is empty."
+                raise Refused(Error.GROUP_ID_NOT_FOUND, problem)
             self._make_way(group)
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
         self.consumers.hear(made, beat, answer)

@@ -105,10 +105,8 @@ class Heartbeats:
         before = self._member(group, beat)  # 1
         member = self._said(before, beat)
         if member != group.members.get(member.id):
-            if (member.topics, member.regex) != (before.topics, before.regex) or member.id not in group.members:
-                group.epoch += 1  # 2
             group.put(member)
-        group.look(self._topics)
+        group.look(self._topics, (member.topics, member.regex) != (before.topics, before.regex))  # 2
         if group.epoch > group.target_epoch:
             group.divide(self._topics, self._settings["group.consumer.assignors"][0])  # 3
         target = group.target.get(member.id, frozenset())
@@ -133,7 +131,8 @@ class Heartbeats:
             if beat.epoch != JOINS:
                 raise unknown(group, beat.member)
             return ConsumerMember(beat.member or str(uuid.uuid4()))
-        check_epoch(member, beat)
+        if beat.epoch != JOINS:
+            check_epoch(member, beat)
         return member
 
     def _static_member(self, group: ConsumerGroup, beat: Beat, instance: str) -> ConsumerMember:
@@ -229,10 +228,8 @@ def check(beat: Beat, version: int) -> None:
     if beat.epoch == JOINS:
         require(beat.rebalance_ms != -1, "RebalanceTimeoutMs must be provided in first request.")
         require(beat.has is not None and not beat.has, "TopicPartitions must be empty when (re-)joining.")
-        require(
-            bool(beat.topics or beat.regex),
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-empty in first request.",
-        )
+        subscribes = beat.topics is not None or beat.regex is not None
+        require(subscribes, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     if beat.epoch == LEAVES_FOR_A_WHILE:
         require(beat.instance is not None, "InstanceId can't be null.")
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
