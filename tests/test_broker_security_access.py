@@ -79,6 +79,21 @@ def test_records_come_back_through_tls_as_they_went(broker: Broker, files: tuple
             assert value in found.partition.records
 
 
+def test_the_end_of_a_large_request_and_the_next_one_in_a_record_are_both_read(
+    broker: Broker, files: tuple[str, str]
+) -> None:
+    """The large one ends within a record: the rest is decrypted already, and the loop does not see it any more."""
+    with TlsWire(broker.bootstrap, files[0]) as wire:
+        shake(wire)
+        say(wire, plain("alice", "secret"))
+        large = wire.encoded("metadata", 12, topics=[{"name": "x" * 249}] * 1500, allow_auto_topic_creation=False)
+        frames = [large, wire.encoded("metadata", 12, topics=[])]
+        assert len(large) > 300_000
+        wire.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+        told = [struct.unpack(">i", wire.receive_frame()[:4])[0] for _ in frames]
+        assert told == [struct.unpack_from(">i", frame, 4)[0] for frame in frames]
+
+
 def test_many_requests_in_one_record_are_answered_in_order(broker: Broker, files: tuple[str, str]) -> None:
     with TlsWire(broker.bootstrap, files[0]) as wire:
         shake(wire)
