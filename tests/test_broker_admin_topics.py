@@ -119,11 +119,15 @@ def test_a_topic_that_the_disk_refused_is_not_there(wire: Wire, broker: Broker) 
     assert broker.call(lambda: list(Path(broker._core.topics._folder).iterdir())) == []
 
 
-def test_partitions_that_the_disk_refused_are_not_there(wire: Wire, broker: Broker) -> None:
+def test_partitions_that_the_disk_refused_are_not_there_and_may_be_asked_for_again(wire: Wire, broker: Broker) -> None:
     create(wire, "t")
+    put = broker._core.store.put
     broker.call(lambda: setattr(broker._core.store, "put", lambda *change: change[3](False)))
     assert grown(wire, 3) == "kafka_storage_error"
     assert len(wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].partitions) == 1
+    broker.call(lambda: setattr(broker._core.store, "put", put))
+    assert grown(wire, 2) == "none"
+    assert len(wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].partitions) == 2
 
 
 def grown(wire: Wire, count: int, assignments: list[list[int]] | None = None, **fields: Any) -> str:

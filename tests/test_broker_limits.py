@@ -101,6 +101,28 @@ def test_who_says_something_stays() -> None:
             assert len(connections(broker)) == 1
 
 
+def test_who_sends_one_request_slowly_stays() -> None:
+    with idle_after_8_s() as broker, closing(plug(broker.bootstrap)) as slow:
+        for sent, byte in enumerate(VERSIONS[:10], 1):
+            slow.sendall(bytes([byte]))
+            until(lambda sent=sent: broker.call(lambda: broker._core.listener.received) == sent)
+            broker.advance_s(4)
+        slow.sendall(VERSIONS[10:])
+        assert len(slow.recv(4)) == 4
+
+
+def test_who_reads_its_answers_slowly_stays() -> None:
+    with idle_after_8_s() as broker, closing(plug(broker.bootstrap, 4096)) as slow:
+        slow.sendall(large(broker) * MANY)
+        until(lambda: stuck(broker))
+        for _ in range(5):
+            sent = broker.call(lambda: broker._core.listener.sent)
+            while broker.call(lambda: broker._core.listener.sent) == sent:
+                read(slow, 100_000)
+            broker.advance_s(4)
+        assert len(connections(broker)) == 1
+
+
 def test_a_client_that_never_reads_goes_too() -> None:
     with idle_after_8_s() as broker:  # noqa: SIM117
         with closing(plug(broker.bootstrap, 4096)) as deaf:

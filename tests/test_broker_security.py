@@ -87,7 +87,9 @@ def test_a_failure_is_answered_after_a_moment_and_nothing_is_read_meanwhile() ->
         wire.send("sasl_authenticate", 2, auth_bytes=plain("alice", "wrong"))
         wire.send("sasl_authenticate", 2, auth_bytes=plain("alice", SECRET))
         assert wire.is_quiet()
-        broker.advance_s(0.1)
+        broker.advance_s(0.099)
+        assert wire.is_quiet()
+        broker.advance_s(0.001)
         assert wire.receive("sasl_authenticate", 2).error_code.name == "sasl_authentication_failed"
         with pytest.raises(Closed):
             wire.receive("sasl_authenticate", 2)
@@ -209,6 +211,14 @@ def test_a_proof_over_another_nonce_is_refused(wire: Wire, nonce: str) -> None:
     assert answer.error_code.name == "sasl_authentication_failed"
 
 
+def test_the_last_message_must_repeat_the_header_of_the_first(wire: Wire) -> None:
+    """Otherwise somebody between the two could take a channel binding out of it unseen."""
+    client = ScramClient(SCRAMS[0], "alice", SECRET)
+    shake(wire, SCRAMS[0])
+    server = say(wire, client.start().replace(b"n,,", b"y,,")).auth_bytes
+    assert say(wire, client.prove(server)).error_code.name == "sasl_authentication_failed"
+
+
 def test_an_unknown_name_gets_the_same_salt_each_time(broker: Broker) -> None:
     salts = set()
     for _ in range(3):
@@ -289,3 +299,17 @@ def test_no_password_lies_on_the_disk_or_in_the_log(tmp_path: Path, caplog: pyte
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()) + caplog.text.encode()
     assert [word for word in (SECRET, "alice-mistaken", "carols-own") if word.encode() in everything] == []
     assert (tmp_path / "store.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_what_goes_wrong_on_the_way_in_is_logged_without_its_text(
+    broker: Broker, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stumble(connection: Any, data: memoryview) -> None:
+        raise ValueError(f"cannot read {bytes(data)!r}")
+
+    shake(wire)
+    broker.call(lambda: setattr(broker._core.sasl, "_serve", stumble))
+    with pytest.raises(Closed):
+        say(wire, plain("alice", SECRET))
+    assert "ValueError on the way in" in caplog.text
+    assert SECRET not in caplog.text

@@ -20,7 +20,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker_admin import create, plain, say, shake
 from tests.conformance.batches import batch
-from tests.conformance.dialogue import Dialogue
+from tests.conformance.dialogue import Dialogue, produce_fields
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
 from waterclock.broker.security.access import users_of
@@ -77,6 +77,21 @@ def test_records_come_back_through_tls_as_they_went(broker: Broker, files: tuple
             assert told.error_code.value == 0
             found = Dialogue(wire).fetch("t", told.base_offset, partition_max_bytes=4 << 20)
             assert value in found.partition.records
+
+
+def test_the_end_of_a_large_request_and_the_next_one_in_a_record_are_both_read(
+    broker: Broker, files: tuple[str, str]
+) -> None:
+    """The large one ends within a record: the rest is decrypted already, and the loop does not see it any more. The large
+    one asks for no answer, so that no answer makes the connection look again."""
+    with TlsWire(broker.bootstrap, files[0]) as wire:
+        shake(wire)
+        say(wire, plain("alice", "secret"))
+        create(wire, "t")
+        large = wire.encoded("produce", 11, **produce_fields("t", batch(os.urandom(300_000)), acks=0))
+        frames = [large, wire.encoded("metadata", 12, topics=[])]
+        wire.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+        assert wire.receive_frame()[:4] == frames[1][4:8]
 
 
 def test_many_requests_in_one_record_are_answered_in_order(broker: Broker, files: tuple[str, str]) -> None:
