@@ -124,6 +124,9 @@ def test_groups_and_their_members_are_counted_by_state(broker: Broker, client: R
     }  # fmt: skip
     client.send("JoinGroup", 2, **fields)
     until(lambda: broker.statistics().group_members == 1)
+    with RawClient(broker.bootstrap) as other:
+        other.send("JoinGroup", 2, **fields)
+        until(lambda: broker.statistics().group_members == 2)
     assert sum(broker.statistics().groups.values()) == 1
 
 

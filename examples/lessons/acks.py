@@ -3,7 +3,8 @@
 Two crashes, which are not the same:
 
     kill -9      the broker's process dies, the machine lives. What was written stays in the machine's memory and comes
-                 to the disk later. Only what the process had not read yet is lost
+                 to the disk later. Only what the process had not read yet is lost; so that there is some, the process
+                 stands still for a moment before, as one does on a busy machine
     power cut    the machine dies. What was not on the disk is lost. It cannot be shown by a kill: the broker cuts its logs
                  back to what was flushed (`Broker.cut_power`), after a disk that hung (`faults.freeze`)
 """
@@ -29,6 +30,7 @@ from waterclock.testing import Broker
 ACKS = ("0", "1", "all")
 KILLS = 3
 BEFORE_KILL_S = 0.3
+STANDS_STILL_S = 0.1
 MESSAGE = "x" * 1000
 CUT = 100  # messages before the power is cut
 TOPIC = "acks"
@@ -67,7 +69,7 @@ def one_kill(acks: str) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
         process, bootstrap = started(folder)
         load = Load(bootstrap, acks)
-        load.run(BEFORE_KILL_S, process.kill)
+        load.run(BEFORE_KILL_S, lambda: stop_and_kill(process))
         process.wait()
         process, bootstrap = started(folder)
         try:
@@ -75,6 +77,12 @@ def one_kill(acks: str) -> tuple[int, int]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
+
+
+def stop_and_kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    SystemClock().sleep_s(STANDS_STILL_S)
+    process.kill()
 
 
 def started(folder: str) -> tuple[subprocess.Popen[str], str]:
@@ -118,9 +126,9 @@ class Load:
     def run(self, duration_s: float, kill: Callable[[], None]) -> None:
         """Send until some time after the first was told, `kill` while sending goes on, then give up what is left."""
         self.wait(lambda: self._sent_more() and bool(self.told))
-        threading.Timer(duration_s, kill).start()
-        until_s = self._clock.monotonic_s() + duration_s * 1.5
-        self.wait(lambda: self._sent_more() and self._clock.monotonic_s() > until_s)
+        killer = threading.Timer(duration_s, kill)
+        killer.start()
+        self.wait(lambda: self._sent_more() and not killer.is_alive())
         self.end()
 
     def send(self, count: int) -> None:
