@@ -13,7 +13,7 @@ BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py
 ARGS ?=
 
-.PHONY: help run test test-long check check-native format bench clean
+.PHONY: help run test test-long test-servers check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -22,10 +22,15 @@ run: .venv/ready-run  ## the main job: real traffic fines through Spark, a repor
 	@$(BIN)/waterclock demo fines $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long" --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
-	@$(BIN)/python -m pytest -m long $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not servers" $(ARGS)
+
+test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
+	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
+	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
+	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -173,6 +173,7 @@ class Aiokafka:
             "auto_offset_reset": "latest" if latest else "earliest",
             "isolation_level": "read_committed" if isolated else "read_uncommitted",
             "heartbeat_interval_ms": 200,
+            "session_timeout_ms": 6000,
             "metadata_max_age_ms": 1000,
         }
         return AiokafkaReader(self._door, settings, list(topics), list(partitions))

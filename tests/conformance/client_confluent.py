@@ -150,6 +150,7 @@ class Confluent:
             "auto.offset.reset": "latest" if latest else "earliest",
             "isolation.level": "read_committed" if isolated else "read_uncommitted",
             "heartbeat.interval.ms": 200,
+            "session.timeout.ms": 6000,
             "topic.metadata.refresh.interval.ms": 1000,
         }
         if instance:

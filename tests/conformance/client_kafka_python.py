@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import kafka
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+import kafka
 from tests.conformance.clients import Door, Message, Reader, Refused
 
 WAIT_S = 20.0
@@ -147,6 +147,7 @@ class KafkaPython:
             "auto_offset_reset": "latest" if latest else "earliest",
             "isolation_level": "read_committed" if isolated else "read_uncommitted",
             "heartbeat_interval_ms": 200,
+            "session_timeout_ms": 6000,
             "metadata_max_age_ms": 1000,
         }
         return KafkaPythonReader(self._door, settings, list(topics), list(partitions))

@@ -108,7 +108,7 @@ def read(reader: Reader, count: int) -> list[Message]:
         found.extend(reader.poll())
         return len(found) >= count
 
-    until(enough)
+    until(enough, within_s=40.0)
     return found
 
 

@@ -21,16 +21,28 @@ if TYPE_CHECKING:
     from tests.conformance.dialogue import Dialogue
     from tests.conformance.wire import Wire
 
-# without the group `servers` of pyproject.toml there is nothing to speak with
-collect_ignore_glob = [] if importlib.util.find_spec("kio") and importlib.util.find_spec("crc32c") else ["test_*.py"]
+# what each file cannot do without; all of it is in the group `servers` of pyproject.toml
+NEEDED = {
+    "*.py": ("kio", "crc32c"),
+    "test_stored.py": ("cramjam", "lz4", "zstandard"),
+    "*client*.py": ("confluent_kafka", "aiokafka", "kafka"),
+}
+MISSING = {glob: [p for p in packages if not importlib.util.find_spec(p)] for glob, packages in NEEDED.items()}
+collect_ignore_glob = [glob for glob, packages in MISSING.items() if packages]
 BROKERS = {"ours": "tests.servers.ours:OurBroker", "apache": "tests.servers.apache:ApacheKafka"}
 CHOSEN = os.environ.get("BROKERS", "ours").split(",")
+
+
+def pytest_report_header() -> list[str]:
+    """Who is tested, and what is left out."""
+    left_out = [f"without {', '.join(packages)} no {glob}" for glob, packages in MISSING.items() if packages]
+    return [f"conformance: {', '.join(CHOSEN)}", *(f"conformance: {words}" for words in left_out)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "kind" in metafunc.fixturenames:
         marks = {"apache": [pytest.mark.servers], "ours": []}
-        chosen = [pytest.param(name, marks=[*marks[name], pytest.mark.xdist_group(name)]) for name in CHOSEN]
+        chosen = [pytest.param(name, marks=marks[name]) for name in CHOSEN]
         metafunc.parametrize("kind", chosen, scope="session", indirect=True)
 
 

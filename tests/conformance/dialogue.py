@@ -7,7 +7,6 @@ Rule 2: versions are the newest that carry names; a test about a version asks th
 from __future__ import annotations
 
 import functools
-import functools
 from typing import Any, NamedTuple
 from uuid import UUID
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.clients import Message, Refused, read
+from tests.conformance.clients import Message, Producer, Refused, read
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.groups import offset_of
 from tests.conformance.test_clients import Closing, client
@@ -66,6 +66,11 @@ def test_offsets_count_with_the_transaction_that_carries_them(
         assert offset_of(dialogue.wire, name, topic).committed_offset == kept
 
 
+def write_late(zombie: Producer, topic: str) -> None:
+    zombie.write(topic, [Message(b"late")])
+    zombie.commit()
+
+
 def test_a_zombie_is_fenced(client: Closing, topic: str, name: str) -> None:
     zombie = client.producer(transactional_id=name)
     zombie.begin()
@@ -74,9 +79,8 @@ def test_a_zombie_is_fenced(client: Closing, topic: str, name: str) -> None:
     heir.begin()
     heir.write(topic, [Message(b"second")])
     heir.commit()  # before the zombie wakes: kafka-python's claims the id anew when it is refused
-    with pytest.raises(Refused):
-        zombie.write(topic, [Message(b"late")])
-        zombie.commit()
+    with pytest.raises(Refused):  # of the write, or of the commit where the client keeps it until then
+        write_late(zombie, topic)
     assert [m.value for m in read(client.reader(partitions=[(topic, 0)], isolated=True), 1)] == [b"second"]
 
 

@@ -110,7 +110,7 @@ def test_segments_above_the_topics_size_go(dialogue: Dialogue, new_topic: Callab
     topic = new_topic(**{"retention.bytes": 2_000_000, "segment.bytes": 1_048_576})
     for _ in range(8):
         assert dialogue.produce(topic, batch(b"x" * 600_000)).error_code == 0
-    until(lambda: 0 < dialogue.offset(topic, EARLIEST).offset)
+    until(lambda: dialogue.offset(topic, EARLIEST).offset > 0)
     assert dialogue.offset(topic, LATEST).offset == 8
     assert 8 - dialogue.offset(topic, EARLIEST).offset >= 3  # never below the size itself
 

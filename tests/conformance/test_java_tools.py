@@ -17,7 +17,11 @@ from tests.servers import apache
 
 pytestmark = pytest.mark.servers
 TOOLS = "org.apache.kafka.tools."
-TOPICS, OFFSETS, GROUPS = TOOLS + "TopicCommand", TOOLS + "GetOffsetShell", TOOLS + "consumer.group.ConsumerGroupCommand"
+TOPICS, OFFSETS, GROUPS = (
+    TOOLS + "TopicCommand",
+    TOOLS + "GetOffsetShell",
+    TOOLS + "consumer.group.ConsumerGroupCommand",
+)
 PRODUCER, CONSUMER = TOOLS + "ConsoleProducer", TOOLS + "consumer.ConsoleConsumer"
 WITHIN_S = 90
 
@@ -128,9 +132,10 @@ def test_the_producer_of_java_writes_transactions(run: Run, dialogue: Dialogue, 
     found = dialogue.read(topic, isolation_level=1)
     assert len(values(found)) == 200
     assert any(b.is_control for b in found)
-    assert dialogue.wire.ask("describe_transactions", 0, transactional_ids=[name]).transaction_states[
-        0
-    ].transaction_state == "CompleteCommit"
+    assert (
+        dialogue.wire.ask("describe_transactions", 0, transactional_ids=[name]).transaction_states[0].transaction_state
+        == "CompleteCommit"
+    )
 
 
 def test_offsets_of_a_topic_are_told(run: Run, dialogue: Dialogue, topic: str) -> None:

@@ -152,7 +152,9 @@ def test_the_leader_epoch_is_never_lower(after: Dialogue) -> None:
     assert after.metadata("plain").partitions[0].leader_epoch >= 0
     epoch = after.metadata("plain").partitions[0].leader_epoch
     wanted = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
-    told = after.wire.ask("offset_for_leader_epoch", 4, replica_id=-1, topics=[{"topic": "plain", "partitions": wanted}])
+    told = after.wire.ask(
+        "offset_for_leader_epoch", 4, replica_id=-1, topics=[{"topic": "plain", "partitions": wanted}]
+    )
     assert told.topics[0].partitions[0].end_offset == 3
     if epoch > 0:
         assert after.fetch("plain", leader_epoch=0).partition.error_code.name == "fenced_leader_epoch"

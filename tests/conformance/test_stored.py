@@ -10,7 +10,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from tests.conformance.batches import GZIP, TODAY_MS, LZ4, SNAPPY, ZSTD, Record, batch, values
+from tests.conformance.batches import GZIP, LZ4, SNAPPY, TODAY_MS, ZSTD, Record, batch, values
 from tests.conformance.dialogue import Dialogue
 
 COMPRESSIONS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {

@@ -59,7 +59,6 @@ def tool(name: str, *arguments: str) -> list[str]:
     return [JAVA, "-Xmx256m", *QUICK, "-Dlog4j2.level=ERROR", "-cp", f"{LIB}/*", name, *arguments]
 
 
-
 class ApacheKafka:
     """A server of the seam `tests.servers.server.Server`."""
 
