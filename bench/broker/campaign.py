@@ -79,7 +79,9 @@ def _run(start: Callable[[Path], Server], seconds: float) -> dict[str, dict[str,
         try:
             _create_topics(server)
             for workload, topic in WORKLOADS:
-                found[workload] = _asked(server, [_module("workloads"), workload, server.bootstrap, topic, str(seconds)])
+                found[workload] = _asked(
+                    server, [_module("workloads"), workload, server.bootstrap, topic, str(seconds)]
+                )
             for name, (partitions, producers) in CLOSED.items():
                 place = [f"closed-{partitions}-{producers}", str(partitions), str(producers)]
                 found[name] = _asked(server, [_module("closed_loop"), server.bootstrap, *place, str(seconds)])

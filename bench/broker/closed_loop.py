@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
@@ -79,54 +78,65 @@ class Producer:
         return True
 
 
+class Loop:
+    """All producers on one selector. With a `rate` each waits for its next moment; without, it sends at once."""
+
+    def __init__(self, producers: list[Producer], rate: float) -> None:
+        self._selector, self._rate, self.times = selectors.DefaultSelector(), rate, list[float]()
+        self._waiting: list[Producer] = []  # for their moments, the next at the end
+        start_s = time.perf_counter()
+        for number, producer in enumerate(producers):
+            self._selector.register(producer.sock, selectors.EVENT_READ, producer)
+            producer.due_s = start_s + (number / len(producers) / rate if rate else 0)
+            self._next(producer, start_s)
+
+    def run(self, seconds: float) -> None:
+        """Go on for so long."""
+        end_s = time.perf_counter() + seconds
+        while (now_s := time.perf_counter()) < end_s:
+            while self._waiting and self._waiting[-1].due_s <= now_s:
+                self._waiting.pop().send(now_s)
+            pause_s = min(1.0, max(0.0, self._waiting[-1].due_s - now_s)) if self._waiting else 1.0
+            for key, _ in self._selector.select(pause_s):
+                if key.data.answered():
+                    self._answered(key.data)
+
+    def _answered(self, producer: Producer) -> None:
+        now_s = time.perf_counter()
+        self.times.append((now_s - producer.sent_s) * 1e3)
+        producer.due_s += 1 / self._rate if self._rate else 0
+        self._next(producer, now_s)
+
+    def _next(self, producer: Producer, now_s: float) -> None:
+        """Send, or put it among those that wait; it is nearly always the last to come."""
+        if not self._rate:
+            producer.send(now_s)
+            return
+        at = 0
+        while at < len(self._waiting) and self._waiting[at].due_s > producer.due_s:
+            at += 1
+        self._waiting.insert(at, producer)
+
+
 def run(bootstrap: str, topic: str, partitions: int, producers: int, seconds: float, rate: float) -> dict[str, float]:
-    """Requests a second, and their times."""
+    """Requests a second, and their times; the first tenth is not counted."""
+    asked = [request(topic, number % partitions, b"x" * 100) for number in range(producers)]
+    loop = Loop([Producer(_connected(bootstrap), one) for one in asked], rate)
+    loop.run(seconds)
+    answered, times = len(loop.times), loop.times[len(loop.times) // 10 :]
+    return {
+        "messages": answered,
+        "per_s": answered / seconds,
+        "p50_ms": percentile(times, 0.5),
+        "p99_ms": percentile(times, 0.99),
+    }
+
+
+def _connected(bootstrap: str) -> socket.socket:
     host, port = bootstrap.split(":")
-    selector, times = selectors.DefaultSelector(), []
-    all_of = [
-        Producer(socket.create_connection((host, int(port))), request(topic, i % partitions, b"x" * 100))
-        for i in range(producers)
-    ]
-    start = time.perf_counter()
-    for number, producer in enumerate(all_of):
-        producer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(producer.sock, selectors.EVENT_READ, producer)
-        producer.due_s = start + (number / producers / rate if rate else 0)
-    if not rate:
-        for producer in all_of:
-            producer.send(time.perf_counter())
-    waiting = sorted(all_of, key=lambda p: p.due_s, reverse=True) if rate else []
-    while (now := time.perf_counter()) - start < seconds:
-        for producer in _due(waiting, now):
-            producer.send(now)
-        pause = max(0.0, waiting[-1].due_s - now) if waiting else 1.0
-        for key, _ in selector.select(min(pause, 1.0)):
-            producer = key.data
-            if producer.answered():
-                done = time.perf_counter()
-                times.append((done - producer.sent_s) * 1e3)
-                if rate:
-                    producer.due_s += 1 / rate
-                    _insert(waiting, producer)
-                else:
-                    producer.send(done)
-    answered = len(times)
-    times = times[answered // 10 :]
-    took = (time.perf_counter() - start) * 0.9
-    return {"messages": answered, "per_s": len(times) / took, "p50_ms": percentile(times, 0.5), "p99_ms": percentile(times, 0.99)}
-
-
-def _due(waiting: list[Producer], now_s: float) -> Iterator[Producer]:
-    while waiting and waiting[-1].due_s <= now_s:
-        yield waiting.pop()
-
-
-def _insert(waiting: list[Producer], producer: Producer) -> None:
-    """Keep the list in order, the next at its end; a producer is nearly always the last to come."""
-    at = 0
-    while at < len(waiting) and waiting[at].due_s > producer.due_s:
-        at += 1
-    waiting.insert(at, producer)
+    sock = socket.create_connection((host, int(port)))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
 def main() -> None:
