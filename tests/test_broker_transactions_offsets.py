@@ -59,6 +59,15 @@ def test_offsets_of_a_transaction_that_runs_out_of_time_are_let_go(broker: Broke
         pass
 
 
+def test_what_takes_part_later_leaves_the_offsets_alone(client: Client) -> None:
+    producer = begun(client)
+    client.add("n", producer, "t")
+    client.add_offsets("n", producer, "h")
+    client.commit_offset("n", producer, "h", "t", 8)
+    client.end("n", producer)
+    assert (client.offset("g", "t"), client.offset("h", "t")) == (("NONE", 7), ("NONE", 8))
+
+
 def test_the_last_offset_of_several_counts(client: Client) -> None:
     producer = begun(client, 7)
     client.commit_offset("n", producer, "g", "t", 5)

@@ -139,8 +139,10 @@ def test_more_partitions_do_not_make_a_transaction_longer(broker: Broker, client
     client.create("u")
     producer = client.ready("n", timeout_ms=5000)
     client.add("n", producer, "t")
+    began_ms = client.describe("n").started_ms
     broker.advance_s(4)
     client.add("n", producer, "u")
+    assert client.describe("n").started_ms == began_ms  # what a restart would count from
     broker.advance_s(1)
     _until(client, "CompleteAbort")
 

@@ -18,6 +18,7 @@ from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.transactions.record import LAST_EPOCH, Record
 
 
 @contextmanager
@@ -187,6 +188,26 @@ def test_the_first_record_of_the_next_transaction_is_not_committed_with_the_one_
         assert client.committed("t") == ["a"]
         assert client.end("n", then, commit=False, version=5)[0] == "NONE"
         assert client.committed("t") == ["a"]
+
+
+def test_the_first_record_of_the_next_producer_id_is_known_after_a_crash(tmp_path: Path) -> None:
+    # The same, where the transaction before has used up the epochs of its producer id.
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        client.create("t")
+        old = client.ready("n")
+        last = Record(60_000, old.producer_id, LAST_EPOCH)
+        broker.call(lambda: setattr(broker._core.transactions.ledger.by_name["n"], "record", last))
+        client.produce("n", "t", batch("a", last.id, 0), 12)
+        _, then = client.end("n", Id(*last.id), version=5)
+        broker._core.store.put = lambda *change: None  # type: ignore[method-assign]
+        client.produce_soon("n", "t", batch("b", then, 0), 12)
+        with client_of(broker) as other:
+            while other.fetch("t").high_watermark != 3:
+                pass
+    with Broker(tmp_path) as broker, client_of(broker) as client:
+        assert client.produce("n", "t", batch("b", then, 0), 12) == ("NONE", 2)
+        assert client.end("n", then, version=5)[0] == "NONE"
+        assert client.committed("t") == ["a", "b"]
 
 
 def test_a_transaction_in_a_log_that_nobody_can_end_is_aborted_at_the_start(tmp_path: Path) -> None:
