@@ -7,6 +7,7 @@ Rule 2: without a folder its data lies in a temporary one, and goes with it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import tempfile
 import threading
@@ -17,16 +18,18 @@ from typing import Any, TypeVar
 
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
-from waterclock.broker.replication.deposing import leads
+from waterclock.broker.replication.deposing import whom_to_follow
 from waterclock.broker.replication.following import LEAD, STOP, Following
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
+from waterclock.broker.store import Store
 from waterclock.broker.wire.codec import import_kio
 from waterclock.clock import ManualClock, SystemClock, WallClock
 from waterclock.errors import UsageError
 
 T = TypeVar("T")
+log = logging.getLogger("waterclock.broker")
 
 
 class Broker:
@@ -53,6 +56,7 @@ class Broker:
         access: Access | None = None,
     ) -> None:
         self._follow, self._changed_over = follow, threading.Event()
+        self._when_failed: Callable[[], object] = _nothing
         self._settings = Settings(settings)
         self._access = access if access is not None else Access()
         self._access.check(host, follow)
@@ -97,15 +101,15 @@ class Broker:
         """
         if self._temporary is not None:
             raise UsageError("cut_power would leave nothing to start from: give the broker a folder, Broker(data=...)")
-        core = self._core
-        self.call(lambda: setattr(self, "_end", core.lose_power))
+        self.call(lambda: setattr(self, "_end", self._role.lose_power))
         self.close()
 
     @property
     def faults(self) -> Faults:
         """Faults on purpose; RuntimeError while the broker is not running."""
         if self._loop is None:
-            raise _not_running()
+            raise self._not_running()
+        self._leader()
         return self._faults
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
@@ -114,7 +118,7 @@ class Broker:
         UsageError where the name is not legal or not free, or a setting cannot be.
         """
         done: Future[bool] = Future()
-        self.call(lambda: self._core.topics.checked_create(name, partitions, settings or {}, done.set_result))
+        self.call(lambda: self._leader().topics.checked_create(name, partitions, settings or {}, done.set_result))
         if not done.result():
             raise OSError(f"topic {name!r} could not be kept: the disk refused it")
 
@@ -128,36 +132,65 @@ class Broker:
         """Turn the broker's `ManualClock`, and have everything happen that is due by then."""
         if not isinstance(self._clock, ManualClock):
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
-        self.call(lambda: self._core.timer.advance(duration_s))
+        self.call(lambda: self._role.timer.advance(duration_s))
 
     def statistics(self) -> BrokerStatistics:
         """What the broker did so far, and what waits now: cheap enough to be asked every second."""
-        return self.call(lambda: self._core.statistics())
+        return self.call(lambda: self._role.statistics())
 
     def call(self, deed: Callable[[], T]) -> T:
         """Run `deed` in the broker's thread; what it returns or raises."""
         loop, future = self._loop, Future[T]()
         if loop is None:
-            raise _not_running()
+            raise self._not_running()
         loop.call_soon_threadsafe(_settle, future, deed)
         return future.result()
+
+    def _leader(self) -> Core:
+        if not isinstance(self._role, Core):
+            raise UsageError(f"the broker at {self.bootstrap} follows another: ask its leader, or promote it")
+        return self._role
+
+    def _not_running(self) -> RuntimeError:
+        if self._failure is not None:
+            return RuntimeError(f"the broker has ended: {self._failure}")
+        return RuntimeError("the broker is not running: start() it, or use it in a with statement")
 
     def _stop(self) -> None:
         if not self._role.over.done():
             self._role.over.set_result(STOP)
+
+    # Who leads
 
     @property
     def leads(self) -> bool:
         """Whether it is a leader now, or follows another broker."""
         return isinstance(self._role, Core)
 
-    def promote(self) -> None:
-        """Make a follower the leader, which it is when this returns; UsageError where it is one already."""
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended it by itself; None while it runs, and where it was closed."""
+        return self._failure
+
+    def when_failed(self, deed: Callable[[], object]) -> None:
+        """Call `deed` in the broker's thread where the broker ends by itself; `failure` then says why."""
+        self._when_failed = deed
+
+    def promote(self, *, unclean: bool = False) -> None:
+        """Make a follower the leader, which it is when this returns.
+
+        UsageError where it is one already, or has copied nothing yet: `unclean` makes even that one a leader, and
+        everything that it lacks is lost.
+        """
         role = self._role
         if not isinstance(role, Following):
             raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
-        self.call(role.promote)
+        self._changed_over.clear()
+        if self.call(lambda: role.promote(unclean)):
+            raise UsageError(f"the broker at {self.bootstrap} has copied nothing yet: there is nothing to lead with")
         self._changed_over.wait()
+        if self._failure is not None:
+            raise self._not_running() from self._failure
 
     def _run(self, started: Future[None]) -> None:
         asyncio.run(self._serve(started))
@@ -171,6 +204,18 @@ class Broker:
             started.set_exception(error)
             return
         started.set_result(None)
+        try:
+            await self._change_roles(role)
+        except Exception as error:
+            log.error("the broker ends: %s", error)
+            self._failure, self._loop = error, None
+            self._changed_over.set()
+            with suppress(Exception):  # what ended it may be in the way of closing it too
+                await self._role.close()
+            self._when_failed()
+
+    async def _change_roles(self, role: Core | Following) -> None:
+        """Lead or follow until the end; then close, or lose what is not durable."""
         while (end := await role.over) != STOP:
             await role.close()
             self._follow = None if end == LEAD else end
@@ -179,18 +224,17 @@ class Broker:
         await self._end()
 
     async def _first_role(self) -> Core | Following:
-        """A leader whose follower was promoted meanwhile follows it."""
-        role = self._take_role()
-        identity = role.identity
-        if isinstance(role, Core) and identity.peer is not None and await leads(identity.peer_at, identity.peer):
-            await role.close()
-            self._follow = identity.peer_at
-            role = self._take_role()
-        return role
+        """What its folder remembers goes before what it was told, and what the other broker says before both."""
+        kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
+        self._follow = await whom_to_follow(kept, self._follow)
+        return self._take_role()
+
+    def _folder(self) -> str:
+        return str(self._data) if self._temporary is None else self._temporary.name
 
     def _take_role(self) -> Core | Following:
         """Begin to lead or to follow, on the port of the time before."""
-        folder = str(self._data) if self._temporary is None else self._temporary.name
+        folder = self._folder()
         loop, place = asyncio.get_running_loop(), (self._host, self._port)
         role: Core | Following
         if self._follow is not None:
@@ -204,8 +248,8 @@ class Broker:
         return role
 
 
-def _not_running() -> RuntimeError:
-    return RuntimeError("the broker is not running: start() it, or use it in a with statement")
+def _nothing() -> None:
+    """Nobody wants to hear of a failure."""
 
 
 def _settle(future: Future[Any], deed: Callable[[], Any]) -> None:

@@ -7,13 +7,16 @@ Rule 2: a room is handed what it needs, never this.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from waterclock.broker.api import fetch, produce
 from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.configs import ConfigApis
+from waterclock.broker.api.elections import ElectionApis
 from waterclock.broker.api.fetch import FetchApi
 from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.logdirs import LogDirApis
@@ -36,17 +39,17 @@ from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.door import door
+from waterclock.broker.replication.copy import open_journal
 from waterclock.broker.replication.deposing import depose
-from waterclock.broker.replication.following import open_journal
 from waterclock.broker.replication.journal import Journal
-from waterclock.broker.replication.leading import FOLLOWER, Leading
+from waterclock.broker.replication.leading import HIGHS_EVERY_S, Follower, Leading, id_of
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, Rooms, taken
-from waterclock.broker.store import Store
+from waterclock.broker.store import Change, Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
@@ -55,6 +58,8 @@ from waterclock.broker.watermarks import Watermarks
 from waterclock.clock import WallClock
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
+
+log = logging.getLogger("waterclock.broker")
 
 
 class Core:
@@ -92,7 +97,8 @@ class Core:
         self.watermarks.raised_by(self.replicas.raise_high)
         self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
         self._deposing: asyncio.Task[None] | None = None
-        self.leading.remember()
+        self._deposed = False
+        self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
         self.hands = Hands(loop.call_soon_threadsafe)
@@ -111,6 +117,7 @@ class Core:
             TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
             ConfigApis(Resources(self.topics, self.runtime)),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
+            ElectionApis(self.topics),
             LogDirApis(folder, self.topics),
             AbsentApis(),
             OffsetApis(self.topics, self.leading),
@@ -129,12 +136,32 @@ class Core:
 
     def _journal(self) -> Journal:
         partition = open_journal(self._folder, self.settings)
-        return Journal(partition, self.produces, self.flusher.mark, self.clock.wall_ms)
+        return Journal(partition, self.produces, self.flusher.mark, self.clock.wall_ms, self._tell_journal)
 
-    def depose(self, address: str) -> None:
-        """There is a new leader at `address`."""
+    def _tell_journal(self) -> None:
+        if self.leading.journal is not None:
+            self.store.tell_all(self.leading.journal.reset)
+
+    def depose(self, address: str, epoch: int) -> None:
+        """There is a new leader at `address`: who waits is told so, and it is followed once that is durable."""
+        if self._deposed:
+            return
+        self._deposed = True
+        log.warning("deposed: %s leads in epoch %d, and is followed from now on", address, epoch)
+        for partition in self._partitions():
+            partition.deposed = True
+        self.watermarks.changed(list(self.topics.partitions()))
+        known = {"follows": address, "node": self.identity.node, "epoch": epoch}
+        known |= dict.fromkeys(("applied", "follower", "deposed"))
+        self.store.commit([Change("self", *item) for item in known.items()], partial(self._resign, address))
+
+    def _resign(self, address: str, done: bool) -> None:
         if not self.over.done():
             self.over.set_result(address)
+
+    def _partitions(self) -> list[Partition]:
+        journal = self.leading.journal
+        return [*self.topics.partitions(), *([journal.partition] if journal is not None else [])]
 
     def _topic_gone(self, topic: Topic) -> None:
         self.replicas.forget(topic.partitions)
@@ -154,7 +181,7 @@ class Core:
         return taken(
             Rooms(
                 self.listener, self.table, self.topics, self.produce, self.flusher,
-                self.groups, self.transactions, purgatories,
+                self.groups, self.transactions, purgatories, self.leading,
             )
         )  # fmt: skip
 
@@ -163,10 +190,11 @@ class Core:
         self.listener.open(self.sasl.guarded(self.table))
         self.upkeep.begin(self.timer)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
+        self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
         deposed = self.store.load("self").get("deposed")
         if deposed is not None:
-            name = f"{FOLLOWER}{self.identity.host}:{self.identity.port}"
-            told = depose(deposed["address"], self.identity.node, name, deposed["epoch"])
+            us = Follower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
+            told = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
             self._deposing = self._loop.create_task(told)
 
     async def close(self) -> None:
@@ -175,7 +203,7 @@ class Core:
 
     async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
-        self._end(_lose)
+        self._end(Partition.lose_undurable)
 
     def _end(self, leave: Callable[[Partition], None]) -> None:
         if self._deposing is not None:
@@ -186,8 +214,9 @@ class Core:
         self.timer.close()
         self.hands.close()
         self.flusher.close()
-        for partition in self.topics.partitions():
+        for partition in self._partitions():
             leave(partition)
+        self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         os.close(self._lock)
 
@@ -200,14 +229,3 @@ def _settle(partition: Partition) -> None:
     partition.flushed(partition.end, files)
     if partition.producers.known:
         partition.take_snapshot()
-
-
-def _lose(partition: Partition) -> None:
-    """Drop what is not durable: nobody can say that it would have survived."""
-    whole = True
-    for segment in partition.segments:
-        if not whole:
-            segment.delete()
-        elif segment.durable < segment.size:
-            segment.cut(segment.durable)
-            whole = False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.groups.coordinator import GroupCoordinator
     from waterclock.broker.net.listener import Listener
+    from waterclock.broker.replication.leading import Leading
     from waterclock.broker.topics import Topics
     from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
@@ -39,6 +40,20 @@ class FlushStatistics:
     @property
     def partitions_per_flush(self) -> float:
         return self.partitions / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationStatistics:
+    """Who leads, and how far the follower is.
+
+    >>> ReplicationStatistics(leads=True, peer="", in_sync=0, lag=0)
+    ReplicationStatistics(leads=True, peer='', in_sync=0, lag=0)
+    """
+
+    leads: bool
+    peer: str  # the other broker's address, "" where there is none
+    in_sync: int  # partitions for which the follower is in sync, the store's journal included; of a follower: 0
+    lag: int  # records that the follower lacks in all; of a follower: -1, for it cannot know
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,7 @@ class BrokerStatistics:
     groups: Mapping[str, int]  # how many there are in each state, by Kafka's name of it
     group_members: int
     transactions: Mapping[str, int]  # transactional ids, likewise
+    replication: ReplicationStatistics
 
 
 class Rooms(NamedTuple):
@@ -78,11 +94,12 @@ class Rooms(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     purgatories: Mapping[str, Purgatory]
+    leading: Leading
 
 
 def taken(rooms: Rooms) -> BrokerStatistics:
     """The statistics of these rooms, now; in the broker's thread."""
-    listener, table, topics, produce, flusher, groups, transactions, purgatories = rooms
+    listener, table, topics, produce, flusher, groups, transactions, purgatories, leading = rooms
     known = list(groups)
     return BrokerStatistics(
         connections=len(listener.connections),
@@ -98,4 +115,17 @@ def taken(rooms: Rooms) -> BrokerStatistics:
         groups=Counter(group.state_name for group in known),
         group_members=sum(len(group.members) for group in known),
         transactions=Counter(one.record.state.value for one in transactions.ledger.by_name.values()),
+        replication=leading.statistics(),
     )
+
+
+def of_follower(listener: Listener, table: Table, topics: Topics, leader: str) -> BrokerStatistics:
+    """The statistics of a broker that follows the one at `leader`: what nobody asks of a follower is empty."""
+    return BrokerStatistics(
+        connections=len(listener.connections),
+        requests={NAMES.get(key, str(key)): count for key, count in sorted(table.served.items()) if count},
+        bytes_in=listener.received, bytes_out=listener.sent, records_in=0, record_bytes_in=0,
+        topics=len(topics.by_name), partitions=sum(len(topic.partitions) for topic in topics),
+        purgatories={}, flushes=FlushStatistics(0, 0, 0.0, 0.0), groups={}, group_members=0, transactions={},
+        replication=ReplicationStatistics(False, leader, 0, -1),
+    )  # fmt: skip

@@ -74,15 +74,14 @@ class Store:
             then = self._journal(several, then)
         self._queue.put((several, then))
 
-    def journal(
-        self,
-        commit: Callable[[list[Change | Forget], Then | None], Then],
-        reset: Callable[[list[Change]], Any],
-    ) -> None:
-        """From now on `commit` is handed every commit, and says what to tell its end to; `reset` gets all that is kept."""
+    def journal(self, commit: Callable[[list[Change | Forget], Then | None], Then]) -> None:
+        """From now on `commit` is handed every commit, and says what to tell its end to."""
         self._journal = commit
+
+    def tell_all(self, then: Callable[[list[Change] | None], Any]) -> None:
+        """Call `then` with everything that is kept at this place in the order of the commits; None where that failed."""
         everything: list[Change] = []
-        self._queue.put(([Copy(everything)], lambda done: reset(everything)))
+        self._queue.put(([Copy(everything)], lambda done: then(everything if done else None)))
 
     def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
@@ -94,6 +93,17 @@ class Store:
         self._thread.join()
         self._database.close()
         self._reader.close()
+
+    @staticmethod
+    def kept_at(path: str, room: str) -> dict[str, Any]:
+        """What a store that nobody has open holds in a room; nothing where there is none."""
+        if not os.path.exists(path):
+            return {}
+        store = Store(path, lambda *arguments: None)
+        try:
+            return store.load(room)
+        finally:
+            store.close()
 
     def _commit_forever(self) -> None:
         while (first := self._queue.get()) is not None:

@@ -78,6 +78,8 @@ class DelayedFetch:
     def _error(self, partition: Partition, wanted: Wanted) -> Error:
         if partition.deleted:
             return Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.deposed:
+            return Error.NOT_LEADER_OR_FOLLOWER
         if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.memo.epoch:
             older = wanted.leader_epoch < partition.memo.epoch
             return Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH
@@ -114,7 +116,8 @@ class DelayedFetch:
             return Found(wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION)
         error = self._error(partition, wanted)
         if error:
-            return Found(wanted.partition, error)
+            follows = self._request.replica >= 0  # and is told where to begin anew
+            return Found(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, room), first)
         except LogDamaged as damage:
@@ -146,7 +149,12 @@ class FetchApi:
         if request.session:
             slot.answer(fetch.answer(correlation, version, [], Error.FETCH_SESSION_ID_NOT_FOUND))
             return
-        places = self._places(request) if request.replica < 0 else self._copied(connection, request)
+        if request.replica >= 0:
+            request, error = self._of_replica(connection.client_id, request)
+            if error:
+                slot.answer(fetch.answer(correlation, version, [], error))
+                return
+        places = self._places(request)
         delayed = DelayedFetch(slot, correlation, version, request, places, self._most)
         watched = tuple(place for place in delayed.places if place is not None)
         if request.max_wait_ms <= 0 or not watched or delayed.try_complete(None):
@@ -155,23 +163,28 @@ class FetchApi:
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.max_wait_ms / 1000)
         self._purgatory.try_complete_else_watch(op, watched)
 
-    def _copied(self, connection: Connection, request: FetchRequest) -> list[Partition | None]:
-        """The places of a follower's fetch, which says what the follower has."""
-        self._leading.follower_fetches(connection, request)
-        places: list[Partition | None] = []
-        for key, rows in request.topics:
-            partitions = self._topics.by_key.get(key) or []
-            for row in rows:
-                known = 0 <= row.partition < len(partitions)
-                place = partitions[row.partition] if known else self._leading.place(key, row.partition)
-                if place is not None:
-                    self._leading.fetches(place, row.offset, row.leader_epoch)
-                places.append(place)
-        return places
+    def _of_replica(self, client_id: str, request: FetchRequest) -> tuple[FetchRequest, Error]:
+        """A fetch that calls itself a replica's, as it is to be understood; it says what the follower has."""
+        if self._leading.is_over(client_id, request):
+            return request, Error.NOT_LEADER_OR_FOLLOWER
+        error = self._leading.meets(client_id, request.replica)
+        if error == Error.NOT_LEADER_OR_FOLLOWER:
+            return request._replace(replica=-1), Error.NONE  # it calls itself a replica, and is a client
+        if not error:
+            places = iter(self._places(request))
+            for _, rows in request.topics:
+                for row in rows:
+                    if (place := next(places)) is not None:
+                        self._leading.fetches(place, row.offset)
+        return request, error
 
     def _places(self, request: FetchRequest) -> list[Partition | None]:
         places: list[Partition | None] = []
         for key, rows in request.topics:
-            partitions = self._topics.by_key.get(key) or []
-            places += (partitions[r.partition] if 0 <= r.partition < len(partitions) else None for r in rows)
+            partitions = self._topics.by_key.get(key)
+            if partitions is None and request.replica >= 0:
+                places += (self._leading.place(key, row.partition) for row in rows)
+                continue
+            known = partitions or []
+            places += (known[r.partition] if 0 <= r.partition < len(known) else None for r in rows)
         return places

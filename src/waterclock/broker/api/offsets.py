@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
+from waterclock.broker.replication.leading import Follower
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LIST_OFFSETS: Final = 2
 LEADER_EPOCH: Final = 23
+NOT_AVAILABLE_SINCE: Final = 5
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -57,6 +59,9 @@ class OffsetApis:
         error = wrong_epoch(partition, getattr(asked, "current_leader_epoch", -1))
         if partition is None or error:
             return _listed(request, asked.partition_index, error)
+        if asked.timestamp == LATEST and self._leading.replicas.unsure(partition):
+            error = Error.OFFSET_NOT_AVAILABLE if request.version >= NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
+            return _listed(request, asked.partition_index, error)
         if request.version < FIRST_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < LATEST_TIERED:
             return _listed(request, asked.partition_index, Error.UNSUPPORTED_VERSION)
         found = self._find(partition, asked.timestamp, partition.stable if committed else partition.high)
@@ -73,16 +78,14 @@ class OffsetApis:
         return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
 
     def leader_epoch(self, request: Request) -> None:
-        replica, topics = getattr(request.body, "replica_id", -1), []
-        if replica >= 0:
-            self._leading.meets(request.slot.connection, replica)
+        topics = []
+        copied = getattr(request.body, "replica_id", -1) >= 0 and Follower.of(request.slot.connection.client_id)
         for topic in request.body.topics:
-            rows = tuple(self._end_of(request, topic.topic, asked) for asked in topic.partitions)
+            rows = tuple(self._end_of(request, topic.topic, asked, bool(copied)) for asked in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
 
-    def _end_of(self, request: Request, topic: str, asked: Any) -> Any:
-        copied = getattr(request.body, "replica_id", -1) >= 0
+    def _end_of(self, request: Request, topic: str, asked: Any, copied: bool) -> Any:
         partition = self._topics.partition(topic, asked.partition)
         if partition is None and copied:
             partition = self._leading.place(topic.encode(), asked.partition)

@@ -43,10 +43,11 @@ Written: TypeAlias = "Callable[[], bool] | None"
 class DelayedProduce:
     """The answer to acks=all. `waits`: each partition's end after its append, and the place of its row.
 
+    `refused(partition)` says why acks=all cannot be had now: fewer are in sync than there must be, and it waits in vain.
     `written()` says whether the transaction's partitions are durable, where there is something to wait for.
     """
 
-    __slots__ = ("_answer", "_rows", "_slot", "_waits", "_written")
+    __slots__ = ("_answer", "_refused", "_rows", "_slot", "_waits", "_written")
 
     def __init__(
         self,
@@ -54,20 +55,28 @@ class DelayedProduce:
         answer: Callable[[Rows], bytes],
         rows: Rows,
         waits: list[tuple[Partition, int, int, int]],
+        refused: Callable[[Partition], Error],
         written: Written,
     ) -> None:
-        self._slot, self._answer, self._rows, self._waits, self._written = slot, answer, rows, waits, written
+        self._slot, self._answer, self._rows, self._waits = slot, answer, rows, waits
+        self._refused, self._written = refused, written
 
     def try_complete(self, op: DelayedOperation) -> bool:
         for wait in self._waits:
-            if wait[0].high < wait[1] and not wait[0].deleted:
+            if wait[0].high < wait[1] and not self._in_vain(wait[0]):
                 return False
-        return self._written is None or self._written()
+        return self._written is None or self._written() or any(wait[0].deposed for wait in self._waits)
+
+    def _in_vain(self, partition: Partition) -> Error:
+        if partition.deleted or partition.deposed:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self._refused(partition) else Error.NONE
 
     def on_complete(self, op: DelayedOperation) -> None:
         for partition, end, topic, row in self._waits:
-            if partition.high < end:
-                self._fail(topic, row, Error.NOT_LEADER_OR_FOLLOWER if partition.deleted else Error.REQUEST_TIMED_OUT)
+            error = self._in_vain(partition)
+            if partition.high < end or error == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                self._fail(topic, row, error or Error.REQUEST_TIMED_OUT)
         if self._written is not None and not self._written():
             self._fail_all()
         if not self._slot.gone:
@@ -116,7 +125,7 @@ class ProduceApi:
             return produce.answer(correlation, version, rows)
 
         if request.acks == ALL and (waits or written is not None):
-            delayed = DelayedProduce(slot, answer, rows, waits, written)
+            delayed = DelayedProduce(slot, answer, rows, waits, self._replicas.refused, written)
             self._delay(delayed, waits, name if written is not None else None, request.timeout_ms)
         else:
             slot.answer([answer(rows)])
@@ -165,6 +174,8 @@ class ProduceApi:
         return Appended(partition.number, error, base, time, partition.start)
 
     def _refused(self, request: ProduceRequest, partition: Partition, batch: memoryview, version: int) -> Error:
+        if partition.deposed:
+            return Error.NOT_LEADER_OR_FOLLOWER
         if request.acks == ALL:
             error = self._replicas.refused(partition)
             if error:

@@ -56,6 +56,7 @@ class Partition:
         self.producers, self.aborted = Producers(), AbortedTransactions()
         self.end = self.durable = self.high = 0
         self.deleted = False
+        self.deposed = False  # another broker leads it: who waits is told to go there
         self.upkept = False  # a compaction has its closed segments: nobody else removes any
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
@@ -241,6 +242,16 @@ class Partition:
         with suppress(OSError):
             if self.aborted.settled(offset):
                 snapshot.write(self.folder, offset, data)
+
+    def lose_undurable(self) -> None:
+        """Drop what is not durable: nobody can say that it would have survived a power cut."""
+        whole = True
+        for segment in self.segments:
+            if not whole:
+                segment.delete()
+            elif segment.durable < segment.size:
+                segment.cut(segment.durable)
+                whole = False
 
     # Reading
 

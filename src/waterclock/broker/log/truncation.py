@@ -1,6 +1,11 @@
-"""Cutting a partition's tail: what a follower does with records that its new leader does not have. KIP-101.
+"""Cutting a partition: what a follower does with records that its leader does not have, any more or yet. KIP-101.
+
+    cut           the tail goes, which no leader acknowledged
+    begin_anew    everything goes: what comes next at the leader begins behind the end here
+    begin_at      the start moves along with the leader's
 
 Rule 1: the files are cut and the partition is opened anew: what it knows of producers and transactions is found again.
+Rule 2: a crash between any two steps leaves a partition that can be opened, with records that are cut again, or gone.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ def cut(partition: Partition, end: int) -> Partition:
     snapshot.drop_after(partition.folder, end)
     memo = partition.memo
     memo.epochs = [row for row in memo.epochs if row[1] < end] or [memo.epochs[0]]
-    memo.start = min(memo.start, end)
+    memo.start, memo.cleaned = min(memo.start, end), min(memo.cleaned, end)
     memo.save()
     flush_folder(partition.folder)
     return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
@@ -35,3 +40,26 @@ def _first_byte(segment: Segment, end: int) -> int:
         if batch.last >= end:
             return at
     return segment.size
+
+
+def begin_anew(partition: Partition, start: int) -> Partition:
+    """The partition without any record, its end and its start at `start`, which lies behind its end."""
+    memo = partition.memo
+    memo.epochs = [(memo.epoch, start)]
+    memo.start = memo.cleaned = start
+    memo.save()  # from here on a crash leaves records before the start, which are not there for anybody
+    for segment in partition.segments[::-1]:
+        segment.delete()
+    for offset in snapshot.offsets(partition.folder):
+        snapshot.drop_after(partition.folder, offset - 1)
+    flush_folder(partition.folder)
+    return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
+
+
+def begin_at(partition: Partition, start: int) -> None:
+    """Hide what lies before `start`, and remove the segments that lie before it entirely."""
+    partition.memo.start = max(partition.memo.start, min(start, partition.end))
+    partition.memo.save()
+    before = [after.base for after in partition.segments[1:] if after.base <= partition.memo.start]
+    for segment in partition.drop(len(before)):
+        segment.delete()

@@ -1,149 +1,206 @@
 """The follower's copying: everything the leader has, in rounds, each durable here before the next is asked for.
 
-1. After each connection: agree. Where this log and the leader's part, by epochs, the tail here is cut. KIP-101.
-2. Fetch from the end of every partition, the journal of the store first.
-3. Append the batches as they are; the journal's changes go to the store and to the topics.
-4. Put all of it onto the disk. The next fetch, from the new ends, is what tells the leader.
+1. After each connection: is it a leader that can be followed here?
+2. Agree on the journal: where this log and the leader's part, by epochs, the tail here is cut. Copy it to its end, and do
+   what it says: then the topics here are the leader's.
+3. Agree on every partition.
+4. Fetch from the end of every partition; append the batches as they are, put them onto the disk; do what the journal
+   says. The next fetch, from the new ends, is what tells the leader. And again.
 
 Rule 1: nothing is asked for from an offset before everything below it is durable.
 Rule 2: a follower believes its leader but for one thing: a leader of an older epoch than its own is none.
+Rule 3: partitions are named by their topics' ids: one of the same name may be another by now.
+Source: KIP-101, KIP-279 (epochs that one of the two has never heard of).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from typing import TYPE_CHECKING, Final
 
-from waterclock.broker.log.batch import HEADER, PREFIX, header_of
+from crc32c import crc32c
+
+from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.segment import Segment
-from waterclock.broker.log.truncation import cut
-from waterclock.broker.replication.journal import TOPIC, read
-from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.log.truncation import begin_anew, begin_at, cut
+from waterclock.broker.replication.copy import Copy
+from waterclock.broker.replication.leading import JOURNAL_KEYS
+from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
 from waterclock.broker.store import Change
 from waterclock.broker.wire import asking
 from waterclock.broker.wire.errors import Error
-from waterclock.errors import WaterclockError
 
 if TYPE_CHECKING:
-    from waterclock.broker.replication.following import Copy
+    from waterclock.broker.identity import Identity
 
 WAIT_MS: Final = 500
 MOST: Final = 16 << 20
-EACH: Final = 1 << 20
 AGAIN_S: Final = 0.1
+METADATA, METADATA_VERSION = 3, 4
 LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
+JOURNAL_KEY: Final = JOURNAL_KEYS[1]
+ANOTHER: Final = "another broker follows it already, or it leads under the same number as this one"
 log = logging.getLogger("waterclock.broker")
 
 
-class Deposed(WaterclockError):
-    """Who was to be followed is of an older epoch: it is no leader any more."""
-
-
 class Copying:
-    """Keeps `copy` the same as what the broker at the other end of `link` has, as replica `node`."""
+    """Keeps `copy` the same as what the broker at the other end of `link` has, as the replica that `identity` names."""
 
-    def __init__(self, copy: Copy, link: Link, node: int) -> None:
-        self._copy, self._link, self._node = copy, link, node
+    def __init__(self, copy: Copy, link: Link, identity: Identity) -> None:
+        self._copy, self._link, self._identity = copy, link, identity
         self.rounds = 0
-        self.connected = False
+        self._said = ""
 
     async def run(self) -> None:
-        """Copy until it is cancelled."""
+        """Copy until it is cancelled; CannotFollow where that is impossible."""
+        await self._copy.catch_up()
         while True:
             try:
                 await self._link.connect()
-                await self._agree([self._copy.journal])
-                self.connected = True
-                await self._round([self._copy.journal])
-                await self._agree(list(self._copy.topics.partitions()))
+                await self._introduce()  # 1
+                await self._agree([self._copy.journal])  # 2
+                while await self._round([self._copy.journal], 0):
+                    pass
+                await self._agree(list(self._copy.topics.partitions()))  # 3
+                self._say(f"following {self._link.address}")
                 while True:
-                    await self._round([self._copy.journal, *self._copy.topics.partitions()])
+                    await self._round(self._copy.partitions(), WAIT_MS)  # 4
             except LinkLost as lost:
-                if self.connected:
-                    log.warning("lost the leader: %s", lost)
-                self.connected = False
+                self._say(str(lost))
                 self._link.close()
                 await asyncio.sleep(AGAIN_S)
 
+    def close(self) -> None:
+        """Drop the connection."""
+        self._link.close()
+
+    def _say(self, what: str) -> None:
+        if what != self._said:
+            self._said = what
+            log.warning("%s", what)
+
     # 1
+
+    async def _introduce(self) -> None:
+        """Whether the other leads, and leads this cluster."""
+        said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
+        us, address, empty = self._identity, self._link.address, not self._copy.topics.by_name
+        if said.controller_id == us.node:
+            if not empty or self._copy.applied is not None:
+                raise CannotFollow(
+                    f"for {address}, broker {us.node} leads, which is this one: promote the other first "
+                    f"(waterclock broker promote --at {address})"
+                )
+            us.node, us.peer = 3 - us.node, us.node
+            us.leader = 3 - us.node
+            await self._copy.keep([Change("self", "node", us.node)])
+        if said.cluster_id != us.cluster and not empty:
+            raise CannotFollow(
+                f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
+            )
+
+    # 2 and 3
 
     async def _agree(self, partitions: list[Partition]) -> None:
         """Cut what the leader does not have."""
-        for partition in [p for p in partitions if p.end > 0]:
-            end = await self._end_at_leader(partition)
-            if end < partition.end:
+        for partition in partitions:
+            while partition.end > partition.start:
+                end = await self._common_end(partition)
+                if end >= partition.end:
+                    break
                 log.warning("%s-%d: cut from %d to %d", partition.topic, partition.number, partition.end, end)
-                self._copy.replace(partition, cut(partition, end))
+                new = cut(partition, end)
+                self._copy.replace(partition, new)
+                partition = new
 
-    async def _end_at_leader(self, partition: Partition) -> int:
-        """Where the epoch of this log's last record ends in the leader's log."""
+    async def _common_end(self, partition: Partition) -> int:
+        """Up to where this log and the leader's can be the same."""
         epoch = partition.memo.epoch
+        error, theirs, end = await self._end_at_leader(partition, epoch, -1)
+        if error == Error.UNKNOWN_TOPIC_OR_PARTITION:
+            return partition.end  # it is being deleted
+        if error:
+            raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
+        if theirs < 0:
+            error, _, _ = await self._end_at_leader(partition, epoch, epoch)
+            if error == Error.UNKNOWN_LEADER_EPOCH:
+                raise CannotFollow(
+                    f"{self._link.address} has never heard of epoch {epoch}, which this broker has: it is no leader "
+                    f"any more. Follow the one that is"
+                )
+            return partition.start
+        ours = partition.memo.end_of(theirs, partition.end)[1]
+        return min(end, partition.end, max(ours, partition.start))
+
+    async def _end_at_leader(self, partition: Partition, epoch: int, current: int) -> tuple[Error, int, int]:
+        """The leader's last epoch up to `epoch`, and where it ends; `current` is what this one takes for its epoch."""
         row = asking.part(
             LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
-            partition=partition.number, current_leader_epoch=-1, leader_epoch=epoch,
+            partition=partition.number, current_leader_epoch=current, leader_epoch=epoch,
         )  # fmt: skip
         topic = asking.part(
             LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderTopic", topic=partition.topic, partitions=(row,)
         )
-        answer = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=self._node, topics=(topic,))
+        node = self._identity.node
+        answer = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=node, topics=(topic,))
         said = answer.topics[0].partitions[0]
-        if said.error_code.value == Error.UNKNOWN_TOPIC_OR_PARTITION:
-            return partition.end  # it is being deleted
-        if said.leader_epoch < 0:
-            raise Deposed(
-                f"{self._link.address} does not know epoch {epoch}: it is no leader any more. Follow the other"
-            )
-        return min(partition.end, int(said.end_offset))
+        return Error(said.error_code.value), int(said.leader_epoch), int(said.end_offset)
 
-    # 2
+    # 4
 
-    async def _round(self, partitions: list[Partition]) -> None:
-        rows = [asking.Copying(p.topic, p.number, -1, p.durable) for p in partitions]
-        error, answered = await self._link.fetch(asking.fetch(self._node, WAIT_MS, MOST, EACH, rows))
-        if error:
-            raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
-        by_place = {(p.topic, p.number): p for p in partitions}
-        taken = [(by_place[row.topic, row.partition], row) for row in answered]
+    async def _round(self, partitions: list[Partition], wait_ms: int) -> bool:
+        """One fetch, and what it brings; False where that was nothing."""
+        turn = self.rounds % len(partitions)  # a batch larger than the limits comes only where nothing came before it
+        partitions = partitions[turn:] + partitions[:turn]
+        rows = [asking.Copying(self._key(p), p.number, -1, p.durable) for p in partitions]
+        body = asking.fetch(self._identity.node, wait_ms, MOST, rows)
+        by_place = {(row.topic, row.partition): p for row, p in zip(rows, partitions, strict=True)}
+        taken = [(by_place[row.topic, row.partition], row) for row in await self._fetch(body)]
         await self._take([(p, row) for p, row in taken if not row.error])
         for partition, row in taken:
-            if row.error == Error.OFFSET_OUT_OF_RANGE:
-                raise LinkLost(f"{partition.topic}-{partition.number} from {partition.end} is gone at the leader")
+            if row.error:
+                await self._refused(partition, row)
         self.rounds += 1
+        return any(len(row.records) for _, row in taken)
 
-    # 3 and 4
+    def _key(self, partition: Partition) -> bytes:
+        if partition is self._copy.journal:
+            return JOURNAL_KEY
+        return self._copy.topics.by_name[partition.topic].id.bytes
+
+    async def _fetch(self, body: bytes) -> list[asking.Copied]:
+        while True:
+            error, rows = await self._link.fetch(body)
+            if not error:
+                return rows
+            if error != Error.REPLICA_NOT_AVAILABLE:  # it is making this follower's acquaintance
+                why = ANOTHER if error == Error.DUPLICATE_BROKER_REGISTRATION else error.name
+                raise LinkLost(f"{self._link.address} refuses to be followed: {why}")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _refused(self, partition: Partition, row: asking.Copied) -> None:
+        if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
+            log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
+            self._copy.replace(partition, begin_anew(partition, row.start))
+        elif row.error in (
+            Error.UNKNOWN_TOPIC_ID,
+            Error.KAFKA_STORAGE_ERROR,
+        ):  # about to go; and the leader has said it
+            await asyncio.sleep(AGAIN_S)
+        else:
+            raise LinkLost(f"{self._link.address} refuses {partition.topic}-{partition.number}: {row.error.name}")
 
     async def _take(self, rows: list[tuple[Partition, asking.Copied]]) -> None:
-        changes: list[tuple[bool, list[Change]]] = []
         for partition, row in rows:
             for batch in _batches(row.records):
                 _append(partition, batch)
-                if partition.topic == TOPIC:
-                    changes += read(bytes(batch))
-        await self._flush([partition for partition, _ in rows if partition.durable < partition.end])
+        await self._copy.flush()
         for partition, row in rows:
             partition.high = max(partition.high, min(row.high, partition.durable))
-        for reset, some in changes:
-            await self._copy.apply(reset, some)
-
-    async def _flush(self, partitions: list[Partition]) -> None:
-        work = [(p, p.end, p.unflushed()) for p in partitions]
-        files = [segment for _, _, some in work for segment, _ in some]
-        if files:
-            await asyncio.get_running_loop().run_in_executor(None, _flush_all, files)
-        for partition, end, some in work:
-            partition.flushed(end, some)
-
-
-def _flush_all(files: list[Segment]) -> None:
-    try:
-        for segment in files:
-            segment.flush()
-    except OSError as error:  # the cache may be clean and the disk not: nothing this process says counts any more
-        os.write(2, f"waterclock broker: a flush failed, the process ends: {error}\n".encode())
-        os._exit(1)
+            if row.start > partition.start:
+                begin_at(partition, row.start)
+        await self._copy.catch_up()
 
 
 def _batches(data: memoryview) -> list[memoryview]:
@@ -161,6 +218,8 @@ def _batches(data: memoryview) -> list[memoryview]:
 def _append(partition: Partition, data: memoryview) -> None:
     """Append a leader's batch; one that overlaps what is here already is left out."""
     batch = header_of(data)
+    if crc32c(data[CHECKED:]) != batch.crc:
+        raise LinkLost(f"the leader's {partition.topic}-{partition.number} is damaged at offset {batch.base}")
     if batch.base < partition.end:
         return
     if batch.leader_epoch > partition.memo.epoch:

@@ -1,4 +1,11 @@
-"""A new leader tells the old one that its time is over, as soon as that can be reached.
+"""Who leads after a start; and a new leader tells the old one that its time is over, as soon as that can be reached.
+
+    the folder remembers            a broker that is told    then
+    that it follows X               nothing, or X            follows X
+    anything                        to follow Y              follows Y
+    that it was promoted over X     nothing, or X            follows X where X says that it leads; otherwise leads
+    a follower at X                 nothing                  the same
+    nothing                         nothing                  leads
 
 Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leading.py.
 """
@@ -6,19 +13,22 @@ Rule 1: it is told by a follower's fetch with the new epoch, which an old leader
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from waterclock.broker.replication.journal import TOPIC
+from waterclock.broker.identity import NODE
+from waterclock.broker.replication.leading import JOURNAL_KEYS
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire import asking
 
 AGAIN_S: Final = 0.5
+PATIENCE_S: Final = 1.0
 METADATA: Final = 3
 
 
 async def depose(address: str, node: int, name: str, epoch: int) -> None:
     """Try until the broker at `address` has heard of `epoch`; `node` and `name` are the new leader's."""
-    body = asking.fetch(node, 0, 1, 1, [asking.Copying(TOPIC, 0, epoch, 0)])
+    body = asking.fetch(node, 0, 1, [asking.Copying(JOURNAL_KEYS[1], 0, epoch, 0)])
     while True:
         link = Link(address, name)
         try:
@@ -31,12 +41,25 @@ async def depose(address: str, node: int, name: str, epoch: int) -> None:
             link.close()
 
 
+async def whom_to_follow(kept: Mapping[str, Any], asked: str | None) -> str | None:
+    """The address of the leader, of what the folder remembers and what the broker was told; None: itself."""
+    over = (kept.get("deposed") or {}).get("address")
+    if asked is not None and asked != over:
+        return asked
+    if kept.get("follows") is not None:
+        return str(kept["follows"])
+    other = over or (kept.get("follower") or {}).get("address")
+    peer = 3 - int(kept.get("node", NODE))
+    return str(other) if other is not None and await leads(other, peer) else None
+
+
 async def leads(address: str, node: int) -> bool:
     """Whether a broker is at `address` and says that `node` leads."""
     link = Link(address, "waterclock")
     try:
-        await link.connect()
-        said = await asyncio.wait_for(link.ask(METADATA, 1, topics=()), 1.0)
+        async with asyncio.timeout(PATIENCE_S):
+            await link.connect()
+            said = await link.ask(METADATA, 1, topics=())
         return bool(said.controller_id == node)
     except (LinkLost, TimeoutError):
         return False

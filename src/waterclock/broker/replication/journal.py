@@ -1,17 +1,19 @@
 """What the store keeps, once more as a log: so that the follower can copy it like any partition.
 
-It exists from the first follower on. Its first record after a start is everything (`reset`), each later one the changes
-of one commit.
+It exists from the first follower on. It begins with everything (`reset`, in as many records as it takes, all but the last
+with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
+and when a commit failed that stands in it already.
 
 Rule 1: a commit is told done when it is durable here and below the journal's high watermark: an in-sync follower has it.
 Rule 2: rooms in OWN belong to one broker and are not copied.
+Rule 3: between the asking for everything and its coming, commits are held back, and follow it in their order.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.partition import Partition
@@ -26,7 +28,7 @@ RENEW: Final = 64 << 20  # bytes after which the journal starts over
 
 
 class Journal:
-    """The leader's journal in `partition`. `mark(partition)` has it flushed."""
+    """The leader's journal in `partition`. `mark(partition)` has it flushed, `renew()` asks the store for everything."""
 
     def __init__(
         self,
@@ -34,32 +36,69 @@ class Journal:
         waits: Purgatory,
         mark: Callable[[Partition], None],
         wall_ms: Callable[[], int],
+        renew: Callable[[], None],
     ) -> None:
-        self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
+        self.partition, self._waits, self._mark, self._wall_ms, self._renew = partition, waits, mark, wall_ms, renew
         self._held: list[list[Change]] | None = []  # commits that came before the reset was written
+        self._missed = False  # the store could not say what it has
+        self._tainted = False  # of the commits held back one has failed
+        self._grown = 0
 
-    def reset(self, everything: Iterable[Change]) -> None:
-        """Write down everything; what stood before is not needed any more."""
+    def reset(self, everything: Iterable[Change] | None) -> None:
+        """Write down everything; what stood before is not needed any more. None: ask again with the next commit."""
+        if everything is None:
+            self._missed = True
+            return
         changes = [change for change in everything if change.room not in OWN]
-        self.partition.roll()
+        if self.partition.active.size:
+            self.partition.roll()
         first = self.partition.end
         for at in range(0, max(1, len(changes)), MANY):
-            self._append({"reset": at == 0, "changes": changes[at : at + MANY]})
-        self.partition.memo.start = first
-        self.partition.memo.save()
-        held, self._held = self._held or [], None
+            more = at + MANY < len(changes)
+            self._append({"reset": at == 0, "more": more, "changes": changes[at : at + MANY]})
+        self._drop_before(first)
+        held, self._held, self._grown = self._held or [], None, 0
         for some in held:
-            self._append({"reset": False, "changes": some})
+            self._append({"reset": False, "more": False, "changes": some})
+        if self._tainted:
+            self._tainted = False
+            self.begin_anew()
+
+    def _drop_before(self, first: int) -> None:
+        partition = self.partition
+        partition.memo.start = first
+        partition.memo.save()
+        old = [segment for segment in partition.segments if segment.base < first]
+        for segment in old:
+            partition.segments.remove(segment)
+            segment.delete()
 
     def commit(self, changes: list[Change | Forget], then: Then | None) -> Then:
         """Write down the changes of a commit; what its end is to be told to instead of `then`."""
         shared = [change for change in changes if isinstance(change, Change) and change.room not in OWN]
+        if not shared:
+            return then or _nobody_waits
+        if self._grown > RENEW:
+            self.begin_anew()
+        if self._missed:
+            self._missed = False
+            self._renew()
         if self._held is not None:
             self._held.append(shared)
             return Both(self, None, then).stored  # the reset is told before this commit is
-        if shared:
-            self._append({"reset": False, "changes": shared})
+        self._append({"reset": False, "more": False, "changes": shared})
         return Both(self, self.partition.end, then).stored
+
+    def begin_anew(self) -> None:
+        """Ask for everything once more; it holds what the store was given before."""
+        if self._held is None:
+            self._held = []
+            self._renew()
+
+    def failed(self) -> None:
+        """A commit failed: the follower must not keep what is not here."""
+        self._tainted = self._held is not None
+        self.begin_anew()
 
     def when_copied(self, end: int, deed: Callable[[], Any]) -> None:
         """Run `deed` once the high watermark is at `end`."""
@@ -71,6 +110,7 @@ class Journal:
         error, _ = self.partition.mark(data)
         if error:
             raise OSError(f"the journal of the store cannot be written: {error.name}")
+        self._grown += len(data)
         self._mark(self.partition)
 
 
@@ -84,6 +124,8 @@ class Both:
 
     def stored(self, done: bool) -> None:
         """The store tells that it has it, or has not."""
+        if not done:
+            self._journal.failed()
         if self._then is None:
             return
         if done:
@@ -97,8 +139,20 @@ class Both:
         self._then(True)
 
 
-def read(batch: bytes) -> list[tuple[bool, list[Change]]]:
-    """What the records of a batch of the journal say: (whether everything else is to be forgotten, changes)."""
+def _nobody_waits(done: bool) -> None:
+    """The end of a commit that nobody asked after."""
+
+
+class Said(NamedTuple):
+    """A record of the journal. `reset`: everything else is to be forgotten; `more` of this reset follows."""
+
+    reset: bool
+    more: bool
+    changes: list[Change]
+
+
+def read(batch: bytes) -> list[Said]:
+    """What the records of a batch of the journal say."""
     assert header_of(batch).magic == 2
     said = [json.loads(record.value or b"{}") for record in records(batch)]
-    return [(one["reset"], [Change(*change) for change in one["changes"]]) for one in said]
+    return [Said(one["reset"], one["more"], [Change(*change) for change in one["changes"]]) for one in said]

@@ -1,35 +1,62 @@
 """The leader's side of replication: its follower comes with its first fetch, and is remembered.
 
-    client_id of a follower's connection    waterclock-follower@HOST:PORT, where clients may find it later
+    waterclock-follower@HOST:PORT/ID    the client id of a follower's connection: where clients may find it, who it is
 
-Rule 1: from its first fetch on a follower counts: the store is journaled, and every new partition waits for it.
+Rule 1: a follower counts from the moment on at which it is durable that there is one: the store is journaled, and every
+    new partition waits for it. One that comes while another was heard of lately is refused.
 Rule 2: a fetch with a later epoch than ours comes from a new leader: this broker is deposed, and serves no more.
+Rule 3: a client that calls itself a replica and has no follower's name is a client.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.journal import TOPIC, Journal
 from waterclock.broker.replication.replicas import Replicas
+from waterclock.broker.statistics import ReplicationStatistics
+from waterclock.broker.store import Change, Store
+from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
-    from waterclock.broker.net.connection import Connection
-    from waterclock.broker.store import Store
     from waterclock.broker.wire.fetch import FetchRequest
 
-FOLLOWER: Final = "waterclock-follower@"
+NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
 ROOM: Final = "self"
-KEY: Final = TOPIC.encode()
+HIGHS_EVERY_S: Final = 5.0
+JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
 log = logging.getLogger("waterclock.broker")
 
 
+class Follower(NamedTuple):
+    """Where a follower listens (HOST:PORT), and what tells its folder from every other."""
+
+    address: str
+    id: str
+
+    def name(self) -> str:
+        """Its client id.
+
+        >>> Follower.of(Follower("127.0.0.1:9093", "0" * 32).name()).address
+        '127.0.0.1:9093'
+        """
+        return f"waterclock-follower@{self.address}/{self.id}"
+
+    @classmethod
+    def of(cls, client_id: str) -> Follower | None:
+        """The follower with that client id; None for anybody else's."""
+        found = NAME.fullmatch(client_id)
+        return None if found is None else cls(found[1], found[2])
+
+
 class Leading:
-    """`journal_of()` opens the journal; `deposed(address)` hears of a new leader."""
+    """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader."""
 
     def __init__(
         self,
@@ -37,49 +64,99 @@ class Leading:
         store: Store,
         replicas: Replicas,
         journal_of: Callable[[], Journal],
-        deposed: Callable[[str], None],
+        deposed: Callable[[str, int], None],
     ) -> None:
         self._identity, self._store, self.replicas = identity, store, replicas
         self._journal_of, self._deposed = journal_of, deposed
         self.journal: Journal | None = None
+        self._follower: Follower | None = None
+        self._coming: Follower | None = None
 
-    def remember(self) -> None:
+    def remember(self, partitions: Iterable[Partition]) -> None:
         """Go on with the follower of the last time, if there was one."""
-        known = self._store.load(ROOM).get("follower")
-        if known is not None:
-            self._attach(known["node"], known["address"])
+        kept = self._store.load(ROOM)
+        known, highs = kept.get("follower"), kept.get("high", {})
+        if known is None:
+            return
+        self._attach(known["node"], Follower(known["address"], known["id"]))
+        for partition in partitions:
+            self.replicas.expect(partition, highs.get(_place(partition), 0))
+
+    def keep_highs(self, partitions: Iterable[Partition]) -> None:
+        """Remember how far readers may read: after a restart nothing more is certain of the follower."""
+        if self.replicas.follower is not None:
+            self._store.put(ROOM, "high", {_place(partition): partition.high for partition in partitions})
 
     def place(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
-        return self.journal.partition if self.journal is not None and key == KEY and not number else None
+        return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
 
-    def meets(self, connection: Connection, replica: int) -> None:
-        """A request of a follower: it is known from now on."""
-        address = connection.client_id.removeprefix(FOLLOWER)
-        if self.replicas.follower != replica or self._identity.peer_at != address:
-            log.warning("replica %d follows, at %s", replica, address or "an unknown address")
-            self._attach(replica, address)
-            self._store.put(ROOM, "follower", {"node": replica, "address": address})
+    def meets(self, client_id: str, replica: int) -> Error:
+        """A request of a follower: it is known from now on, or soon; or it is one too many."""
+        follower = Follower.of(client_id)
+        if follower is None:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if follower != self._follower:
+            return self._welcome(replica, follower)
+        self.replicas.heard()
+        return Error.NONE
 
-    def follower_fetches(self, connection: Connection, request: FetchRequest) -> None:
-        """A fetch of replica `request.replica` begins."""
-        self.meets(connection, request.replica)
-        self.replicas.caught_up()
+    def _welcome(self, replica: int, follower: Follower) -> Error:
+        if replica == self._identity.node:
+            return Error.DUPLICATE_BROKER_REGISTRATION
+        if self._follower is not None and self._follower.id != follower.id and self.replicas.alive:
+            return Error.DUPLICATE_BROKER_REGISTRATION
+        if follower != self._coming:
+            self._coming = follower
+            value = {"node": replica, "address": follower.address, "id": follower.id}
+            known = [Change(ROOM, "follower", value), Change(ROOM, "node", self._identity.node)]
+            self._store.commit(known, lambda done: self._came(replica, follower, done))
+        return Error.REPLICA_NOT_AVAILABLE  # it asks again
 
-    def fetches(self, partition: Partition, offset: int, epoch: int) -> None:
+    def _came(self, replica: int, follower: Follower, done: bool) -> None:
+        if self._coming == follower:
+            self._coming = None
+        if done:
+            log.warning("replica %d follows, at %s", replica, follower.address)
+            self._attach(replica, follower)
+
+    def fetches(self, partition: Partition, offset: int) -> None:
         """The follower has everything of the partition before `offset`."""
-        if epoch > partition.memo.epoch:
-            self._deposed(self._identity.peer_at)
-        else:
-            self.replicas.fetched(partition, offset)
+        self.replicas.fetched(partition, offset)
 
-    def _attach(self, node: int, address: str) -> None:
-        self.replicas.attach(node)
-        self._identity.peer, self._identity.peer_at = node, address
+    def is_over(self, client_id: str, request: FetchRequest) -> bool:
+        """Whether a new leader says so: the epoch in its request for the journal is later than ours."""
+        follower = Follower.of(client_id)
+        for key, rows in request.topics if follower is not None else ():
+            journal = self.place(key, 0)
+            epoch = max((row.leader_epoch for row in rows), default=-1)
+            if follower is not None and key in JOURNAL_KEYS and epoch > (journal.memo.epoch if journal else 0):
+                self._deposed(follower.address, epoch)
+                return True
+        return False
+
+    def _attach(self, node: int, follower: Follower) -> None:
+        if self._follower is None or self._follower.id != follower.id:
+            self.replicas.attach(node)
+        self._follower = follower
+        self._identity.peer, self._identity.peer_at = node, follower.address
         if self.journal is None:
             self.journal = self._journal_of()
-            self._store.journal(self.journal.commit, self.journal.reset)
+            self._store.journal(self.journal.commit)
+            self._store.tell_all(self.journal.reset)
 
-    def statistics(self) -> dict[str, Any]:
-        """The follower's id and state, empty without one."""
-        return {} if self.replicas.follower is None else self.replicas.statistics()
+    def statistics(self) -> ReplicationStatistics:
+        """The follower's address and state."""
+        return self.replicas.statistics(self._follower.address if self._follower is not None else "")
+
+
+def _place(partition: Partition) -> str:
+    return f"{partition.topic}-{partition.number}"
+
+
+def id_of(store: Store) -> str:
+    """What tells a broker's folder from every other, made at its first question."""
+    kept: Any = store.load(ROOM).get("id")
+    if kept is None:
+        store.put(ROOM, "id", kept := uuid.uuid4().hex)
+    return str(kept)

@@ -1,6 +1,7 @@
 """The follower's connection to its leader: one request at a time.
 
 Rule 1: every failure is a LinkLost, whatever its kind: the follower waits a moment and connects again.
+Rule 2: a leader that is silent for SILENT_S is lost too: its machine may be gone without a word.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import WaterclockError
 
 API_VERSIONS: Final = 18
+SILENT_S: Final = 10.0
 
 
 class LinkLost(WaterclockError):
     """The leader cannot be reached, or said something that cannot be understood."""
+
+
+class CannotFollow(WaterclockError):
+    """Who was to be followed cannot be, however often it is tried."""
 
 
 class Link:
@@ -35,9 +41,11 @@ class Link:
         """Connect; LinkLost where nobody is there."""
         host, _, port = self.address.rpartition(":")
         try:
-            self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+            async with asyncio.timeout(SILENT_S):
+                opened = asyncio.open_connection(host.strip("[]"), int(port), limit=1 << 20)
+                self._reader, self._writer = await opened
         except (OSError, ValueError) as error:
-            raise LinkLost(f"{self.address} cannot be reached: {error}") from error
+            raise LinkLost(f"{self.address} cannot be reached: {error or 'it does not answer'}") from error
         await self.ask(API_VERSIONS, 0)  # by which the other learns this one's name
 
     async def fetch(self, body: bytes) -> tuple[Error, list[asking.Copied]]:
@@ -62,12 +70,13 @@ class Link:
         if self._reader is None or self._writer is None:
             raise LinkLost(f"there is no connection to {self.address}")
         try:
-            self._writer.write(len(request).to_bytes(4, "big") + request)
-            await self._writer.drain()
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            return await self._reader.readexactly(size)
+            async with asyncio.timeout(SILENT_S):
+                self._writer.write(len(request).to_bytes(4, "big") + request)
+                await self._writer.drain()
+                size = int.from_bytes(await self._reader.readexactly(4), "big")
+                return await self._reader.readexactly(size)
         except (OSError, EOFError) as error:
-            raise LinkLost(f"{self.address} does not answer: {error}") from error
+            raise LinkLost(f"{self.address} does not answer: {error or 'it is silent'}") from error
 
     def close(self) -> None:
         """Drop the connection."""

@@ -2,36 +2,49 @@
 
     the follower                                                              then it is
     has fetched from the high watermark or later                              in sync
+    has fetched from before it                                                out of sync
     was not at the leader's end for replica.lag.time.max.ms                   out of sync
 
+At the leader's end is also who fetches, each time, from where that end was at the fetch before: under a steady load
+nobody is ever further.
+
 Rule 1: a follower that fetches from an offset has everything before it on its disk.
-Rule 2: the high watermark is the durable end of the leader, and of the follower while it is in sync. It never falls.
-Rule 3: a follower that the leader has known stays in sync over the leader's restart, and is in sync for every new
+Rule 2: the high watermark is the durable end of the leader, and of the follower while it is in sync or catches up. It
+    never falls, and stands still while fewer replicas are in sync than min.insync.replicas says.
+Rule 3: a follower that the leader knew before its restart stays in sync, and one that is there is in sync for every new
     partition, until its time is up: nothing is acknowledged with acks=all that it might not have.
-Source: KIP-16 (lag by time), KIP-101 (epochs).
+Source: KIP-16 (lag by time), KIP-101 (epochs), KIP-966 (the high watermark below min.insync.replicas).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.statistics import ReplicationStatistics
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
     from waterclock.clock import Clock
 
+NEVER: Final = -(1 << 62)
+
 
 @dataclass(slots=True)
 class Copy:
-    """A partition at the follower: its end there, when it was last at the leader's end (ns), and whether it is in sync."""
+    """A partition at the follower: its end there, when it was last at the leader's end, and whether it is in sync.
+
+    `seen_end` was the leader's end at its last fetch, which came at `seen_ns`.
+    """
 
     end: int
-    caught_up_ns: int
     in_sync: bool
+    caught_up_ns: int
+    seen_end: int
+    seen_ns: int
 
 
 class Replicas:
@@ -42,37 +55,71 @@ class Replicas:
     ) -> None:
         self._node, self._settings, self._clock, self._changed = node, settings, clock, changed
         self._copies: dict[Partition, Copy] = {}
+        self._ends: dict[Partition, int] = {}  # at the start: below, the high watermark may be lower than it was
+        self._heard_ns = NEVER
         self.follower: int | None = None  # its id, once one was seen
 
     def attach(self, follower: int) -> None:
-        """There is a follower from now on: it counts for every partition that it has not fetched from yet."""
+        """There is a follower from now on, of which nothing is known."""
         self.follower = follower
+        self._copies.clear()
+        self.heard()
+
+    def expect(self, partition: Partition, high: int) -> None:
+        """After a start: the follower of before counts, and had everything before `high`."""
+        self._ends[partition] = partition.end
+        partition.high = min(partition.end, max(partition.start, high))
+        self._copies[partition] = Copy(partition.high, True, *self._as_seen(partition))
+
+    def heard(self) -> None:
+        """The follower has asked for something."""
+        self._heard_ns = self._clock.monotonic_ns()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the follower was heard of within replica.lag.time.max.ms."""
+        return self._heard_ns >= self._since_ns()
+
+    def _since_ns(self) -> int:
+        return self._clock.monotonic_ns() - int(self._settings["replica.lag.time.max.ms"]) * 1_000_000
+
+    def _as_seen(self, partition: Partition) -> tuple[int, int, int]:
+        now_ns = self._clock.monotonic_ns()
+        return now_ns, partition.durable, now_ns
 
     def raise_high(self, partition: Partition) -> None:
         """Raise the high watermark as far as it may be."""
-        copy = self._copy(partition)
-        high = partition.durable if copy is None or not copy.in_sync else min(partition.durable, copy.end)
-        if high > partition.high:
+        copy, high = self._copy(partition), partition.durable
+        if copy is not None and (copy.in_sync or copy.caught_up_ns >= self._since_ns()):
+            high = min(high, copy.end)
+        if high > partition.high and not self.refused(partition):
             partition.high = high
 
     def _copy(self, partition: Partition) -> Copy | None:
         if self.follower is None:
             return None
         copy = self._copies.get(partition)
-        if copy is None:
-            copy = self._copies[partition] = Copy(partition.high, self._clock.monotonic_ns(), True)
+        if copy is None:  # a new one, or one with a new follower
+            copy = Copy(partition.high, self.alive and not partition.high, NEVER, *self._as_seen(partition)[1:])
+            if copy.in_sync:
+                copy.caught_up_ns = copy.seen_ns
+            self._copies[partition] = copy
         return copy
 
     def fetched(self, partition: Partition, offset: int) -> None:
         """The follower has everything before `offset`."""
-        now_ns, copy = self._clock.monotonic_ns(), self._copies.get(partition)
+        copy, now_ns = self._copy(partition), self._clock.monotonic_ns()
         if copy is None:
-            copy = self._copies[partition] = Copy(offset, now_ns, False)
+            return
+        if offset < copy.end:
+            copy.caught_up_ns = NEVER  # it has lost what it had
         copy.end = offset
         if offset >= partition.durable:
             copy.caught_up_ns = now_ns
-        if offset >= partition.high:
-            copy.in_sync = True
+        elif offset >= copy.seen_end:
+            copy.caught_up_ns = max(copy.caught_up_ns, copy.seen_ns)
+        copy.seen_end, copy.seen_ns = partition.durable, now_ns
+        copy.in_sync = offset >= partition.high
         before = partition.high
         self.raise_high(partition)
         if partition.high > before:
@@ -80,26 +127,26 @@ class Replicas:
 
     def drop_laggards(self) -> list[Partition]:
         """Take the follower out of sync where its time is up; the partitions concerned."""
-        least_ns = self._clock.monotonic_ns() - self._settings["replica.lag.time.max.ms"] * 1_000_000
+        least_ns = self._since_ns()
         lagging = [p for p, copy in self._copies.items() if copy.in_sync and copy.caught_up_ns < least_ns]
         for partition in lagging:
             self._copies[partition].in_sync = False
+        late = [p for p, copy in self._copies.items() if not copy.in_sync and p.high < p.durable]
+        for partition in late:
             self.raise_high(partition)
-        if lagging:
-            self._changed(lagging)
+        if lagging or late:
+            self._changed({**dict.fromkeys(lagging), **dict.fromkeys(late)})
         return lagging
 
-    def caught_up(self) -> None:
-        """Nothing was appended where the follower stands at the end: its time begins anew with each of its fetches."""
-        now_ns = self._clock.monotonic_ns()
-        for partition, copy in self._copies.items():
-            if copy.end >= partition.durable:
-                copy.caught_up_ns = now_ns
+    def unsure(self, partition: Partition) -> bool:
+        """Whether the high watermark may be lower than it was before the last start. KIP-207."""
+        return partition.high < self._ends.get(partition, 0)
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """Partitions were deleted."""
         for partition in partitions:
             self._copies.pop(partition, None)
+            self._ends.pop(partition, None)
 
     def in_sync(self, partition: Partition) -> tuple[int, ...]:
         """The ids of the replicas that are in sync, the leader's first."""
@@ -115,7 +162,8 @@ class Replicas:
         least = min(partition.settings.min_insync, len(self.all()))  # no more than there are. KIP-966
         return Error.NONE if least <= 1 or len(self.in_sync(partition)) >= least else Error.NOT_ENOUGH_REPLICAS
 
-    def statistics(self) -> dict[str, Any]:
-        """How many partitions the follower is in sync for, and how many records it lacks."""
-        in_sync = sum(copy.in_sync for copy in self._copies.values())
-        return {"in_sync": in_sync, "lag": sum(max(0, p.durable - c.end) for p, c in self._copies.items())}
+    def statistics(self, peer: str) -> ReplicationStatistics:
+        """What is known of the follower at `peer`."""
+        copies = self._copies.items()
+        in_sync, lag = sum(copy.in_sync for _, copy in copies), sum(max(0, p.durable - c.end) for p, c in copies)
+        return ReplicationStatistics(True, peer, in_sync, lag)

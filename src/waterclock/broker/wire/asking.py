@@ -1,6 +1,6 @@
 """The client's side of the protocol, as far as a follower needs it: Fetch by hand, the rest by kio.
 
-Rule 1: Fetch is asked in version 11: the last one without compact fields, and with leader epochs.
+Rule 1: Fetch is asked in version 13, which names topics by their ids: one of the same name may be another by now.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.fields import INT16, INT32, bytes_span, count_of, skip_tags, text_span
+from waterclock.broker.wire.fields import INT16, as_count, bytes_span, count_of, skip_tags, topic_key, uvarint
 
 FETCH: Final = 1
-FETCH_VERSION: Final = 11
+FETCH_VERSION: Final = 13
 HEAD: Final = struct.Struct(">hhi")
 LIMITS: Final = struct.Struct(">iiiibii")
-WANTED: Final = struct.Struct(">iiqqi")
+WANTED: Final = struct.Struct(">iiqiqi")
 COPIED: Final = struct.Struct(">ihqqq")
+NO_TAGS: Final = b"\0"
 
 
 class Copying(NamedTuple):
-    """What a follower asks of one partition."""
+    """What a follower asks of one partition of the topic with the id `topic`."""
 
-    topic: str
+    topic: bytes
     partition: int
     leader_epoch: int
     offset: int
@@ -33,7 +34,7 @@ class Copying(NamedTuple):
 class Copied(NamedTuple):
     """What it was given: the leader's high watermark and start, and whole batches as they stand in its log."""
 
-    topic: str
+    topic: bytes
     partition: int
     error: Error
     high: int
@@ -47,40 +48,39 @@ def header(key: int, version: int, correlation: int, client_id: str) -> bytes:
     return HEAD.pack(key, version, correlation) + INT16.pack(len(name)) + name
 
 
-def fetch(replica: int, wait_ms: int, most: int, each: int, rows: Iterable[Copying]) -> bytes:
-    """The body of a Fetch of a follower."""
+def fetch(replica: int, wait_ms: int, most: int, rows: Iterable[Copying]) -> bytes:
+    """The rest of a follower's Fetch, from its header's tagged fields on."""
     rows = list(rows)
-    parts = [LIMITS.pack(replica, wait_ms, 1, most, 0, 0, -1), INT32.pack(len(rows))]
+    parts = [NO_TAGS, LIMITS.pack(replica, wait_ms, 1, most, 0, 0, -1), as_count(len(rows), True)]
     for row in rows:
-        name = row.topic.encode()
-        parts.append(INT16.pack(len(name)) + name + INT32.pack(1))
-        parts.append(WANTED.pack(row.partition, row.leader_epoch, row.offset, -1, each))
-    parts.append(b"\0\0\0\0\0\0")  # nothing is forgotten, no rack
+        wanted = WANTED.pack(row.partition, row.leader_epoch, row.offset, -1, -1, most)
+        parts.append(row.topic + as_count(1, True) + wanted + NO_TAGS + NO_TAGS)
+    parts.append(as_count(0, True) + as_count(0, True) + NO_TAGS)  # nothing is forgotten, no rack
     return b"".join(parts)
 
 
 def fetched(data: memoryview) -> tuple[Error, list[Copied]]:
-    """The answer whose body is `data`: its own error, and its partitions."""
-    error = Error(INT16.unpack_from(data, 4)[0])
-    count, at = count_of(data, 10, False)
+    """The answer whose body, behind the correlation, is `data`: its own error, and its partitions."""
+    at = skip_tags(data, 0) + 4
+    error = Error(INT16.unpack_from(data, at)[0])
+    count, at = count_of(data, at + 6, True)
     rows = []
     for _ in range(count):
-        first, at = text_span(data, at, False)
-        topic = str(data[first:at], "utf-8")
-        partitions, at = count_of(data, at, False)
+        topic, at = topic_key(data, at, True, True)
+        partitions, at = count_of(data, at, True)
         for _ in range(partitions):
             row, at = _partition(data, at, topic)
             rows.append(row)
+        at = skip_tags(data, at)
     return error, rows
 
 
-def _partition(data: memoryview, at: int, topic: str) -> tuple[Copied, int]:
+def _partition(data: memoryview, at: int, topic: bytes) -> tuple[Copied, int]:
     partition, error, high, _, start = COPIED.unpack_from(data, at)
-    at += COPIED.size
-    aborted = INT32.unpack_from(data, at)[0]  # -1, null, for a follower
-    at += 4 + 16 * max(0, aborted) + 4
-    first, at = bytes_span(data, at, False)
-    return Copied(topic, partition, Error(error), high, start, data[first:at]), at
+    aborted, at = uvarint(data, at + COPIED.size)
+    at += 17 * max(0, aborted - 1) + 4  # null, which is 0, for a follower; and the preferred replica
+    first, at = bytes_span(data, at, True)
+    return Copied(topic, partition, Error(error), high, start, data[first:at]), skip_tags(data, at)
 
 
 def request(key: int, version: int, correlation: int, client_id: str, fields: dict[str, Any]) -> bytes:

@@ -1,0 +1,143 @@
+"""What a follower has: the store, the topics, and the journal of the leader's store, which both are kept by.
+
+Rule 1: the journal is durable here before what it says is done; up to where it is done stands in the store, in the same
+    commit. What is missing after a crash is done at the next start, or before this broker leads.
+Rule 2: a reset is done whole: the records of one that has not come to its end change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from waterclock.broker.log.batch import PREFIX, header_of
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.replication.journal import OWN, TOPIC, Said, read
+from waterclock.broker.settings import Settings, TopicSettings
+from waterclock.broker.store import Change, Forget, Store
+from waterclock.broker.topics import ROOM, Topics
+
+if TYPE_CHECKING:
+    from waterclock.broker.identity import Identity
+
+JOURNAL: Final = "journal"
+CHUNK: Final = 4 << 20
+
+
+def open_journal(folder: str, settings: Settings) -> Partition:
+    """The journal's partition in a broker's folder: nothing of it is ever too old, or too large."""
+    own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30), "min.insync.replicas": "1"})
+    return open_partition(TOPIC, 0, os.path.join(folder, JOURNAL), own)
+
+
+class Copy:
+    """The copy in `folder`. `applied` is how far the journal was done, or None where nothing was copied yet."""
+
+    def __init__(self, folder: str, settings: Settings, store: Store, identity: Identity) -> None:
+        self.store, self.topics, self._identity = store, Topics(folder, settings, store), identity
+        self.journal = open_journal(folder, settings)
+        self.applied: int | None = store.load("self").get("applied")
+        self._begin_reading()
+
+    def _begin_reading(self) -> None:
+        """Read the journal from where it was done; what a leader of before left in it says nothing here."""
+        end = self.journal.end
+        self._read = end if self.applied is None else max(self.journal.start, min(self.applied, end))
+        self._gathered: list[Change] = []
+        self._reset = self._more = False
+
+    def partitions(self) -> list[Partition]:
+        return [self.journal, *self.topics.partitions()]
+
+    def replace(self, old: Partition, new: Partition) -> None:
+        """A partition was cut and opened anew."""
+        if old is self.journal:
+            self.journal = new
+            self._begin_reading()
+        else:
+            self.topics.replace(old, new)
+
+    async def catch_up(self) -> None:
+        """Do what the durable part of the journal says, as far as it was not done."""
+        while (records := self.journal.read(self._read, CHUNK, self.journal.durable)) is not None:
+            data, at = records.read(), 0
+            while at < len(data):
+                batch = header_of(data, at)
+                for said in read(data[at : at + PREFIX + batch.length]):
+                    self._gather(said)
+                self._read, at = batch.last + 1, at + PREFIX + batch.length
+        if (self._gathered or self._reset) and not self._more:
+            await self._apply()
+
+    def _gather(self, said: Said) -> None:
+        if said.reset:
+            self._gathered, self._reset = [], True
+        self._gathered += said.changes
+        self._more = said.more
+
+    async def _apply(self) -> None:
+        """Do what the leader's store did, durably; after a reset everything else is forgotten."""
+        changes, reset = self._gathered, self._reset
+        self._gathered, self._reset = [], False
+        self._apply_to_topics(reset, changes)
+        for change in changes:
+            if change.room == "cluster":
+                self._identity.cluster = change.value
+        forget: list[Change | Forget] = [Forget(OWN)] if reset else []
+        await self.keep([*forget, *changes, Change("self", "applied", self._read)])
+        self.applied = self._read
+
+    def _apply_to_topics(self, reset: bool, changes: list[Change]) -> None:
+        named = {change.key: change.value for change in changes if change.room == ROOM}
+        if reset:
+            for topic in self.topics:
+                if topic.name not in named:
+                    self.topics.drop(topic)
+        for name, value in named.items():
+            self.topics.adopt(name, value)
+
+    async def keep(self, changes: Iterable[Change | Forget]) -> None:
+        """Commit to the store; OSError where it is refused."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.store.commit(changes, partial(_tell, done))
+        if not await done:
+            raise OSError("the copy of the store cannot be written")
+
+    async def flush(self) -> None:
+        """Make all durable that was appended."""
+        work = [(p, p.end, p.unflushed()) for p in self.partitions() if p.durable < p.end]
+        if work:
+            await asyncio.get_running_loop().run_in_executor(None, _flush_all, [files for _, _, files in work])
+        for partition, end, files in work:
+            partition.flushed(end, files)
+
+    def next_epoch(self) -> int:
+        """An epoch that no other leader has had: after all that are known here, even for broker 1, odd for broker 2."""
+        known: Any = self.store.load("self").get("epoch", 0)
+        epoch = max(int(known), *(p.memo.epoch for p in self.partitions())) + 1
+        return epoch if epoch % 2 == (self._identity.node - 1) % 2 else epoch + 1
+
+    def begin(self, epoch: int) -> None:
+        """Begin the new leader's epoch in every partition, from its end on."""
+        for partition in self.partitions():
+            partition.memo.epochs.append((epoch, partition.end))
+            partition.memo.save()
+
+
+def _tell(done: asyncio.Future[bool], stored: bool) -> None:
+    if not done.done():  # the copying may have been cancelled meanwhile
+        done.set_result(stored)
+
+
+def _flush_all(work: list[list[tuple[Any, int]]]) -> None:
+    try:
+        for files in work:
+            for segment, _ in files:
+                segment.flush()
+    except OSError as error:  # the cache may be clean and the disk not: nothing this process says counts any more
+        os.write(2, f"waterclock broker: a flush failed, the process ends: {error}\n".encode())
+        os._exit(1)

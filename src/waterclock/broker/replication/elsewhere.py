@@ -1,0 +1,75 @@
+"""What a follower answers to everything that only its leader can do: where the leader is, with every API.
+
+A client takes the brokers of one cluster for alike: one that asks any of them for a coordinator or for a producer's id
+may ask this one. So the follower knows the same APIs in the same versions, and says who is to be asked.
+
+    asked for                           the answer
+    the coordinator                     the leader's address
+    Metadata, DescribeCluster           both brokers, and who leads
+    ListGroups, ListTransactions        none: whoever lists asks every broker
+    a group, a transaction              NOT_COORDINATOR
+    a topic's or a setting's change     NOT_CONTROLLER
+    a partition                         NOT_LEADER_OR_FOLLOWER
+    a producer's id                     COORDINATOR_LOAD_IN_PROGRESS: ask again, and by then somebody else
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from waterclock.broker.api.table import Api
+from waterclock.broker.wire.codec import Request
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.refusal import refuse
+
+if TYPE_CHECKING:
+    from waterclock.broker.identity import Identity
+
+FIND_COORDINATOR: Final = 10
+GROUP_OR_TRANSACTION: Final = (0, 1)
+
+# error -> API key -> the versions that a leader knows
+REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
+    Error.NOT_LEADER_OR_FOLLOWER: {2: (1, 11), 21: (0, 2), 23: (2, 4), 61: (0, 0)},
+    Error.NOT_COORDINATOR: {
+        8: (2, 10), 9: (1, 10), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 24: (0, 5), 25: (0, 4),
+        26: (0, 5), 28: (0, 5), 42: (0, 2), 47: (0, 0), 65: (0, 0), 68: (0, 1), 69: (0, 1),
+    },
+    Error.NOT_CONTROLLER: {
+        19: (2, 7), 20: (1, 6), 32: (1, 4), 33: (0, 2), 37: (0, 3), 44: (0, 1), 50: (0, 0), 51: (0, 0), 74: (0, 1),
+    },
+    Error.COORDINATOR_LOAD_IN_PROGRESS: {22: (0, 5)},
+    Error.ILLEGAL_SASL_STATE: {17: (0, 1), 36: (0, 2)},
+    Error.NONE: {16: (0, 5), 66: (0, 2)},
+}  # fmt: skip
+
+
+def elsewhere(identity: Identity) -> dict[int, Api]:
+    """The APIs that are answered with where to go."""
+    apis = {
+        key: Api(partial(_refuse, error), *versions)
+        for error, refused in REFUSED.items()
+        for key, versions in refused.items()
+    }
+    return {**apis, FIND_COORDINATOR: Api(partial(_find, identity), 0, 6)}
+
+
+def _refuse(error: Error, request: Request) -> None:
+    refuse(request, error)
+
+
+def _find(identity: Identity, request: Request) -> None:
+    """FindCoordinator: it is the leader."""
+    leader = next(((n, host, port) for n, host, port in identity.brokers() if n == identity.leader), (-1, "", -1))
+    kind = getattr(request.body, "key_type", 0)
+    error = Error.NONE if kind in GROUP_OR_TRANSACTION else Error.INVALID_REQUEST
+    where = dict(zip(("node_id", "host", "port"), leader if not error else (-1, "", -1), strict=True))
+    if request.version < 4:
+        request.answer(error_code=error, error_message=error.name, **where)
+        return
+    rows = (
+        request.make("Coordinator", key=key, error_code=error, error_message="", **where)
+        for key in request.body.coordinator_keys
+    )
+    request.answer(coordinators=tuple(rows))
