@@ -233,6 +233,27 @@ def test_a_decision_whose_markers_are_not_durable_is_not_answered_yet(broker: Br
     other.close()
 
 
+def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker: Broker, client: Client) -> None:
+    producer = begun(client)
+    other, store, held = Client(broker.bootstrap), broker._core.store, []
+    commit = store.commit
+    store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
+    client.end_soon("n", producer)
+    while not held:
+        pass
+    assert other.state("n") == "Ongoing"
+    assert other.end("n", producer, commit=False) == "CONCURRENT_TRANSACTIONS"
+    assert other.end("n", producer, version=5)[0] == "CONCURRENT_TRANSACTIONS"
+    assert other.add("n", producer, "t", 1) == ["CONCURRENT_TRANSACTIONS"]
+    assert other.init("n")[0] == "CONCURRENT_TRANSACTIONS"
+    assert other.produce("n", "t", batch("late", producer, 1))[0] == "NOT_ENOUGH_REPLICAS"
+    store.commit = commit  # type: ignore[method-assign]
+    commit(*held[0])
+    assert client.receive(26, 4).error_code == 0
+    assert other.committed("t") == ["a"]
+    other.close()
+
+
 def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) -> None:
     producer = begun(client)
     partition = broker.call(lambda: broker._core.topics.partition("t", 0))

@@ -264,6 +264,7 @@ def test_a_name_with_an_open_transaction_is_not_forgotten(tmp_path: Path) -> Non
         client.add("n", client.ready("n"), "t")
         broker.advance_s(30)
         assert client.state("n") == "Ongoing"
+        assert "n" in broker.call(lambda: broker._core.store.load("transaction"))
         client.close()
 
 

@@ -22,14 +22,13 @@ ROOM: Final = "transaction"
 
 
 class Transaction:
-    """One transactional id. `busy`: a step is on its way. `begun` counts its transactions."""
+    """One transactional id. `busy`: a step is on its way."""
 
-    __slots__ = ("begun", "busy", "changed", "durable", "name", "record", "sent")
+    __slots__ = ("busy", "changed", "durable", "name", "record", "sent")
 
     def __init__(self, name: str, record: Record) -> None:
         self.name, self.record = name, record
         self.busy = False
-        self.begun = 0
         self.changed = self.sent = self.durable = 0  # counts of changes: made, on their way to the store, arrived
 
     def become(self, record: Record) -> None:

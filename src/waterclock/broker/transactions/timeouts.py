@@ -26,16 +26,14 @@ if TYPE_CHECKING:
 class DelayedTransaction:
     """An open transaction. `late(transaction)` is called when its time is up."""
 
-    __slots__ = ("_begun", "_late", "_transaction")
+    __slots__ = ("_late", "_transaction")
 
     def __init__(self, transaction: Transaction, late: Callable[[Transaction], Any]) -> None:
         self._transaction, self._late = transaction, late
-        self._begun = transaction.begun
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
-        """Whether it is not the open transaction any more."""
-        transaction = self._transaction
-        return transaction.begun != self._begun or transaction.record.state is not State.ONGOING
+        """Whether it is open no more. This is asked at every decision: the next transaction has an operation of its own."""
+        return self._transaction.record.state is not State.ONGOING
 
     def on_complete(self, op: DelayedOperation) -> None:
         """Nobody waits for an answer."""
@@ -63,7 +61,6 @@ class Timeouts:
     def begin(self, transaction: Transaction) -> None:
         """It is open; its time runs."""
         record = transaction.record
-        transaction.begun += 1
         self._wait(transaction, (record.started_ms + record.timeout_ms - self._wall_ms()) / 1000)
 
     def over(self, transaction: Transaction) -> None:
