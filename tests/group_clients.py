@@ -33,7 +33,8 @@ class Turned:
     """A broker under a ManualClock."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, data: str | os.PathLike[str] | None = None) -> None:
-        self.broker = Broker(data, settings=settings, clock=ManualClock())
+        patient = {"connections.max.idle.ms": str(10**12)}  # tests turn time by hours between two requests
+        self.broker = Broker(data, settings={**patient, **(settings or {})}, clock=ManualClock())
 
     @property
     def bootstrap(self) -> str:
