@@ -130,9 +130,9 @@ def test_a_member_without_heartbeats_is_out_when_its_session_ends(member: Make) 
 
 
 def test_heartbeats_keep_a_session(member: Make) -> None:
-    lively, silent = member(session_timeout=600).settle(), Member(member().address, "silent-" + member().group)
+    lively, silent = member(session_timeout=1000).settle(), Member(member().address, "silent-" + member().group)
     with silent.wire:
-        silent.join(session_timeout=900)
+        silent.join(session_timeout=1300)
         # as long as the other one's longer session lasts
         until(lambda: lively.heartbeat() != "none" or silent.described().group_state == "Empty")
     assert lively.heartbeat() == "none"
