@@ -50,7 +50,8 @@ class Copying:
     def __init__(self, copy: Copy, link: Link, identity: Identity) -> None:
         self._copy, self._link, self._identity = copy, link, identity
         self.rounds = 0
-        self._said = ""
+        self.says = ""
+        """What it logged last: whom it follows, or why it cannot."""
 
     async def run(self) -> None:
         """Copy until it is cancelled; CannotFollow where that is impossible."""
@@ -76,8 +77,8 @@ class Copying:
         self._link.close()
 
     def _say(self, what: str) -> None:
-        if what != self._said:
-            self._said = what
+        if what != self.says:
+            self.says = what
             log.warning("%s", what)
 
     # 1
