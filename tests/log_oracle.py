@@ -21,9 +21,10 @@ class Kept:
     marker_ms: int | None = None  # and when; Kafka counts it with the records where a moment is looked up
 
     def moments(self) -> dict[int, int]:
-        return (
-            {self.base: self.marker_ms} if self.marker_ms is not None else {o: rec.ms for o, rec in self.recs.items()}
-        )
+        """The timestamp of each offset."""
+        if self.marker_ms is not None:
+            return {self.base: self.marker_ms}
+        return {o: rec.ms for o, rec in self.recs.items()}
 
 
 @dataclass
@@ -76,9 +77,7 @@ class Oracle:
         return {o: rec for b in seen for o, rec in b.recs.items() if self.start <= o < stable}
 
     def first_at(self, ms: int, upto: int) -> tuple[int, int]:
-        found = [
-            (rec.ms, o) for b in self.batches for o, rec in b.recs.items() if rec.ms >= ms and self.start <= o < upto
-        ]
+        found = [(t, o) for b in self.batches for o, t in b.moments().items() if t >= ms and self.start <= o < upto]
         return min(found, key=lambda row: row[1], default=(-1, -1))
 
     def latest(self, upto: int) -> tuple[int, int]:

@@ -92,10 +92,11 @@ class LogMachine(RuleBasedStateMachine):
     @rule(pid=st.sampled_from(PLAIN + TRANSACTIONS), back=st.integers(1, 5))
     def repeat(self, pid: int, back: int) -> None:
         sent = [b for b in self.oracle.batches if b.producer[0] == pid and b.commit is None]
-        if len(sent) >= back and sent[-back].recs:
+        if len(sent) >= back and len(sent[-back].recs) == sent[-back].last - sent[-back].base + 1:
             again = sent[-back]
             before = self.partition.end
-            assert self.partition.append(memoryview(bytearray(again.raw)), self.now) == (Error.NONE, again.base)
+            data = bytearray(8) + again.raw[8:]
+            assert self.partition.append(memoryview(data), self.now) == (Error.NONE, again.base)
             assert self.partition.end == before
 
     @rule(rows=recs, pid=st.sampled_from(PLAIN), ahead=st.integers(1, 3))
@@ -110,6 +111,11 @@ class LogMachine(RuleBasedStateMachine):
             raw, base = bytearray(end_marker(pid, 0, commit, self.now)), self.partition.end
             assert self.partition.mark(raw) == (Error.NONE, base)
             self.oracle.add(Kept(base, base, bytes(raw), {}, (pid, 0, -1), True, commit, self.now))
+
+    @rule(rows=recs, pid=st.sampled_from(TRANSACTIONS), commit=st.booleans())
+    def transact(self, rows: list[Rec], pid: int, commit: bool) -> None:
+        self.produce_in_sequence(rows, pid, NONE)
+        self.end_a_transaction(pid, commit)
 
     @rule(rows=recs, at=st.integers(21, 60))
     def produce_something_broken(self, rows: list[Rec], at: int) -> None:

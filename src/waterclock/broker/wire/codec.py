@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from waterclock.broker.net.outgoing import Slot
+from waterclock.broker.wire.bounds import Check, checker
 from waterclock.broker.wire.fields import INT16, INT32, skip_tags
 
 NO_THROTTLE = timedelta(0)
@@ -26,6 +27,7 @@ API_VERSIONS = 18  # its answer has the old header in every version: a client ma
 class Schema(NamedTuple):
     """How one version of one API is read and written. `names`: the classes of the answer and of its parts."""
 
+    check: Check | None
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any, Any], None]
     flexible: bool
@@ -58,7 +60,7 @@ def schema(key: int, version: int) -> Schema:
     name = [n for n in asked if n.endswith("Request")][-1]  # after its parts, some of which are named so too
     answer = answered[name.removesuffix("Request") + "Response"]
     flexible = asked[name].__header_schema__.__flexible__
-    return Schema(entity_reader(asked[name]), entity_writer(answer), flexible, answered, answer)
+    return Schema(checker(asked[name]), entity_reader(asked[name]), entity_writer(answer), flexible, answered, answer)
 
 
 @functools.cache
@@ -84,6 +86,8 @@ class Request:
         self.key, self.version, self.correlation, self.slot = key, version, correlation, slot
         self.schema = schema(key, version)
         at = skip_tags(data, 0) if self.schema.flexible else 0
+        if self.schema.check is not None:
+            self.schema.check(data, at)
         self.body: Any = self.schema.read(data, at)[0]
 
     def make(self, name: str, /, **values: Any) -> Any:

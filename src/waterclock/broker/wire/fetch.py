@@ -17,6 +17,7 @@ from waterclock.broker.wire.fields import (
     INT64,
     as_count,
     as_topic,
+    bounded,
     count_of,
     skip_tags,
     text_span,
@@ -93,9 +94,11 @@ def _topics(data: memoryview, at: int, version: int) -> tuple[Topics, int]:
     flexible, by_id = version >= FLEXIBLE, version >= BY_ID
     count, at = count_of(data, at, flexible)
     topics: Topics = []
+    elements = 0
     for _ in range(count):
         key, at = topic_key(data, at, flexible, by_id)
         rows, at = _rows(data, at, version)
+        elements = bounded(elements + 1 + len(rows))
         topics.append((key, rows))
     return topics, at
 

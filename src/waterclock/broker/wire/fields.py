@@ -15,6 +15,7 @@ from waterclock.broker.log.batch import Buffer
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
+MOST_ELEMENTS: Final = 100_000  # of a request's topics and partitions: three bytes of it can stand for 150 here
 
 
 def uvarint(data: Buffer, at: int) -> tuple[int, int]:
@@ -76,16 +77,23 @@ def _span(data: Buffer, at: int, size: int) -> tuple[int, int]:
 
 
 def count_of(data: Buffer, at: int, flexible: bool) -> tuple[int, int]:
-    """How many elements an array has that may not be null; no more than there are bytes left for."""
+    """How many elements an array has that may not be null; ValueError for more than there can be."""
     if flexible:
         count, at = uvarint(data, at)
         count -= 1
     else:
         count = INT32.unpack_from(data, at)[0]
         at += 4
-    if not 0 <= count <= len(data) - at:
+    if not 0 <= count <= min(len(data) - at, MOST_ELEMENTS):
         raise ValueError(f"an array of {count} elements in a request of {len(data)} bytes")
     return count, at
+
+
+def bounded(elements: int) -> int:
+    """The number of elements read so far; ValueError where they are too many."""
+    if elements > MOST_ELEMENTS:
+        raise ValueError(f"a request of more than {MOST_ELEMENTS} topics and partitions")
+    return elements
 
 
 def topic_key(data: Buffer, at: int, flexible: bool, by_id: bool) -> tuple[bytes, int]:

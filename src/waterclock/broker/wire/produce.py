@@ -16,6 +16,7 @@ from waterclock.broker.wire.fields import (
     as_count,
     as_topic,
     as_uvarint,
+    bounded,
     bytes_span,
     count_of,
     skip_tags,
@@ -61,9 +62,11 @@ def read(data: memoryview, at: int, version: int) -> ProduceRequest:
     acks, timeout_ms = ACKS.unpack_from(data, at)
     count, at = count_of(data, at + 6, flexible)
     topics: Batches = []
+    elements = 0
     for _ in range(count):
         key, at = topic_key(data, at, flexible, by_id)
         batches, at = _batches(data, at, flexible)
+        elements = bounded(elements + 1 + len(batches))
         topics.append((key, batches))
     if flexible:
         skip_tags(data, at)
