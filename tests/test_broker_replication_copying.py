@@ -1,4 +1,4 @@
-"""What a follower copies when the leader's logs are not as they were: shorter at the front, made again, grown, compacted."""
+"""What a follower copies when the leader's logs are not as they were: shorter, made again, grown, compacted."""
 
 from __future__ import annotations
 
