@@ -145,7 +145,9 @@ def test_after_its_restart_a_leader_waits_for_the_follower_that_it_had(tmp_path:
         both.again("one").start()
         assert high(both.one) == 1
         with client(both.one) as raw:
-            topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
+            topics = [
+                {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}
+            ]
             answer = raw.ask("ListOffsets", 5, replica_id=-1, isolation_level=0, topics=topics)
             assert answer.topics[0].partitions[0].error_code.value == Error.OFFSET_NOT_AVAILABLE
             both.thaw()

@@ -68,10 +68,11 @@ class Copy:
             while at < len(data):
                 batch = header_of(data, at)
                 for said in read(data[at : at + PREFIX + batch.length]):
+                    if said.reset:
+                        await self._apply()  # what came before must not hang on the end of the reset
                     self._gather(said)
                 self._read, at = batch.last + 1, at + PREFIX + batch.length
-        if (self._gathered or self._reset) and not self._more:
-            await self._apply()
+        await self._apply()
 
     def _gather(self, said: Said) -> None:
         if said.reset:
@@ -80,7 +81,9 @@ class Copy:
         self._more = said.more
 
     async def _apply(self) -> None:
-        """Do what the leader's store did, durably; after a reset everything else is forgotten."""
+        """Do what was gathered, durably, unless more of it is to come; after a reset everything else is forgotten."""
+        if self._more or not (self._gathered or self._reset):
+            return
         changes, reset = self._gathered, self._reset
         self._gathered, self._reset = [], False
         self._apply_to_topics(reset, changes)

@@ -100,6 +100,7 @@ class Copying:
             raise CannotFollow(
                 f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
             )
+        await self._fetch(asking.fetch(us.node, 0, 1, ()))  # once that is answered it has its journal
 
     # 2 and 3
 
@@ -119,7 +120,7 @@ class Copying:
         """Up to where this log and the leader's can be the same."""
         epoch = partition.memo.epoch
         error, theirs, end = await self._end_at_leader(partition, epoch, -1)
-        if error == Error.UNKNOWN_TOPIC_OR_PARTITION:
+        if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._copy.journal:
             return partition.end  # it is being deleted
         if error:
             raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
