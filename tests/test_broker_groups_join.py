@@ -192,6 +192,13 @@ def test_the_protocol_is_one_that_all_speak_with_the_most_votes(served: Turned) 
         assert [answer.get().protocol_name for answer in others] == ["b", "b"]
 
 
+def test_what_not_everybody_speaks_cannot_be_chosen(served: Turned) -> None:
+    with people(served, "ann", "bob") as (ann, bob):
+        ann.takes(ann.comes(protocols={"a": b"", "b": b""}))
+        bob.comes(protocols={"b": b""})
+        assert ann.takes(ann.joins(protocols={"a": b"", "b": b""})).protocol_name == "b"
+
+
 def test_who_speaks_nothing_in_common_or_is_of_another_kind_stays_out(served: Turned) -> None:
     with people(served, "ann", "bob") as (ann, bob):
         stable_group(ann)
@@ -214,6 +221,16 @@ def test_a_full_group_takes_nobody_in_but_keeps_its_own() -> None:
         answer = ann.joins()
         bob.takes(bob.joins())
         assert ann.takes(answer).error_code == 0
+
+
+def test_in_a_rebalance_those_stay_who_join_first_and_the_last_is_turned_away() -> None:
+    with Turned({"group.max.size": "2"}) as served, people(served, "ann", "bob", "cid") as (ann, bob, cid):
+        stable_group(ann, bob)
+        answers = [ann.joins(), cid.comes()]
+        assert answers[1].waiting
+        assert bob.joins().get().error_code == Error.GROUP_MAX_SIZE_REACHED
+        assert ann.takes(answers[0]).generation_id == cid.takes(answers[1]).generation_id
+        assert bob.beats() == Error.UNKNOWN_MEMBER_ID
 
 
 def test_ids_given_out_do_not_fill_a_group_but_who_comes_last_is_turned_away() -> None:

@@ -207,6 +207,16 @@ class TestTheFirstRebalance:
             served.advance_ms(1)
             assert ann.takes(answer).generation_id == 1
 
+    def test_waits_once_more_where_somebody_came(self, served: Turned) -> None:
+        with people(served, "ann", "bob") as (ann, bob):
+            first = ann.comes(rebalance=60_000)
+            served.advance_ms(1_000)
+            second = bob.comes(rebalance=60_000)
+            served.advance_ms(4_999)
+            assert first.waiting
+            served.advance_ms(1)
+            assert first.get().generation_id == second.get().generation_id == 1
+
     def test_waits_on_as_long_as_more_come_up_to_the_rebalance_timeout(self, served: Turned) -> None:
         with people(served, "ann", "bob", "cid", "dot") as some:
             answers = []

@@ -12,7 +12,7 @@
                           leader joins again                                              PreparingRebalance
     Dead                  -
 
-Rule 1: the leader is the member that came first of those that are there; a leader that stays away is replaced.
+Rule 1: a leader leads until it leaves or does not join again; then it is whoever has joined and came first.
 Rule 2: a protocol is chosen that every member speaks; each votes for the one that it names first.
 Rule 3: a static member (one with an instance) has one member id at a time; who comes with an older one is fenced.
 Source: Kafka's group coordinator; KIP-62 (timeouts), KIP-345 (static members), KIP-394 (member ids).
@@ -181,8 +181,6 @@ class ClassicGroup:
         self._speak.subtract(name for name, _ in member.protocols)
         if member.instance is not None:
             self.static.pop(member.instance, None)
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
 
     def update(self, member: Member, asked: Joining, answer: Join | None) -> None:
         """A member joins again."""

@@ -76,7 +76,7 @@ class InitialJoin:
     def on_complete(self, op: DelayedOperation) -> None:
         if op.outcome == "cancelled":
             return
-        if self._group.newcomers and self._left_ms:
+        if self._group.newcomers:
             self._group.newcomers = False
             delay_ms = min(self._delay_ms, self._left_ms)
             self._again(self._group, delay_ms, self._left_ms - delay_ms)

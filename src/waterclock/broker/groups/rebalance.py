@@ -51,9 +51,9 @@ class Rebalance:
         """Let a member in, or tell why not."""
         most = self._settings["group.max.size"]
         if group.full(asked.member, most):
-            group.remove(asked.member)
-            self._sessions.end(group.id, asked.member)
+            self._put_out(group, asked.member)
             answer(Joined(Error.GROUP_MAX_SIZE_REACHED))
+            self._joins.check_and_complete(("join", group.id))
         elif not group.supports(asked.protocol_type, asked.protocols):
             answer(Joined(Error.INCONSISTENT_GROUP_PROTOCOL, asked.member))
         elif asked.member == NOBODY:
