@@ -18,6 +18,8 @@ from tests.conformance.settings import DIFFERENCES, SETTINGS
 from tests.servers.server import Server
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.conformance.dialogue import Dialogue
     from tests.conformance.wire import Wire
 
@@ -26,6 +28,7 @@ NEEDED = {
     "*.py": ("kio", "crc32c"),
     "test_stored.py": ("cramjam", "lz4", "zstandard"),
     "*client*.py": ("confluent_kafka", "aiokafka", "kafka"),
+    "test_spark*.py": ("pyspark", "confluent_kafka"),
 }
 MISSING = {glob: [p for p in packages if not importlib.util.find_spec(p)] for glob, packages in NEEDED.items()}
 collect_ignore_glob = [glob for glob, packages in MISSING.items() if packages]
@@ -88,6 +91,15 @@ def server(start: Callable[[Mapping[str, str]], Server]) -> Server:
 @pytest.fixture
 def bootstrap(server: Server) -> str:
     return server.bootstrap
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session with Spark's own Kafka connector, for all kinds of brokers."""
+    from tests.servers.spark import session
+
+    with session(tmp_path_factory.mktemp("spark") / "spark.log") as running:
+        yield running
 
 
 @pytest.fixture
