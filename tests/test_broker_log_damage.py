@@ -23,6 +23,7 @@ from waterclock.broker.log.index import ENTRY
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.times import first_at, latest
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -132,6 +133,7 @@ def test_no_memo_that_cannot_be_read_is_a_traceback(tmp_path: Path, data: bytes)
 
 
 def test_damage_at_the_end_of_an_earlier_segment_is_told_with_file_and_byte(folder: Path) -> None:
+    opened(folder).take_snapshot()  # so that nothing reads the segment again
     size = at(folder, 18).stat().st_size
     os.truncate(at(folder, 18), size - 1)
     with pytest.raises(LogDamaged, match=rf"{18:020}\.log is broken at byte {size - size // 18} of {size - 1}"):
@@ -139,6 +141,7 @@ def test_damage_at_the_end_of_an_earlier_segment_is_told_with_file_and_byte(fold
 
 
 def test_garbage_behind_an_earlier_segment_is_told(folder: Path) -> None:
+    opened(folder).take_snapshot()
     size = at(folder, 0).stat().st_size
     with at(folder, 0).open("ab") as file:
         file.write(b"x" * 100)
@@ -199,6 +202,37 @@ def test_a_segment_whose_name_is_lost_takes_what_came_after_with_it(folder: Path
     assert (again.end, content(again)) == (54, list(range(54)))
 
 
+@pytest.mark.parametrize("place", [8, 17, 30, 300])
+def test_a_batch_with_a_wrong_bit_behind_what_was_durable_ends_the_log(folder: Path, place: int) -> None:
+    log = opened(folder)
+    fill(log, 3)
+    path, start = Path(log.active.path + ".log"), log.active.locate(51)[0]
+    rewrite(path, start + place, bytes([path.read_bytes()[start + place] ^ 4]))
+    assert opened(folder).end == 51
+
+
+def test_damage_in_what_was_durable_is_never_cut_off(folder: Path) -> None:
+    """In the active segment too: its index says what was durable, and so does a snapshot."""
+    path = at(folder, 36)
+    whole = path.read_bytes()
+    log = opened(folder)
+    named = log.active.index.at[-1]
+    rewrite(path, named + 100, b"\0\0")
+    with pytest.raises(LogDamaged, match=rf"{36:020}\.log is broken at byte {named} of {len(whole)}"):
+        opened(folder)
+    path.write_bytes(whole)
+    log.take_snapshot()
+    rewrite(path, -10, b"\0")
+    with pytest.raises(LogDamaged, match=rf"{36:020}\.log is broken at byte"):
+        opened(folder)
+
+
+def test_a_moment_is_found_to_the_record_between_two_rows_of_the_index(folder: Path) -> None:
+    log = opened(folder)
+    assert [first_at(log, NOW + n, log.high) for n in range(51)] == [*((NOW + n, n) for n in range(50)), (-1, -1)]
+    assert [latest(log, n) for n in range(1, 51)] == [(NOW + n, n) for n in range(50)]
+
+
 def test_an_offset_that_does_not_follow_ends_the_log(folder: Path) -> None:
     """An offset has no checksum; in a log that was never compacted, each follows the one before."""
     log = opened(folder)
@@ -229,6 +263,16 @@ def test_every_segment_that_was_begun_is_flushed_however_many(tmp_path: Path) ->
     fill(log, 300)
     assert [segment for segment, _ in log.unflushed()] == log.segments
     assert len(log.segments) > 10
+
+
+def test_no_snapshot_is_written_before_what_it_knows_is_durable(tmp_path: Path) -> None:
+    log = open_partition("t", 0, str(tmp_path), TopicSettings(Settings()))
+    fill(log, 50, 100_000)
+    log.flushed(0, [])
+    log.take_snapshot()
+    assert not [*tmp_path.glob("*.snapshot")]
+    flush(log)
+    assert [*tmp_path.glob("*.snapshot")] == [tmp_path / f"{50:020}.snapshot"]
 
 
 def test_a_snapshot_is_written_though_producers_never_pause(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@
 4. The producers' last snapshot is loaded, the aborted transactions before it, and the headers of the batches after it.
 
 Rule 1: what was durable is never cut off. A segment is proved durable by one after it that has rows in its index, or has
-    none at all (segment.py, rule 4), or by a snapshot of a later offset. Damage there is said with the file and the byte.
+    none at all (segment.py, rule 4), or by a snapshot of a later offset; a batch by a row of its segment's index.
+    Damage there is said with the file and the byte.
 Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process.
 """
 
@@ -44,7 +45,10 @@ def open_partition(topic: str, number: int, folder: str, settings: TopicSettings
     unproved = _first_unproved(partition)
     for segment, following in zip(partition.segments[:unproved], partition.segments[1:], strict=False):
         _check_end(segment, following.base)
-    end = max(_find_end(partition, unproved), partition.start)
+    end = _find_end(partition, unproved)
+    if end < snapshot.newest_offset(folder):
+        raise partition.active.broken(partition.active.size)  # a snapshot is of what was durable
+    end = max(end, partition.start)
     _replay(partition, end)
     _settle(partition, unproved, end)
     return partition
@@ -108,8 +112,10 @@ def _scan(segment: Segment, least: int, gaps: bool) -> int:
     `gaps`: offsets may be missing between batches. Elsewhere a gap is damage, as a batch's offset has no checksum.
     """
     index, size = segment.index, segment.size
-    if index.at and not _starts(segment, index.at[-1], index.bases[-1]):
-        index.forget(0)  # what it names was durable, and is not there: it is the index that is wrong
+    durable = index.at[-1] if index.at else -1
+    wrong = durable >= 0 and not _starts(segment, durable, index.bases[-1])
+    if wrong:  # what it names was durable, and is not there: one of the two is damaged
+        index = segment.index_anew()
     at, end = (index.at[-1], index.bases[-1]) if index.at else (0, least)
     segment.latest, segment.size = index.times[-1] if index.times else NEVER, at
     while at < size:
@@ -119,6 +125,11 @@ def _scan(segment: Segment, least: int, gaps: bool) -> int:
         if not here:
             break
         at += here
+    if segment.size <= durable:
+        at, segment.size = segment.size, size
+        raise segment.broken(at)
+    if wrong:
+        os.truncate(segment.path + ".index", 0)
     if segment.size < size:
         segment.cut(segment.size)
     if segment.size:

@@ -61,6 +61,11 @@ class Segment:
         index.load(self.size)
         return index
 
+    def index_anew(self) -> Index:
+        """An empty index in place of one that may be wrong, whose file stays as it is."""
+        index = self.__dict__["index"] = Index(self.path + ".index", self.base)
+        return index
+
     def append(self, data: Buffer, base: int, timestamp: int) -> None:
         """Write a batch at the end; OSError where not all of it could be written, and nothing has changed."""
         try:

@@ -23,9 +23,11 @@ def cut(partition: Partition, end: int) -> Partition:
         if segment is not partition.segments[0]:
             segment.delete()
             partition.segments.remove(segment)
+    snapshot.drop_after(
+        partition.folder, end
+    )  # first: one that is later than the log's end says that the log is damaged
     last = partition.active
     last.cut(_first_byte(last, end))
-    snapshot.drop_after(partition.folder, end)
     memo = partition.memo
     memo.epochs = [row for row in memo.epochs if row[1] < end] or [memo.epochs[0]]
     memo.start, memo.cleaned = min(memo.start, end), min(memo.cleaned, end)
