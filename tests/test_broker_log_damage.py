@@ -19,7 +19,7 @@ from tests.raw_client import RawClient
 from tests.record_batches import Rec, batch, stored
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.index import ENTRY
+from waterclock.broker.log.index import ENTRY, Index
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
@@ -78,7 +78,9 @@ def rewrite(path: Path, place: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("base", [0, 18, 36])
-@pytest.mark.parametrize("damage", ["gone", "empty", "torn", "zeros", "one bit", "another segment's"])
+@pytest.mark.parametrize(
+    "damage", ["gone", "empty", "torn", "zeros", "one bit", "another segment's", "wrong, checks and all"]
+)
 def test_an_index_that_is_no_good_is_found_again(folder: Path, base: int, damage: str) -> None:
     path = at(folder, base, "index")
     whole = path.read_bytes()
@@ -92,6 +94,12 @@ def test_an_index_that_is_no_good_is_found_again(folder: Path, base: int, damage
         path.write_bytes(bytes(len(whole)))
     elif damage == "one bit":
         rewrite(path, ENTRY.size + 9, bytes([whole[ENTRY.size + 9] ^ 16]))
+    elif damage == "wrong, checks and all":
+        path.write_bytes(b"")
+        index = Index(str(path), base)
+        index.note(base, 0, -1)
+        index.note(base + 4, 5000, NOW)
+        index.save(6000)
     else:
         path.write_bytes(at(folder, 18 if base != 18 else 0, "index").read_bytes())
     log = opened(folder)

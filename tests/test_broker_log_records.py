@@ -18,7 +18,7 @@ from waterclock.broker.hands import Hands
 from waterclock.broker.log.batch import at_append_time, commits, header_of, marker
 from waterclock.broker.log.codecs import GZIP, LZ4, MOST_UNPACKED, SNAPPY, ZSTD, compressed, uncompressed
 from waterclock.broker.log.index import ENTRY
-from waterclock.broker.log.records import keyless, records, timestamps
+from waterclock.broker.log.records import keyless, keys, records, timestamps
 from waterclock.broker.log.rewriting import emptied, rewritten
 from waterclock.broker.log.segment import Segment
 
@@ -32,6 +32,7 @@ def test_records_are_read_as_they_were_written(recs: list[Rec], codec: int) -> N
     data = batch(recs, codec=codec)
     assert [Rec(r.key, r.value, r.timestamp) for r in records(data)] == recs
     assert list(timestamps(data)) == [(place, rec.ms) for place, rec in enumerate(recs)]
+    assert keys(data) == [(place, rec.key) for place, rec in enumerate(recs)]
     assert keyless(data) == any(rec.key is None for rec in recs)
 
 
@@ -78,7 +79,7 @@ def test_what_cannot_be_decoded_is_a_value_error(body: bytes, codec: int, count:
     try:
         assert len(list(records(data))) == count + 1
     except ValueError:
-        assert keyless(data)
+        assert keyless(data) or all(key is not None for _, key in keys(data))
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-STEPS_A_BREATH: Final = 16
+STEPS_A_BREATH: Final = 4
 BREATH_S: Final = 0.001
 
 Then: TypeAlias = "Callable[[OSError | None], Any]"

@@ -33,7 +33,7 @@ from waterclock.broker.log.decided import Decided
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import Aborted
-from waterclock.broker.log.records import Record, records
+from waterclock.broker.log.records import Record, keys, records
 from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
 from waterclock.broker.log.segment import Segment, Slice
 from waterclock.broker.log.swap import CLEANED, swap
@@ -144,9 +144,10 @@ class Compaction:
     def _note(self, data: bytes) -> int:
         used, offsets = 0, self._offsets
         with suppress(ValueError):
-            for key, offset in [(r.key, r.offset) for r in records(data) if r.key is not None]:
-                used += len(key) + ENTRY_BYTES if key not in offsets else 0
-                offsets[key] = offset
+            for offset, key in keys(data):
+                if key is not None:
+                    used += len(key) + ENTRY_BYTES if key not in offsets else 0
+                    offsets[key] = offset
         return used
 
     # The new files
@@ -206,6 +207,8 @@ class Compaction:
 
     def _records(self, batch: Batch, data: bytes) -> bytes:
         try:
+            if not any(self._leads(offset, key) for offset, key in keys(data)):
+                return b""  # most old batches: no record need be taken apart
             all_of_them = list(records(data))
         except ValueError:
             return data  # rule 2
@@ -219,10 +222,12 @@ class Compaction:
             return data
         return rewritten(batch, kept, self._new_horizon() if marks else horizon)
 
+    def _leads(self, offset: int, key: bytes | None) -> bool:
+        """Whether no later record of the key is known."""
+        return key is not None and offset >= self._offsets.get(key, -1)
+
     def _stays(self, record: Record, deletions_go: bool) -> bool:
-        if record.key is None or record.offset < self._offsets.get(record.key, -1):
-            return False
-        return record.value is not None or not deletions_go
+        return self._leads(record.offset, record.key) and (record.value is not None or not deletions_go)
 
     def _new_horizon(self) -> int:
         return self._plan.now_ms + self._plan.keep_ms
