@@ -122,6 +122,18 @@ def test_a_torn_snapshot_is_passed_over(folder: Path) -> None:
     assert opened(folder).producers.known[7].sent[-1].end == 50
 
 
+def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    assert log.append(memoryview(bytearray(batch([Rec(b"k", b"v", NOW)], producer=(8, 0, 0)))), NOW)[0] == Error.NONE
+    for _ in range(30):
+        assert log.append(memoryview(bytearray(batch([Rec(b"k", b"v" * 1000, NOW)]))), NOW)[0] == Error.NONE
+    flush(log)
+    for segment in log.drop(1):
+        segment.delete()
+    again = opened(tmp_path)
+    assert (again.start > 0, list(again.producers.known)) == (True, [8])
+
+
 def test_a_torn_memo_is_told_with_the_way_on(folder: Path) -> None:
     (folder / "memo.json").write_bytes(b'{"start": 1')
     with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* Delete it"):
