@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,18 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from tests.group_clients import DELETE, DESCRIBE, FIND, LIST, Client, Person, Turned, people, stable_group
+from tests.group_clients import (
+    DELETE,
+    DELETE_TOPICS,
+    DESCRIBE,
+    FIND,
+    LIST,
+    Client,
+    Person,
+    Turned,
+    people,
+    stable_group,
+)
 from waterclock.broker.wire.errors import Error
 
 
@@ -166,6 +178,15 @@ class TestARestart:
             ]
             client.close()
 
+    def test_lets_a_group_outlive_the_topic_of_its_offsets(self, tmp_path: Path) -> None:
+        with Turned(data=tmp_path) as served, people(served, "ann") as (ann,):
+            ann.create_topic("t")
+            ann.commit("g", 1)
+        with Turned(data=tmp_path) as served, people(served, "ann") as (ann,):
+            ann.ask(DELETE_TOPICS, 5, topic_names=["t"], timeout=1000)
+            assert [row.group_id for row in ann.listed()] == ["g"]
+            assert ann.fetched("g").committed_offset == -1
+
 
 def resume(before: Person, after: Person) -> None:
     """The same member, with a new connection."""
@@ -225,3 +246,22 @@ def test_an_answer_waits_for_the_disk(served: Turned) -> None:
         assert share.get().error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert ann.beats() == Error.REBALANCE_IN_PROGRESS
     client.close()
+
+
+def test_who_joins_while_an_assignment_is_written_calls_it_off(
+    served: Turned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader's division becomes durable after all, and is nobody's any more."""
+    store, gate = served.broker._core.store, threading.Event()
+    commit = store._commit
+    with people(served, "ann", "bob") as (ann, bob):
+        ann.takes(ann.comes())
+        with monkeypatch.context() as slow:
+            slow.setattr(store, "_commit", lambda group: gate.wait(10) and commit(group))
+            slow.setattr(served, "settle", lambda: [served.broker.call(lambda: None) for _ in range(3)])
+            share, answer = ann.syncs({ann.member: b"all"}), bob.comes()
+            assert share.get().error_code == Error.REBALANCE_IN_PROGRESS
+        gate.set()
+        assert answer.waiting
+        assert ann.takes(ann.joins()).generation_id == bob.takes(answer).generation_id == 2
+    assert caplog.records == []

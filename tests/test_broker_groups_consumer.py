@@ -64,6 +64,25 @@ def test_a_partition_is_given_when_its_owner_has_let_go_of_it(served: Turned) ->
         assert (len(bob.numbers), ann.described().group_state) == (2, "Stable")
 
 
+def test_who_does_not_say_what_it_reads_reads_it_still(served: Turned) -> None:
+    with readers(served, "ann", "bob") as (ann, bob):
+        ann.joins()
+        bob.joins()
+        assert (ann.remembers(ann.beat()).member_epoch, len(ann.numbers)) == (2, 2)
+        assert ann.remembers(ann.beat()).member_epoch == 2
+        assert bob.says().assignment is None
+
+
+def test_who_had_let_go_before_it_was_asked_is_there_at_once(served: Turned) -> None:
+    with readers(served, "ann", "bob") as (ann, bob):
+        ann.joins()
+        bob.joins()
+        ann.reads = {part for part in ann.told if part[1] < 2}
+        assert (ann.says().member_epoch, ann.numbers) == (3, [0, 1])
+        bob.says()
+        assert bob.numbers == [2, 3]
+
+
 def test_what_a_member_leaves_behind_is_free_at_once(served: Turned) -> None:
     with readers(served, "ann", "bob") as (ann, bob):
         ann.joins()

@@ -194,6 +194,17 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_group_that_was_taken_over_stays_what_it_became(tmp_path: Path) -> None:
+    with Turned(data=tmp_path) as served, readers(served, "ann") as (ann,), people(served, "bob") as (bob,):
+        ann.joins()
+        ann.leaves()
+        stable_group(bob)
+    with Turned(data=tmp_path) as served, people(served, "bob") as (again,):
+        again.member, again.generation = bob.member, bob.generation
+        assert again.beats() == Error.NONE
+        assert [row.group_type for row in again.listed()] == ["classic"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_no_partition_is_ever_read_by_two(seed: int) -> None:
     """Members come, go, hesitate and restart at random; in the end everything is read by somebody."""
