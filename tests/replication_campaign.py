@@ -23,6 +23,7 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.broker_pairs import until
 from tests.raw_client import RawClient
@@ -89,7 +90,8 @@ class Load:
     """A producer's batches, one record each: record n has sequence n and the value n. `acked` of them were acknowledged."""
 
     def __init__(self, nodes: list[Node]) -> None:
-        self.nodes, self.client = nodes, None
+        self.nodes = nodes
+        self.client: RawClient | None = None
         self.total = self.acked = self._sent = 0
         self.risky = 0
         self.committed = -1
@@ -106,12 +108,19 @@ class Load:
         for node in self.nodes:
             with contextlib.suppress(*GONE):
                 client = RawClient(node.address)
-                said = client.ask("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)
-                leads = next((b.port for b in said.brokers if b.node_id == said.controller_id), 0)
-                if leads == node.port:
+                if self._leads(client, node.port):
                     self.client = client
                     return True
-                client.close()
+        return False
+
+    @staticmethod
+    def _leads(client: RawClient, port: int) -> bool:
+        """Whether the broker at the other end leads; where it does not, or does not say, the connection is closed."""
+        with contextlib.suppress(*GONE):
+            said = client.ask("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)
+            if port in (broker.port for broker in said.brokers if broker.node_id == said.controller_id):
+                return True
+        client.close()
         return False
 
     def drop(self) -> None:
@@ -120,7 +129,7 @@ class Load:
         self.client, self._sent = None, self.acked
 
     def begin(self) -> None:
-        topics = [
+        topics: list[dict[str, Any]] = [
             {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
             for name in ("t", "risky")
         ]
