@@ -12,6 +12,8 @@ from tests.raw_client import RawClient
 from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.replication.following import Following
+from waterclock.broker.topics import Topics
 
 PATIENCE_S = 20.0
 LAG_S = 30.0  # replica.lag.time.max.ms, unless a test says otherwise
@@ -71,7 +73,12 @@ class Pair:
         frozen = threading.Event()
         loop = self.two._loop
         assert loop is not None
-        loop.call_soon_threadsafe(lambda: (frozen.set(), thaw.wait()))
+
+        def stand_still() -> None:
+            frozen.set()
+            thaw.wait()
+
+        loop.call_soon_threadsafe(stand_still)
         frozen.wait(PATIENCE_S)
 
     def thaw(self) -> None:
@@ -96,20 +103,28 @@ def pair(folder: Path, settings: dict[str, str] | None = None, clock: ManualCloc
         both.close()
 
 
+def following(broker: Broker) -> Following:
+    """A follower's own object."""
+    role = broker._role
+    assert isinstance(role, Following)
+    return role
+
+
 def partition(broker: Broker, topic: str = "t", number: int = 0) -> Partition:
     """A broker's own object: for reading what stands in it, through `Broker.call`."""
-    role = broker._role
-    topics = role.copy.topics if hasattr(role, "copy") else role.topics
-    found = topics.partition(topic, number)
+    found = _topics(broker).partition(topic, number)
     assert found is not None
     return found
 
 
 def has(broker: Broker, topic: str) -> bool:
     """Whether the broker knows the topic."""
+    return broker.call(lambda: topic in _topics(broker).by_name)
+
+
+def _topics(broker: Broker) -> Topics:
     role = broker._role
-    topics = role.copy.topics if hasattr(role, "copy") else role.topics
-    return broker.call(lambda: topic in topics.by_name)
+    return role.copy.topics if isinstance(role, Following) else role.topics
 
 
 def high(broker: Broker, topic: str = "t", number: int = 0) -> int:

@@ -55,6 +55,9 @@ class RawClient:
     def __exit__(self, *error: object) -> None:
         self._socket.close()
 
+    def close(self) -> None:
+        self._socket.close()
+
     def send(self, api: str, version: int, answered: bool = True, **fields: Any) -> None:
         key = KEYS[api]
         module = vars(load_payload_module(key, version, EntityType.request))

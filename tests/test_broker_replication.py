@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker_pairs import LAG_S, Pair, client, end, high, log_bytes, pair, partition, until, visible
+from tests.broker_pairs import LAG_S, Pair, client, end, following, high, log_bytes, pair, partition, until, visible
 from tests.raw_client import RawClient, batch
 from waterclock import ManualClock
 from waterclock.broker import Broker
@@ -108,7 +108,7 @@ def test_a_single_broker_is_enough_for_itself_whatever_min_insync_says(tmp_path:
 
 def test_a_second_follower_is_refused_while_the_first_is_there(both: Pair, tmp_path: Path) -> None:
     with Broker(tmp_path / "three", follow=both.one.bootstrap) as three:
-        until(lambda: "another broker follows it" in three._role.copying.says)
+        until(lambda: "another broker follows it" in following(three).copying.says)
         with client(both.one) as raw:
             assert raw.produce("t", b"x") == (Error.NONE, 0)
         assert end(both.two) == 1

@@ -6,13 +6,15 @@ import json
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker_pairs import Pair, client, end, has, high, log_bytes, pair, partition, until, values
+from tests.broker_pairs import Pair, client, end, following, has, high, log_bytes, pair, partition, until, values
 from tests.raw_client import RawClient
 from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
@@ -57,7 +59,8 @@ def test_a_follower_behind_the_leaders_start_begins_anew_from_there(both: Pair) 
         for number in range(1, 5):
             raw.produce("t", b"%d" % number, acks=1)
         until(lambda: both.one.call(lambda: partition(both.one).durable) == 5)
-        both.one.call(lambda: (partition(both.one).roll(), setattr(partition(both.one), "high", 5)))
+        both.one.call(lambda: partition(both.one).roll())
+        both.one.call(lambda: setattr(partition(both.one), "high", 5))
         delete_records(raw, 5)
         both.one.call(lambda: both.one._core.upkeep.retain())
         raw.produce("t", b"5", acks=1)
@@ -126,7 +129,7 @@ def test_more_than_one_fetch_holds_is_copied_for_every_partition(
 def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MANY", 7)
     with pair(tmp_path) as both:
-        both.one.call(lambda: [both.one._core.store.put("probe", f"{n}", n) for n in range(100)])
+        both.one.call(lambda: both.one._core.store.commit(Change("probe", f"{n}", n) for n in range(100)))
         both.one.create_topic("last")
         both.one.close()
         both.again("one").start()
@@ -140,22 +143,26 @@ def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(journal, "RENEW", 2000)
     with pair(tmp_path) as both:
         for number in range(100):
-            both.one.call(lambda n=number: both.one._core.store.put("probe", "k", n))
+            both.one.call(partial(both.one._core.store.put, "probe", "k", number))
         both.one.create_topic("last")
-        kept = both.one.call(lambda: both.one._core.leading.journal.partition)
+        led = both.one._core.leading.journal
+        assert led is not None
+        kept = led.partition
         assert kept.start > 10
         assert kept.segments[0].base == kept.start
         assert both.two.call(lambda: both.two._role.store.load("probe")) == {"k": 99}
-        assert both.two.call(lambda: both.two._role.copy.journal.start) > 10
+        assert both.two.call(lambda: following(both.two).copy.journal.start) > 10
 
 
 def test_what_the_leaders_disk_refused_is_not_kept_by_the_follower(both: Pair) -> None:
-    def fail() -> None:
-        store = both.one._core.store
-        real = store._commit
-        store._commit = lambda group: setattr(store, "_commit", real) or False
+    store = both.one._core.store
+    real = store._commit
 
-    both.one.call(fail)
+    def refuse(group: Any) -> bool:
+        store._commit = real
+        return False
+
+    store._commit = refuse
     said: list[bool] = []
     both.one.call(lambda: both.one._core.store.put("probe", "refused", 1, said.append))
     until(lambda: said == [False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("kio")
 
-from tests.broker_pairs import Pair, client, end, has, high, log_bytes, pair, partition, until, values
+from tests.broker_pairs import Pair, client, end, following, has, high, log_bytes, pair, partition, until, values
 from tests.transactional import Client, batch
 from waterclock.broker import Broker
 from waterclock.broker.wire.errors import Error
@@ -64,8 +65,8 @@ def test_an_old_leader_that_still_runs_is_deposed_and_who_waits_there_is_told(bo
         until(lambda: end(both.one) == 1)
         old_loop = both.two._loop
         assert old_loop is not None
-        old_loop.call_soon_threadsafe(lambda: both.two._role.copying._link.close())  # it hears no more of the leader
-        old_loop.call_soon_threadsafe(both.two._role.promote)
+        old_loop.call_soon_threadsafe(following(both.two).copying.close)  # it hears no more of the leader
+        old_loop.call_soon_threadsafe(following(both.two).promote)
         both.thaw()
         assert raw.produced() == (Error.NOT_LEADER_OR_FOLLOWER, -1)
     until(lambda: not both.one.leads)
@@ -75,13 +76,17 @@ def test_an_old_leader_that_still_runs_is_deposed_and_who_waits_there_is_told(bo
         assert raw.produce("t", b"x") == (Error.NOT_LEADER_OR_FOLLOWER, -1)
 
 
+def follows(broker: Broker) -> bool:
+    return not broker.leads
+
+
 def test_leadership_goes_to_and_fro(both: Pair) -> None:
     for count in range(6):
         leader, follower = (both.one, both.two) if count % 2 == 0 else (both.two, both.one)
         with client(leader) as raw:
             assert raw.produce("t", b"%d" % count) == (Error.NONE, count)
         follower.promote()
-        until(lambda old=leader: not old.leads)
+        until(partial(follows, leader))
         both.synced(follower)
     assert values(both.two) == values(both.one) == [b"%d" % count for count in range(6)]
     epochs = both.one.call(lambda: partition(both.one).memo.epochs)

@@ -85,13 +85,24 @@ def bench(arguments: argparse.Namespace) -> int:
 def broker(arguments: argparse.Namespace) -> int:
     """`waterclock broker`: Kafka's protocol on one machine, until Ctrl-C."""
     from waterclock.broker import process
+    from waterclock.broker.replication.promoting import checked
 
     if arguments.settings:
         print(process.listed())
         return 0
     settings = process.parsed(arguments.set)
     access, say, every_s = process.access(arguments), partial(print, flush=True), arguments.statistics_every
-    process.serve(arguments.data, arguments.host, arguments.port, settings, access, say, every_s)
+    follow = arguments.follow and checked(arguments.follow, "--follow")
+    process.serve(arguments.data, arguments.host, arguments.port, settings, access, say, every_s, follow)
+    return 0
+
+
+def promote(arguments: argparse.Namespace) -> int:
+    """`waterclock broker promote`: a follower becomes the leader, and the old leader is shut out when it comes back."""
+    from waterclock.broker.replication import promoting
+
+    promoting.promote(arguments.at, arguments.unclean)
+    print(f"the broker at {arguments.at} leads")
     return 0
 
 
@@ -153,7 +164,9 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, by Kafka's name; may be repeated"
     )
-    parser.add_argument("--users", metavar="FILE", help="name:password lines; with it clients must say who they are (SASL)")
+    parser.add_argument(
+        "--users", metavar="FILE", help="name:password lines; with it clients must say who they are (SASL)"
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate as PEM: with it clients must use TLS")
     parser.add_argument("--tls-key", metavar="FILE", help="its key as PEM")
     parser.add_argument("--advertise", metavar="HOST[:PORT]", help="where clients are told to connect to")
@@ -164,6 +177,17 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         metavar="SECONDS",
         help="print statistics to stderr, a line of JSON each time",
+    )
+    parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over where promoted")
+    example = "waterclock broker promote --at 127.0.0.1:9093"
+    more = parser.add_subparsers(metavar="promote", help="make a follower the leader; promote --help tells more")
+    _add_promote(_command(more, "promote", promote, "make a follower the leader", example))
+
+
+def _add_promote(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--at", metavar="HOST:PORT", required=True, help="where the follower listens")
+    parser.add_argument(
+        "--unclean", action="store_true", help="even where it has copied nothing yet: what it lacks is lost"
     )
 
 

@@ -11,13 +11,15 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 
 from waterclock.broker.broker import Broker
 from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.settings import SETTINGS, Settings
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, WaterclockError
 
 
 def serve(
@@ -28,18 +30,28 @@ def serve(
     access: Access,
     say: Callable[[str], None],
     statistics_every_s: float | None = None,
+    follow: str | None = None,
 ) -> None:
-    """Run a broker until the process is asked to end; every so many seconds its statistics go to stderr, a line each."""
+    """Run a broker until the process is asked to end; every so many seconds its statistics go to stderr, a line each.
+
+    WaterclockError where it ends by itself: what it follows cannot be followed, or its disk refuses.
+    """
     allow_many_files()
     ended = [signal.SIGINT, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
-    with Broker(data, host=host, port=port, settings=settings, access=access) as broker:
+    broker = Broker(data, host=host, port=port, settings=settings, access=access, follow=follow)
+    broker.when_failed(partial(signal.pthread_kill, threading.main_thread().ident or 0, signal.SIGTERM))
+    with broker:
         where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
-        say(f"waterclock broker ready on {broker.bootstrap}, {where}")
+        role = "ready" if broker.leads else "follower"
+        say(f"waterclock broker {role} on {broker.bootstrap}, {where}")
         while statistics_every_s is not None and signal.sigtimedwait(ended, statistics_every_s) is None:
             print(json.dumps(asdict(broker.statistics())), file=sys.stderr, flush=True)
         if statistics_every_s is None:
             signal.sigwait(ended)
+        failure = broker.failure
+    if failure is not None:
+        raise failure if isinstance(failure, WaterclockError) else WaterclockError(f"the broker has ended: {failure}")
 
 
 def allow_many_files() -> None:

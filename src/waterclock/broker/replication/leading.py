@@ -73,10 +73,12 @@ class Leading:
         self._coming: Follower | None = None
 
     def remember(self, partitions: Iterable[Partition]) -> None:
-        """Go on with the follower of the last time, if there was one."""
+        """Go on with the follower of the last time, if there was one, or wait for the leader of before."""
         kept = self._store.load(ROOM)
         known, highs = kept.get("follower"), kept.get("high", {})
         if known is None:
+            if kept.get("deposed") is not None:
+                self.replicas.miss(3 - self._identity.node)
             return
         self._attach(known["node"], Follower(known["address"], known["id"]))
         for partition in partitions:

@@ -1,0 +1,93 @@
+"""`waterclock broker promote`: ask a follower to lead, and see that it does.
+
+1. Who leads, by its own account?
+2. ElectLeaders, for the journal of the store: a follower answers once it is durable that it leads; a leader has nothing
+   to elect.
+3. Ask until it names another leader than in 1: then it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, Final
+
+from waterclock.broker.replication.following import UNCLEAN
+from waterclock.broker.replication.journal import TOPIC
+from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.wire import asking
+from waterclock.broker.wire.errors import Error
+from waterclock.errors import UsageError, WaterclockError
+
+METADATA, METADATA_VERSION = 3, 4
+ELECT, ELECT_VERSION = 43, 2
+PATIENCE: Final = timedelta(seconds=60)
+AGAIN_S: Final = 0.02
+
+
+def checked(address: str, option: str) -> str:
+    """`address` where it is one; UsageError where it is no HOST:PORT.
+
+    >>> checked("127.0.0.1:9093", "--at")
+    '127.0.0.1:9093'
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(f"{option} takes HOST:PORT, got {address!r}")
+    return address
+
+
+def promote(address: str, unclean: bool) -> None:
+    """Make the follower at `address` the leader; UsageError where it leads already, WaterclockError where it cannot."""
+    asyncio.run(_promote(checked(address, "--at"), unclean))
+
+
+async def _promote(address: str, unclean: bool) -> None:
+    link = Link(address, "waterclock")
+    try:
+        await link.connect()
+        before = await _leader(link)  # 1
+        _judge(address, await _elect(link, UNCLEAN if unclean else 0))  # 2
+    except LinkLost as lost:
+        raise WaterclockError(f"{lost}. Is the follower running there?") from lost
+    finally:
+        link.close()
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        while await _not_yet(address, before):  # 3
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _leader(link: Link) -> int:
+    said = await link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
+    return int(said.controller_id)
+
+
+async def _elect(link: Link, kind: int) -> Error:
+    asked = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
+    answer: Any = await link.ask(ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(asked,), timeout=PATIENCE)
+    rows = [row for result in answer.replica_election_results for row in result.partition_result]
+    return Error(rows[0].error_code.value if rows else answer.error_code.value)
+
+
+def _judge(address: str, error: Error) -> None:
+    if error in (Error.ELECTION_NOT_NEEDED, Error.UNKNOWN_TOPIC_OR_PARTITION):
+        raise UsageError(f"the broker at {address} is the leader already: give the follower's address with --at")
+    if error == Error.ELIGIBLE_LEADERS_NOT_AVAILABLE:
+        raise WaterclockError(
+            f"the follower at {address} has copied nothing yet: let it reach its leader first, or say --unclean to lose "
+            f"what only the old leader has"
+        )
+    if error:
+        raise WaterclockError(f"the follower at {address} cannot lead: {error.name}")
+
+
+async def _not_yet(address: str, before: int) -> bool:
+    """Whether the broker at `address` names the leader of before still, or cannot be asked just now."""
+    link = Link(address, "waterclock")
+    try:
+        await link.connect()
+        return await _leader(link) == before
+    except LinkLost:
+        return True
+    finally:
+        link.close()
