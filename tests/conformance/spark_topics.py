@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 WITHIN_S = 60
+# Spark asks again for an offset that surprises it, by itself after a second, three times: the wait is cut, not the asking
+PATIENCE = {"fetchOffset.retryIntervalMs": 20}
 READ = "CAST(value AS STRING) AS value"
 
 
@@ -45,7 +47,7 @@ class SparkTopics:
 
     def _source(self, topic: str, options: dict[str, Any]) -> dict[str, Any]:
         how = "subscribePattern" if topic.endswith("*") else "subscribe"
-        return {**self.door, how: topic, **dotted(options)}
+        return {**self.door, **PATIENCE, how: topic, **dotted(options)}
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
         """A topic as a stream, from its first offset on."""

@@ -13,7 +13,7 @@ from tests.conformance.batches import LONG_AGO_MS, Record, batch
 from tests.conformance.client_confluent import Confluent
 from tests.conformance.clients import Door, Message, read
 from tests.conformance.dialogue import LATEST, Dialogue
-from tests.conformance.spark_topics import SparkTopics, at
+from tests.conformance.spark_topics import READ, SparkTopics, at
 from tests.conformance.test_deleting import deleted
 from tests.conformance.transactions import Transactional
 from tests.conformance.waiting import until
@@ -77,9 +77,9 @@ def test_a_time_behind_the_last_record_is_refused_or_means_the_end(tables: Spark
 
 
 def test_a_table_is_cut_into_more_pieces_than_partitions(tables: SparkTopics, two: str) -> None:
-    table = tables.table(two, minPartitions=5)
-    assert table.rdd.getNumPartitions() >= 5
-    assert tables.values(two, minPartitions=5) == numbers(0, 0, 10) + numbers(1, 0, 10)
+    found = tables.rows(two, "spark_partition_id()", READ, minPartitions=5)
+    assert len({piece for piece, _ in found}) >= 5
+    assert [value for _, value in found] == numbers(0, 0, 10) + numbers(1, 0, 10)
 
 
 def test_an_empty_topic_is_an_empty_table(tables: SparkTopics, topic: str) -> None:
@@ -93,23 +93,20 @@ def test_a_pattern_finds_topics(tables: SparkTopics, dialogue: Dialogue, name: s
 
 
 def test_a_topic_that_is_not_there_is_an_error(tables: SparkTopics, name: str) -> None:
-    with pytest.raises(Exception, match="UnknownTopicOrPartition|UNKNOWN_TOPIC"):
+    with pytest.raises(Exception, match="UnknownTopicOrPartition"):
         tables.values(name)
 
 
 def test_deleted_records_are_told_of_or_passed_over(tables: SparkTopics, dialogue: Dialogue, two: str) -> None:
     deleted(dialogue, two, 6)
     asked = {"startingOffsets": at(two, 2, 8), "endingOffsets": at(two, -1, -1)}
-    with pytest.raises(Exception, match="data may have been lost|DATA_LOSS|Cannot fetch"):
+    with pytest.raises(Exception, match="Some data may have been lost"):
         tables.values(two, failOnDataLoss="true", **asked)
     assert tables.values(two, failOnDataLoss="false", **asked) == numbers(0, 6, 10) + numbers(1, 8, 10)
 
 
-@pytest.mark.parametrize("new", [False, True], ids=["old", "new"])
-def test_what_was_aborted_is_passed_over(
-    tables: SparkTopics, dialogue: Dialogue, topic: str, name: str, new: bool
-) -> None:
-    producer = Transactional(dialogue, name, new=new)
+def test_what_was_aborted_is_passed_over(tables: SparkTopics, dialogue: Dialogue, topic: str, name: str) -> None:
+    producer = Transactional(dialogue, name)
     for values, end in (([b"a", b"b"], producer.commit), ([b"gone"], producer.abort), ([b"c"], producer.commit)):
         producer.put(topic, *values)
         end()
@@ -148,7 +145,7 @@ def test_a_record_that_is_too_large_fails_the_job(
     tables: SparkTopics, dialogue: Dialogue, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(**{"max.message.bytes": 500})
-    with pytest.raises(Exception, match="RecordTooLarge|larger than|too large"):
+    with pytest.raises(Exception, match="RecordTooLarge"):
         tables.write("SELECT repeat('x', 1000) AS value", topic=topic)
     assert dialogue.offset(topic, LATEST).offset == 0
 

@@ -98,7 +98,7 @@ def test_records_deleted_under_a_stream_are_told_of_or_passed_over(
     finished(streams.to_files(topic, availableNow=True))
     fill(dialogue, topic, 5, first=5)
     deleted(dialogue, topic, 8)
-    with pytest.raises(Exception, match="data may have been lost|DATA_LOSS|Cannot fetch"):
+    with pytest.raises(Exception, match="Some data may have been lost"):
         finished(streams.to_files(topic, availableNow=True))
     finished(streams.to_files(topic, options={"failOnDataLoss": "false"}, availableNow=True))
     assert streams.copied() == [*wanted, "0.8", "0.9"]
@@ -112,7 +112,7 @@ def test_a_topic_made_anew_under_a_stream_is_told_of_or_gone_on_with(
     vanished(dialogue, topic)
     dialogue.create_topic(topic)
     fill(dialogue, topic, 2, first=5)
-    with pytest.raises(Exception, match="data may have been|DATA_LOSS|was changed from"):
+    with pytest.raises(Exception, match=r"Some data may have been lost[\s\S]*changed from 5 to 2"):
         finished(streams.to_files(topic, availableNow=True))
     goes_on = {"failOnDataLoss": "false"}
     finished(streams.to_files(topic, options=goes_on, availableNow=True))
@@ -128,7 +128,7 @@ def test_a_topic_deleted_under_a_stream_is_told_of_or_gone_on_without(
     wanted = fill(dialogue, stays, 2) + fill(dialogue, goes, 2, first=2)
     finished(streams.to_files(f"{name}-.*", availableNow=True))
     vanished(dialogue, goes)
-    with pytest.raises(Exception, match="are gone"):
+    with pytest.raises(Exception, match=r"Some data may have been lost[\s\S]*-goes-0"):
         finished(streams.to_files(f"{name}-.*", availableNow=True))
     wanted += fill(dialogue, stays, 2, first=4)
     finished(streams.to_files(f"{name}-.*", options={"failOnDataLoss": "false"}, availableNow=True))
