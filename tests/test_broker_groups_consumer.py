@@ -83,6 +83,20 @@ def test_who_had_let_go_before_it_was_asked_is_there_at_once(served: Turned) -> 
         assert bob.numbers == [2, 3]
 
 
+def test_who_is_to_let_go_again_is_one_epoch_further(served: Turned) -> None:
+    with readers(served, "ann", "bob", "cid", "dot") as (ann, bob, cid, dot):
+        ann.joins()
+        ann.settles()
+        bob.joins()
+        assert (ann.says().member_epoch, len(ann.numbers)) == (2, 2)
+        cid.joins()
+        dot.joins()
+        ann.reads = set(ann.told)
+        assert (ann.says().member_epoch, len(ann.numbers)) == (3, 1)
+        ann.reads = set(ann.told)
+        assert (ann.says().member_epoch, len(ann.numbers)) == (5, 1)
+
+
 def test_what_a_member_leaves_behind_is_free_at_once(served: Turned) -> None:
     with readers(served, "ann", "bob") as (ann, bob):
         ann.joins()
@@ -167,10 +181,12 @@ def test_who_is_not_a_member_is_told_so(served: Turned) -> None:
 
 
 def test_a_member_may_begin_again_at_epoch_0(served: Turned) -> None:
-    with readers(served, "ann") as (ann,):
+    with readers(served, "ann", "bob") as (ann, bob):
         ann.joins()
+        bob.joins()
+        bob.leaves()
         ann.settles()
-        assert (ann.joins().member_epoch, ann.numbers) == (2, [0, 1, 2, 3])
+        assert (ann.joins().member_epoch, ann.numbers) == (4, [0, 1, 2, 3])
 
 
 def test_a_member_without_any_topic_reads_nothing_and_changes_nothing(served: Turned) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.consumer_members import Reader, readers
-from tests.group_clients import DELETE, DELETE_TOPICS, Person, Turned, people, stable_group
+from tests.group_clients import DELETE, DELETE_TOPICS, Turned, people, stable_group
 from waterclock.broker.groups.assignors import Division, by_range, uniform
 from waterclock.broker.wire.errors import Error
 
@@ -118,6 +117,18 @@ def test_a_pattern_takes_in_the_topics_whose_whole_name_it_matches(served: Turne
         assert ann.described().members[0].subscribed_topic_regex is None
 
 
+def test_what_nobody_subscribes_to_any_more_is_not_the_groups(served: Turned) -> None:
+    with readers(served, "ann") as (ann,):
+        ann.create_topic("u")
+        ann.joins("t")
+        ann.settles()
+        ann.says(subscribed_topic_names=["u"])
+        ann.settles()
+        row = {"name": "t", "partitions": [{"partition_index": 0}]}
+        removed = ann.ask(REMOVE, 0, group_id="g", topics=[row]).topics[0].partitions[0]
+        assert removed.error_code == Error.NONE
+
+
 class TestTheOtherProtocol:
     def test_is_refused_while_members_of_one_are_there(self, served: Turned) -> None:
         with readers(served, "ann") as (ann,), people(served, "bob") as (bob,):
@@ -162,47 +173,6 @@ def test_an_empty_group_is_deleted_one_in_use_is_not(served: Turned) -> None:
         ann.leaves()
         assert ann.ask(DELETE, 2, groups_names=["g"]).results[0].error_code == Error.NONE
         assert ann.listed() == []
-
-
-def test_everything_survives_a_restart(tmp_path: Path) -> None:
-    with Turned(data=tmp_path) as served, readers(served, "ann", "bob") as some:
-        ann, bob = some
-        ann.instance = "desk-1"
-        ann.joins(rebalance=20_000)
-        ann.settles()
-        bob.joins()
-        ann.says()
-        served.advance_ms(15_000)
-    with Turned(data=tmp_path) as served:
-        new = [Reader(served, name) for name in ("ann", "bob")]
-        for before, after in zip((ann, bob), new, strict=True):
-            after.member, after.epoch, after.instance = before.member, before.epoch, before.instance
-            after.reads, after.told = set(before.reads), set(before.told)
-        served.advance_ms(19_999)  # a whole rebalance timeout again
-        assert new[0].says().member_epoch == 2
-        assert new[1].says().assignment is None
-        new[0].settles()
-        new[1].says()
-        assert sorted([*new[0].numbers, *new[1].numbers]) == [0, 1, 2, 3]
-        assert new[0].described().group_epoch == 3
-        assert new[0].leaves() == new[1].leaves() == Error.NONE
-        for reader in new:
-            reader.close()
-    with Turned(data=tmp_path) as served:
-        client = Person(served)
-        assert [(row.group_type, row.group_state) for row in client.listed()] == [("consumer", "Empty")]
-        client.close()
-
-
-def test_a_group_that_was_taken_over_stays_what_it_became(tmp_path: Path) -> None:
-    with Turned(data=tmp_path) as served, readers(served, "ann") as (ann,), people(served, "bob") as (bob,):
-        ann.joins()
-        ann.leaves()
-        stable_group(bob)
-    with Turned(data=tmp_path) as served, people(served, "bob") as (again,):
-        again.member, again.generation = bob.member, bob.generation
-        assert again.beats() == Error.NONE
-        assert [row.group_type for row in again.listed()] == ["classic"]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -207,6 +207,15 @@ def test_offsets_go_with_their_topic(client: Client) -> None:
     assert [group.group_id for group in client.listed()] == ["g"]
 
 
+def test_what_is_written_for_a_topic_that_is_gone_cannot_be_named_by_id(served: Turned, client: Client) -> None:
+    """A transaction may end after its topic."""
+    written = {("gone", 0): Committed(9, -1, "", 0), ("t", 0): Committed(8, -1, "", 0)}
+    served.broker.call(lambda: served.broker._core.groups.offsets.apply("g", written))
+    group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
+    found = client.ask(FETCH, 10, groups=[group], require_stable=False).groups[0]
+    assert [topic.partitions[0].committed_offset for topic in found.topics] == [8]
+
+
 class TestRetention:
     """An hour here, looked at every ten minutes."""
 
