@@ -159,10 +159,10 @@ def test_what_the_leaders_disk_refused_is_not_kept_by_the_follower(both: Pair) -
     real = store._commit
 
     def refuse(group: Any) -> bool:
-        store._commit = real
+        store._commit = real  # type: ignore[method-assign]
         return False
 
-    store._commit = refuse
+    store._commit = refuse  # type: ignore[method-assign]
     said: list[bool] = []
     both.one.call(lambda: both.one._core.store.put("probe", "refused", 1, said.append))
     until(lambda: said == [False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -15,6 +16,8 @@ pytest.importorskip("kio")
 from tests.broker_pairs import Pair, client, end, following, has, high, log_bytes, pair, partition, until, values
 from tests.transactional import Client, batch
 from waterclock.broker import Broker
+from waterclock.broker.replication.deposing import depose
+from waterclock.broker.replication.leading import Follower
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
@@ -112,6 +115,22 @@ def test_who_was_deposed_follows_after_a_restart_even_while_nobody_leads(both: P
     both.again("two").start()
     assert both.two.leads
     both.synced(both.two)
+
+
+def test_a_leader_of_an_older_epoch_deposes_nobody(both: Pair) -> None:
+    both.two.promote()
+    until(lambda: not both.one.leads)
+    both.synced(both.two)
+    both.two.close()
+    both.one.promote()  # in epoch 2, and the other has not heard
+    until(lambda: both.one.leads)
+    with client(both.one) as raw:
+        name = Follower("127.0.0.1:1", "0" * 32).name()
+        for epoch in (1, 2):
+            asyncio.run(depose(both.one.bootstrap, 2, name, epoch))
+            assert raw.produce("t", b"x", acks=1)[0] == Error.NONE
+    asyncio.run(depose(both.one.bootstrap, 2, name, 3))
+    until(lambda: not both.one.leads)
 
 
 def test_who_leads_already_cannot_be_promoted(both: Pair) -> None:

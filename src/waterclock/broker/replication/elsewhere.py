@@ -10,15 +10,18 @@ may ask this one. So the follower knows the same APIs in the same versions, and 
     a group, a transaction              NOT_COORDINATOR
     a topic's or a setting's change     NOT_CONTROLLER
     a partition                         NOT_LEADER_OR_FOLLOWER
-    a producer's id                     COORDINATOR_LOAD_IN_PROGRESS: ask again, and by then somebody else
+    a producer's id                     the leader's answer: some clients never ask anybody else for it
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
+from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
 
 FIND_COORDINATOR: Final = 10
+INIT_PRODUCER: Final = 22
+A_MINUTE: Final = timedelta(minutes=1)
 GROUP_OR_TRANSACTION: Final = (0, 1)
 
 # error -> API key -> the versions that a leader knows
@@ -39,20 +44,23 @@ REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
     Error.NOT_CONTROLLER: {
         19: (2, 7), 20: (1, 6), 32: (1, 4), 33: (0, 2), 37: (0, 3), 44: (0, 1), 50: (0, 0), 51: (0, 0), 74: (0, 1),
     },
-    Error.COORDINATOR_LOAD_IN_PROGRESS: {22: (0, 5)},
     Error.ILLEGAL_SASL_STATE: {17: (0, 1), 36: (0, 2)},
     Error.NONE: {16: (0, 5), 66: (0, 2)},
 }  # fmt: skip
 
 
-def elsewhere(identity: Identity) -> dict[int, Api]:
-    """The APIs that are answered with where to go."""
+def elsewhere(identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object]) -> dict[int, Api]:
+    """The APIs that are answered with where to go; `start` runs what asks the leader first."""
     apis = {
         key: Api(partial(_refuse, error), *versions)
         for error, refused in REFUSED.items()
         for key, versions in refused.items()
     }
-    return {**apis, FIND_COORDINATOR: Api(partial(_find, identity), 0, 6)}
+    return {
+        **apis,
+        FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
+        INIT_PRODUCER: Api(partial(_init, identity, start), 0, 5),
+    }
 
 
 def _refuse(error: Error, request: Request) -> None:
@@ -73,3 +81,25 @@ def _find(identity: Identity, request: Request) -> None:
         for key in request.body.coordinator_keys
     )
     request.answer(coordinators=tuple(rows))
+
+
+def _init(identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], request: Request) -> None:
+    """InitProducerId: of a transaction it is the coordinator's business, otherwise the leader's."""
+    if request.body.transactional_id is not None:
+        refuse(request, Error.NOT_COORDINATOR)
+    else:
+        start(_ask_for_id(identity.peer_at, request))
+
+
+async def _ask_for_id(leader: str, request: Request) -> None:
+    link, error, given = Link(leader, "waterclock"), Error.COORDINATOR_LOAD_IN_PROGRESS, (-1, -1)
+    try:
+        await link.connect()
+        said = await link.ask(INIT_PRODUCER, 1, transactional_id=None, transaction_timeout=A_MINUTE)
+        error, given = Error(said.error_code.value), (said.producer_id, said.producer_epoch)
+    except LinkLost:
+        pass  # it may ask again
+    finally:
+        link.close()
+    if not request.slot.gone:
+        request.answer(error_code=error, producer_id=given[0], producer_epoch=given[1])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -71,6 +72,7 @@ class Following:
         self.copy = Copy(folder, settings, self.store, self.identity)
         us = Follower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
         self.copying = Copying(self.copy, Link(leader, us.name()), self.identity)
+        self._asking: set[asyncio.Task[None]] = set()
         self.table = self._table(settings, folder)
         self._task: asyncio.Task[None] | None = None
         self._promotion: asyncio.Task[None] | None = None
@@ -88,7 +90,13 @@ class Following:
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
-        return Table(fast, {**elsewhere(self.identity), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
+        return Table(fast, {**elsewhere(self.identity, self._start), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
+
+    def _start(self, asking: Coroutine[Any, Any, None]) -> None:
+        """Ask the leader for a client."""
+        task = self._loop.create_task(asking)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     def _both(self, partition: Any) -> tuple[int, ...]:
         """Who is in sync: a follower takes itself for that."""
@@ -177,6 +185,8 @@ class Following:
         self.timer.close()
 
     def _close(self) -> None:
+        for task in list(self._asking):
+            task.cancel()
         self.copying.close()
         self.store.close()
         os.close(self._lock)

@@ -71,6 +71,7 @@ class Leading:
         self.journal: Journal | None = None
         self._follower: Follower | None = None
         self._coming: Follower | None = None
+        self._epoch: int = store.load(ROOM).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
         """Go on with the follower of the last time, if there was one, or wait for the leader of before."""
@@ -130,9 +131,8 @@ class Leading:
         """Whether a new leader says so: the epoch in its request for the journal is later than ours."""
         follower = Follower.of(client_id)
         for key, rows in request.topics if follower is not None else ():
-            journal = self.place(key, 0)
             epoch = max((row.leader_epoch for row in rows), default=-1)
-            if follower is not None and key in JOURNAL_KEYS and epoch > (journal.memo.epoch if journal else 0):
+            if follower is not None and key in JOURNAL_KEYS and epoch > self._epoch:
                 self._deposed(follower.address, epoch)
                 return True
         return False
