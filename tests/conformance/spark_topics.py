@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 WITHIN_S = 60
-# Spark asks again for an offset that surprises it, by itself after a second, three times: the wait is cut, not the asking
-PATIENCE = {"fetchOffset.retryIntervalMs": 20}
+# Waits are cut, nothing else: a second before Spark asks again for an offset that surprises it (three times), and two
+# minutes for a record that should be there.
+PATIENCE = {"fetchOffset.retryIntervalMs": 20, "kafkaConsumer.pollTimeoutMs": 20_000}
 READ = "CAST(value AS STRING) AS value"
 
 
