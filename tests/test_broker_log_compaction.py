@@ -14,7 +14,7 @@ pytest.importorskip("cramjam")
 
 from tests.record_batches import CONTROL, TRANSACTIONAL, Rec, Stored, batch, end_marker, stored
 from waterclock.broker.log import compaction
-from waterclock.broker.log.batch import HORIZON
+from waterclock.broker.log.batch import HORIZON, commits
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
 from waterclock.broker.log.recovery import open_partition
@@ -157,20 +157,46 @@ def test_readers_are_told_of_an_aborted_transaction_as_long_as_a_batch_of_it_was
     assert open_partition("t", 0, log.folder, log.settings).aborted.between(0, 1 << 60) == []
 
 
-def test_a_moved_marker_is_read_back_for_what_it_says(log: Partition) -> None:
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_moved_marker_is_read_back_for_what_it_says(log: Partition, commit: bool) -> None:
     """With a horizon, its record's timestamp is a varint of several bytes, and its type lies elsewhere."""
     transact(log, 7, 0, rec(b"a"))
-    end(log, 7, commit=False)
+    end(log, 7, commit)
     transact(log, 7, 1, rec(b"z"))
     end(log, 7, commit=True)
     for _ in range(2):
         append(log, rec(b"a"))
         compact(log)
-    assert {b.base: b.attributes & HORIZON for b in batches(log) if b.base == 1} == {1: HORIZON}
+    moved = next(b for b in batches(log) if b.base == 1)
+    assert (moved.attributes & HORIZON, commits(moved.raw)) == (HORIZON, commit)
     for snapshot in Path(log.folder).glob("*.snapshot"):
         snapshot.unlink()
     again = open_partition("t", 0, log.folder, log.settings)
     assert (again.producers.open, again.end) == ({}, log.end)
+
+
+def test_an_older_abort_does_not_touch_a_later_commit_of_the_same_producer(log: Partition) -> None:
+    append(log, rec(b"a"))
+    transact(log, 7, 0, rec(b"b"))
+    end(log, 7, commit=False)
+    compact(log)
+    transact(log, 7, 1, rec(b"a"))
+    end(log, 7, commit=True)
+    append(log, rec(b"c"))
+    compact(log)
+    assert keys(log) == [(3, b"a"), (5, b"c")]
+
+
+def test_every_file_goes_on_to_where_the_next_begins(log: Partition) -> None:
+    """What the recovery after a crash goes by; and no offset is given twice."""
+    for _ in range(6):
+        append(log, rec(b"a"))
+        close(log)
+    log.settings.segment_bytes = 1000  # no two of them fit into one
+    compact(log)
+    ends = [segment.tail.end for segment in log.segments[:-1]]
+    assert ends == [segment.base for segment in log.segments[1:]] == [1, 2, 3, 4, 5, 6]
+    assert keys(log) == [(5, b"a")]
 
 
 def test_a_producers_last_sequence_outlives_its_records(log: Partition) -> None:
@@ -276,6 +302,7 @@ def in_two_segments(log: Partition) -> list[Stored]:
         transact(log, 7, int(value) - 1, rec(b"t", value))
         end(log, 7, commit=False)
         close(log)
+    log.take_snapshot()  # so that a start has the aborted transactions from their files
     return batches(log)
 
 

@@ -1,9 +1,8 @@
-"""What becomes of old records: retention, compaction, deletion on request; and of producers that were not heard of again.
+"""What becomes of old records: retention, compaction, deletion on request.
 
     every                              is done
     log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
-    PRODUCERS_EVERY_S                  producers idle for producer.id.expiration.ms are forgotten
 
 Rule 1: what takes long is done by the upkeep's thread (hands.py); the loop's thread alone swaps segments.
 Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it.
@@ -14,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
-PRODUCERS_EVERY_S: Final = 600.0
 log = logging.getLogger("waterclock.broker")
 
 
@@ -53,7 +51,6 @@ class Upkeep:
         """From now on, by the timer."""
         timer.every(self._settings["log.retention.check.interval.ms"] / 1000, self.retain)
         timer.every(self._settings["log.cleaner.backoff.ms"] / 1000, self.compact)
-        timer.every(PRODUCERS_EVERY_S, self.forget_producers)
 
     # Retention
 
@@ -71,12 +68,6 @@ class Upkeep:
                 self.retired += len(gone)
                 self._hands.do(partial(_remove, gone), _tell("removing old files"))
         self._changed(moved)
-
-    def forget_producers(self) -> None:
-        """Drop the producers that were not heard of for too long."""
-        before_ms = self._wall_ms() - self._settings["producer.id.expiration.ms"]
-        for partition in self._topics.partitions():
-            partition.producers.forget(before_ms)
 
     # Deletion on request
 
