@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from waterclock.broker.replication import journal
 from waterclock.broker.replication.copying import Copying
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Change
+from waterclock.broker.wire import asking
 from waterclock.broker.wire.errors import Error
 
 
@@ -127,6 +128,22 @@ def test_more_than_one_fetch_holds_is_copied_for_every_partition(
             assert {raw.produced()[0] for _ in range(12)} == {Error.NONE}
         for number in range(4):
             assert log_bytes(both.two, "wide", number) == log_bytes(both.one, "wide", number)
+
+
+def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies first comes whole, however large: a busy partition in front must not starve the others for ever."""
+    real, first = asking.fetch, set()
+
+    def seen(replica: int, wait_ms: int, most: int, rows: Iterable[asking.Copying]) -> bytes:
+        rows = list(rows)
+        first.update(row.topic for row in rows[:1])
+        return real(replica, wait_ms, most, rows)
+
+    monkeypatch.setattr(asking, "fetch", seen)
+    with client(both.one) as raw:
+        for _ in range(5):
+            raw.produce("t", b"x")
+    assert len(first) == 2  # the topic and the journal
 
 
 def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
