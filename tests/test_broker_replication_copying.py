@@ -25,7 +25,8 @@ from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication import journal
-from waterclock.broker.replication.copying import Copying
+from waterclock.broker.replication.copying import Copying, _append
+from waterclock.broker.replication.link import LinkLost
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Change
 from waterclock.broker.wire import asking
@@ -304,6 +305,14 @@ def filled(folder: Path, count: int) -> Partition:
         assert log.mark(packed([b"%d" % number], 0)) == (Error.NONE, number)
     log.flushed(log.end, [(s, s.size) for s in log.segments])
     return log
+
+
+def test_a_damaged_batch_of_the_leader_is_not_appended(tmp_path: Path) -> None:
+    log, data = opened(tmp_path), bytearray(packed([b"whole"], 0))
+    data[-1] ^= 1
+    with pytest.raises(LinkLost, match="is damaged at offset 0"):
+        _append(log, memoryview(data))
+    assert log.end == 0
 
 
 def test_a_cut_takes_the_tail_and_the_epochs_that_began_there(tmp_path: Path) -> None:
