@@ -133,7 +133,7 @@ def test_more_than_one_fetch_holds_is_copied_for_every_partition(
 
 def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies first comes whole, however large: a busy partition in front must not starve the others for ever."""
-    real, first = asking.fetch, set()
+    real, first = asking.fetch, set[bytes]()
 
     def seen(replica: int, wait_ms: int, most: int, rows: Iterable[asking.Copying]) -> bytes:
         rows = list(rows)
