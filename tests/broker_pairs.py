@@ -62,7 +62,9 @@ class Pair:
         broker = leader or self.one
 
         def lacks_nothing() -> bool:
-            said = broker.statistics()
+            said, other = broker.statistics(), self.two if broker is self.one else self.one
+            if isinstance(other._role, Following) and other._role.copy.applied is None:
+                return False  # what the store has is still to come
             return said.replication.in_sync == said.partitions + 1 and said.replication.lag == 0
 
         until(lacks_nothing, "the follower is in sync")

@@ -67,6 +67,18 @@ def test_a_frozen_follower_makes_acks_all_time_out(both: Pair) -> None:
         assert high(both.one) == 0
 
 
+def test_what_the_store_keeps_waits_for_the_follower_too(both: Pair) -> None:
+    both.freeze()
+    said: list[bool] = []
+    both.one.call(lambda: both.one._core.store.put("probe", "k", 1, said.append))
+    until(lambda: both.one.call(lambda: both.one._core.store.load("probe")) == {"k": 1})
+    until(lambda: both.one.call(lambda: both.one._core.leading.journal.partition.durable) > 1)  # type: ignore[union-attr]
+    assert said == []
+    both.thaw()
+    until(lambda: said == [True])
+    until(lambda: both.two.call(lambda: following(both.two).store.load("probe")) == {"k": 1})
+
+
 def test_a_wait_ends_when_the_follower_is_out_of_sync(both: Pair) -> None:
     both.freeze()
     with client(both.one) as raw:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +25,11 @@ from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication import journal
+from waterclock.broker.replication.copying import Copying, _append
+from waterclock.broker.replication.link import LinkLost
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Change
+from waterclock.broker.wire import asking
 from waterclock.broker.wire.errors import Error
 
 
@@ -124,6 +129,22 @@ def test_more_than_one_fetch_holds_is_copied_for_every_partition(
             assert {raw.produced()[0] for _ in range(12)} == {Error.NONE}
         for number in range(4):
             assert log_bytes(both.two, "wide", number) == log_bytes(both.one, "wide", number)
+
+
+def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies first comes whole, however large: a busy partition in front must not starve the others for ever."""
+    real, first = asking.fetch, set[bytes]()
+
+    def seen(replica: int, wait_ms: int, most: int, rows: Iterable[asking.Copying]) -> bytes:
+        rows = list(rows)
+        first.update(row.topic for row in rows[:1])
+        return real(replica, wait_ms, most, rows)
+
+    monkeypatch.setattr(asking, "fetch", seen)
+    with client(both.one) as raw:
+        for _ in range(5):
+            raw.produce("t", b"x")
+    assert len(first) == 2  # the topic and the journal
 
 
 def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +255,42 @@ def test_a_follower_that_knows_a_later_epoch_follows_no_older_leader(
         assert "has never heard of epoch 7" in failed[0]
 
 
-# Cutting
+# Agreeing and cutting
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([(0, 0)], [(0, 0)], 15),
+        ([(0, 0)], [(0, 0), (1, 12)], 12),
+        ([(0, 0), (1, 10)], [(0, 0), (2, 12)], 10),  # KIP-279: what is ours from 10 on, they have never had
+        ([(0, 0), (1, 10)], [(0, 0), (2, 7)], 7),
+        ([(0, 0), (1, 10)], [(0, 0), (1, 10), (2, 13)], 13),
+        ([(0, 0)], [(2, 4)], 0),  # they have begun anew
+    ],
+)
+def test_two_logs_part_where_their_epochs_do(
+    ours: list[tuple[int, int]], theirs: list[tuple[int, int]], expected: int
+) -> None:
+    own = TopicSettings(Settings({}), {})
+    here = Partition("t", 0, "", own, Memo("", epochs=ours))
+    here.end = 15
+    leader = Memo("", epochs=theirs)
+
+    class Leader:
+        address = "leader"
+
+        async def ask(self, key: int, version: int, **fields: Any) -> Any:
+            asked = fields["topics"][0].partitions[0]
+            epoch, end = leader.end_of(asked.leader_epoch, 20)
+            late = asked.current_leader_epoch > leader.epoch
+            said = SimpleNamespace(
+                error_code=Error.UNKNOWN_LEADER_EPOCH if late else Error.NONE, leader_epoch=epoch, end_offset=end
+            )
+            return SimpleNamespace(topics=[SimpleNamespace(partitions=[said])])
+
+    copying = Copying(SimpleNamespace(journal=None), Leader(), SimpleNamespace(node=2))  # type: ignore[arg-type]
+    assert asyncio.run(copying._common_end(here)) == expected
 
 
 def opened(folder: Path) -> Partition:
@@ -249,6 +305,14 @@ def filled(folder: Path, count: int) -> Partition:
         assert log.mark(packed([b"%d" % number], 0)) == (Error.NONE, number)
     log.flushed(log.end, [(s, s.size) for s in log.segments])
     return log
+
+
+def test_a_damaged_batch_of_the_leader_is_not_appended(tmp_path: Path) -> None:
+    log, data = opened(tmp_path), bytearray(packed([b"whole"], 0))
+    data[-1] ^= 1
+    with pytest.raises(LinkLost, match="is damaged at offset 0"):
+        _append(log, memoryview(data))
+    assert log.end == 0
 
 
 def test_a_cut_takes_the_tail_and_the_epochs_that_began_there(tmp_path: Path) -> None:

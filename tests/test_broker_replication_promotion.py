@@ -97,6 +97,19 @@ def test_leadership_goes_to_and_fro(both: Pair) -> None:
     assert log_bytes(both.one) == log_bytes(both.two)
 
 
+def test_no_two_leaders_ever_have_the_same_epoch(both: Pair) -> None:
+    follower = following(both.two)
+
+    def next_epoch(node: int, known: int) -> int:
+        follower.identity.node = node
+        partition(both.two).memo.epochs = [(known, 0)]
+        return follower.copy.next_epoch()
+
+    expected = {(1, 0): 2, (1, 1): 2, (1, 2): 4, (2, 0): 1, (2, 1): 3, (2, 2): 3}
+    assert {asked: both.two.call(partial(next_epoch, *asked)) for asked in expected} == expected
+    follower.identity.node = 2
+
+
 def test_who_was_promoted_leads_after_a_restart_whatever_it_was_told_to_follow(both: Pair) -> None:
     both.one.close()
     both.two.promote()

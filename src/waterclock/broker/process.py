@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -40,7 +39,7 @@ def serve(
     ended = [signal.SIGINT, signal.SIGTERM]
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
     broker = Broker(data, host=host, port=port, settings=settings, access=access, follow=follow)
-    broker.when_failed(partial(signal.pthread_kill, threading.main_thread().ident or 0, signal.SIGTERM))
+    broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
     with broker:
         where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
         role = "ready" if broker.leads else "follower"

@@ -71,6 +71,7 @@ class Leading:
         self.journal: Journal | None = None
         self._follower: Follower | None = None
         self._coming: Follower | None = None
+        self._highs: dict[str, int] = {}
         self._epoch: int = store.load(ROOM).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
@@ -87,8 +88,10 @@ class Leading:
 
     def keep_highs(self, partitions: Iterable[Partition]) -> None:
         """Remember how far readers may read: after a restart nothing more is certain of the follower."""
-        if self.replicas.follower is not None:
-            self._store.put(ROOM, "high", {_place(partition): partition.high for partition in partitions})
+        highs = {_place(partition): partition.high for partition in partitions}
+        if self._follower is not None and highs != self._highs:
+            self._highs = highs
+            self._store.put(ROOM, "high", highs)
 
     def place(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
