@@ -42,6 +42,7 @@ ONLY_IN = {
         "broker/broker.py",
         "broker/flusher.py",
         "broker/hands.py",
+        "broker/process.py",
         "broker/store.py",
     ),
     "asyncio": (

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from tests.conformance.settings import DIFFERENCES, SETTINGS
-from tests.servers.server import Server
+from waterclock.bench.servers.server import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ NEEDED = {
 }
 MISSING = {glob: [p for p in packages if not importlib.util.find_spec(p)] for glob, packages in NEEDED.items()}
 collect_ignore_glob = [glob for glob, packages in MISSING.items() if packages]
-BROKERS = {"ours": "tests.servers.ours:OurBroker", "apache": "tests.servers.apache:ApacheKafka"}
+BROKERS = {"ours": "waterclock.bench.servers.ours:OurBroker", "apache": "waterclock.bench.servers.apache:ApacheKafka"}
 CHOSEN = os.environ.get("BROKERS", "ours").split(",")
 
 
@@ -96,7 +96,7 @@ def bootstrap(server: Server) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session with Spark's own Kafka connector, for all kinds of brokers."""
-    from tests.servers.spark import session
+    from tests.conformance.spark_session import session
 
     with session(tmp_path_factory.mktemp("spark") / "spark.log") as running:
         yield running

@@ -13,7 +13,7 @@ from tests.conformance.batches import LONG_AGO_MS, now_ms
 from tests.conformance.clients import Client, Door, Message, Producer, Reader, Refused, assigned, read
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.waiting import until
-from tests.servers.server import USERS, Server
+from waterclock.bench.servers.server import USERS, Server
 
 CLIENTS = {
     "confluent-kafka": "tests.conformance.client_confluent:Confluent",

@@ -13,7 +13,7 @@ from tests.conformance.batches import LONG_AGO_MS, Record, batch, values
 from tests.conformance.dialogue import EARLIEST, LATEST, Dialogue
 from tests.conformance.groups import committed, offset_of
 from tests.conformance.transactions import Transactional
-from tests.servers import apache
+from waterclock.bench.servers import apache
 
 pytestmark = pytest.mark.servers
 TOOLS = "org.apache.kafka.tools."

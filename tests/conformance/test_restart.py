@@ -17,7 +17,7 @@ from tests.conformance.readiness import await_coordinators
 from tests.conformance.transactions import Transactional
 from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
-from tests.servers.server import Server
+from waterclock.bench.servers.server import Server
 
 
 class Before(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.wire import Closed, Wire
-from tests.servers.server import USERS, Server
+from waterclock.bench.servers.server import USERS, Server
 
 ALICE = USERS["alice"]
 

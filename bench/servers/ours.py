@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.servers.server import USERS, Process
+from waterclock.bench.servers.server import USERS, Process
 
 MAIN = "import sys; from waterclock.cli import main; sys.exit(main())"
 
 
 class OurBroker:
-    """A server of the seam `tests.servers.server.Server`."""
+    """A server of the seam `waterclock.bench.servers.server.Server`."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str], *, users: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,6 +52,10 @@ class OurBroker:
             self._port = int(found[1])
             self.bootstrap = f"127.0.0.1:{self._port}"
         return bool(found)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def restart(self) -> None:
         self.stop()

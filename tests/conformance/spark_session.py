@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POM = Path(__file__).parent / "spark" / "pom.xml"
+POM = Path(__file__).parent / "spark_jars" / "pom.xml"
 LIB = Path(os.environ.get("SPARK_KAFKA_LIB") or Path(__file__).parents[2] / "build" / "spark-kafka" / "lib")
 QUICK = {
     "spark.driver.memory": "1g",

@@ -11,15 +11,16 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.servers.server import USERS, Process, free_ports, listening
+from waterclock.bench.servers.server import USERS, Process, free_ports, listening
 
 HERE = Path(__file__).parent / "kafka"
 LIB = Path(os.environ.get("KAFKA_LIB") or Path(__file__).parents[2] / "build" / "kafka" / "lib")
 JAVA = os.environ.get("JAVA", "java")
 QUICK = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+FOR_TESTS = ("-Xms256m", "-Xmx768m", *QUICK)  # quick to start, not quick to run
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -60,10 +61,11 @@ def tool(name: str, *arguments: str) -> list[str]:
 
 
 class ApacheKafka:
-    """A server of the seam `tests.servers.server.Server`."""
+    """A server of the seam `waterclock.bench.servers.server.Server`."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], jvm: Sequence[str] = FOR_TESTS) -> None:
         fetch()
+        self._jvm = jvm
         folder.mkdir(parents=True, exist_ok=True)
         self._port, guarded, controller = free_ports(3)
         self.bootstrap, self.guarded = f"127.0.0.1:{self._port}", f"127.0.0.1:{guarded}"
@@ -94,13 +96,17 @@ class ApacheKafka:
             raise RuntimeError(f"Apache Kafka's folder was not formatted:\n{done.stdout}{done.stderr}")
 
     def _launch(self) -> None:
-        command = [JAVA, "-Xms256m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-        command += [f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{LIB}/*", "kafka.Kafka"]
+        command = [JAVA, *self._jvm, f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"]
+        command += ["-cp", f"{LIB}/*", "kafka.Kafka"]
         self._process = Process(
             [*command, str(self._folder / "server.properties")],
             self._folder / "server.log",
             lambda written: "Kafka Server started" in written and listening(self._port),
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def restart(self) -> None:
         self.stop()

@@ -28,6 +28,10 @@ class Server(Protocol):
     bootstrap: str  # HOST:PORT without security
     guarded: str | None  # HOST:PORT of a listener that asks for a name and password; None where there is none
 
+    @property
+    def pid(self) -> int:
+        """Of the process that serves now."""
+
     def restart(self) -> None: ...
 
     def kill(self) -> None:
@@ -51,6 +55,10 @@ class Process:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ
             )
         self._await(before, ready)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _await(self, before: int, ready: Callable[[str], bool]) -> None:
         deadline_s = time.monotonic() + READY_WITHIN_S

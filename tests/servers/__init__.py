@@ -1,1 +1,0 @@
-"""Real servers for tests: what is started, and how."""
