@@ -33,7 +33,7 @@ from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
 from waterclock.broker.flusher import Flusher
-from waterclock.broker.folder import locked
+from waterclock.broker.folder import let_go, locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
@@ -80,6 +80,21 @@ class Core:
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self._loop, self._folder = settings, clock, loop, folder
         self._lock = locked(folder)
+        try:
+            self._make_rooms(loop, folder, (host, port), on_failure, access)
+        except BaseException:
+            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "flusher", "hands", "store")))
+            raise
+
+    def _make_rooms(
+        self,
+        loop: Any,
+        folder: str,
+        address: tuple[str, int],
+        on_failure: Callable[[OSError], None],
+        access: Access,
+    ) -> None:
+        settings, clock = self.settings, self.clock
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
         self.topics = Topics(folder, settings, self.store)
@@ -89,8 +104,8 @@ class Core:
         self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
         self.users = Users(access.users, self.store)
         self.sasl = SaslApis(self.users, self.timer.call_later)
-        self.listener = door(loop, (host, port), settings, self.timer, access)
-        self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
+        self.listener = door(loop, address, settings, self.timer, access)
+        self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
         self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from typing import Any
 
 from waterclock.broker.errors import DataInUse
 
@@ -18,3 +19,11 @@ def locked(folder: str) -> int:
         os.close(lock)
         raise DataInUse(f"another broker has {folder} open: stop it, or choose another folder with --data") from None
     return lock
+
+
+def let_go(lock: int, *rooms: Any) -> None:
+    """After a start that failed: close what was made of it (None: it was not), and leave the folder to the next."""
+    for room in rooms:
+        if room is not None:
+            room.close()
+    os.close(lock)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 STEPS_A_BREATH: Final = 4
 BREATH_S: Final = 0.001
 
-Then: TypeAlias = "Callable[[OSError | None], Any]"
+Then: TypeAlias = "Callable[[Exception | None], Any]"
 
 
 class Hands:
@@ -49,7 +49,7 @@ class Hands:
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
         try:
             deed()
-        except OSError as error:
+        except Exception as error:  # a damaged log too: the thread must outlive it
             self._soon(then, error)
         else:
             self._soon(then, None)

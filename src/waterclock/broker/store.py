@@ -71,7 +71,12 @@ class Store:
         """Make the changes durable; returns at once."""
         several: list[Any] = list(changes)
         if self._journal is not None:
-            then = self._journal(several, then)
+            try:
+                then = self._journal(several, then)
+            except OSError:  # the journal's disk refuses: so nothing is committed here either
+                if then is not None:
+                    self._soon(then, False)
+                return
         self._queue.put((several, then))
 
     def journal(self, commit: Callable[[list[Change | Forget], Then | None], Then]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
@@ -194,9 +195,15 @@ class Topics:
 
     def _open_all(self) -> None:
         kept = self._store.load(ROOM)
+        if os.listdir(self._folder) and not self._store.load("cluster"):
+            raise LogDamaged(
+                f"there are logs in {self._folder}, and the store that knows them is new. Restore store.sqlite, or move "
+                f"the logs away to begin without them"
+            )
         for name, value in kept.items():
             topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(self._settings, value["settings"]))
-            topic.partitions = self._opened(topic, value["partitions"])
+            topic.partitions = [self._open(topic, number) for number in range(value["partitions"])]
+            topic.promised = value["partitions"]
             self._add(topic)
         owned = {os.path.basename(partition.folder) for partition in self.partitions()}
         for name in set(os.listdir(self._folder)) - owned:
@@ -207,15 +214,18 @@ class Topics:
         new: list[Partition] = []
         try:
             for number in range(topic.promised, upto):
-                # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
-                folder = os.path.join(self._folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
-                new.append(open_partition(topic.name, number, folder, topic.settings))
+                new.append(self._open(topic, number))  # noqa: PERF401 - what was opened before a failure is undone
             flush_folder(self._folder)
         except OSError:
             _remove(new)
             raise
         topic.promised = max(topic.promised, upto)
         return new
+
+    def _open(self, topic: Topic, number: int) -> Partition:
+        # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
+        folder = os.path.join(self._folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
+        return open_partition(topic.name, number, folder, topic.settings)
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic

@@ -77,7 +77,7 @@ class Upkeep:
         self._keep_memo(partition, lambda error: then(error is None))
         self._changed([partition])
 
-    def _keep_memo(self, partition: Partition, then: Callable[[OSError | None], Any]) -> None:
+    def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
         self._hands.do(partition.memo.save, then)
 
     # Compaction
@@ -109,7 +109,7 @@ class Upkeep:
                 if plan is not None:
                     yield partition, plan
 
-    def _compacted(self, partition: Partition, work: compaction.Compaction, error: OSError | None) -> None:
+    def _compacted(self, partition: Partition, work: compaction.Compaction, error: Exception | None) -> None:
         self.compacting = None
         if partition.deleted:
             return
@@ -129,8 +129,8 @@ def _remove(segments: list[Segment]) -> None:
         segment.delete()
 
 
-def _tell(deed: str) -> Callable[[OSError | None], None]:
-    def then(error: OSError | None) -> None:
+def _tell(deed: str) -> Callable[[Exception | None], None]:
+    def then(error: Exception | None) -> None:
         if error is not None:
             log.error("%s failed: %s", deed, error)
 

@@ -67,8 +67,15 @@ class DelayedFetch:
 
     def on_complete(self, op: DelayedOperation | None) -> None:
         """Answer with what there is."""
-        if not self._slot.gone:
+        if self._slot.gone:
+            return
+        try:
             self._slot.answer(fetch.answer(self._correlation, self._version, self._found()))
+        except OSError as error:  # a slot without an answer would hold up all that follow it
+            log.error(
+                "closed the connection of %s: its records cannot be read: %s", self._slot.connection.peer(), error
+            )
+            self._slot.connection.close()
 
     def _end(self, partition: Partition) -> int:
         if self._request.replica >= 0:
@@ -94,7 +101,7 @@ class DelayedFetch:
             return missing
         try:
             records = partition.read(wanted.offset, wanted.limit, end)
-        except LogDamaged:
+        except (LogDamaged, OSError):
             return missing  # the answer says so
         return records.size if records is not None else 0
 
@@ -120,7 +127,7 @@ class DelayedFetch:
             return Found(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, room), first)
-        except LogDamaged as damage:
+        except (LogDamaged, OSError) as damage:
             log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
             return Found(wanted.partition, Error.KAFKA_STORAGE_ERROR)
 

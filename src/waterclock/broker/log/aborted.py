@@ -29,6 +29,7 @@ class AbortedTransactions:
         self._rows: list[Aborted] = []
         self._written = 0
         self._unflushed: set[str] = set()
+        self._doubtful = False  # whether a flush has failed
 
     def add(self, aborted: Aborted) -> None:
         self._rows.append(aborted)
@@ -65,10 +66,14 @@ class AbortedTransactions:
         """Put the rows of markers before offset `before` onto the disk; False where they cannot be there."""
         if self._written < len(self._rows) and self._rows[self._written].last < before:
             return False
-        while self._unflushed:
-            path = self._unflushed.pop()
+        if self._doubtful:
+            return False
+        self._doubtful = bool(self._unflushed)  # a flush that fails is not tried again: a start finds the rows itself
+        for path in self._unflushed:
             with suppress(FileNotFoundError):  # gone with its segment
                 _flush(path)
+        self._unflushed.clear()
+        self._doubtful = False
         return True
 
     def load(self, segments: Iterable[Segment], before: int) -> None:

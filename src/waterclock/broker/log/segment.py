@@ -181,7 +181,8 @@ class Segment:
         """Put what was written onto the disk; the first time its name too."""
         os.fdatasync(self.fd)
         if not self._named:
-            flush_folder(os.path.dirname(self.path))
+            with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                flush_folder(os.path.dirname(self.path))
             self._named = True
 
     def delete(self) -> None:

@@ -19,13 +19,11 @@ from waterclock.broker.log.segment import Segment
 
 def cut(partition: Partition, end: int) -> Partition:
     """The partition without the records from offset `end` on; it takes the place of the one that was given."""
+    _drop_snapshots(partition, end)
     for segment in [s for s in partition.segments if s.base >= end][::-1]:
         if segment is not partition.segments[0]:
             segment.delete()
             partition.segments.remove(segment)
-    snapshot.drop_after(
-        partition.folder, end
-    )  # first: one that is later than the log's end says that the log is damaged
     last = partition.active
     last.cut(_first_byte(last, end))
     memo = partition.memo
@@ -34,6 +32,12 @@ def cut(partition: Partition, end: int) -> Partition:
     memo.save()
     flush_folder(partition.folder)
     return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
+
+
+def _drop_snapshots(partition: Partition, end: int) -> None:
+    """Durably, and before any record goes: a snapshot behind the log's end says that the log is damaged."""
+    snapshot.drop_after(partition.folder, end)
+    flush_folder(partition.folder)
 
 
 def _first_byte(segment: Segment, end: int) -> int:
@@ -50,10 +54,9 @@ def begin_anew(partition: Partition, start: int) -> Partition:
     memo.epochs = [(memo.epoch, start)]
     memo.start = memo.cleaned = start
     memo.save()  # from here on a crash leaves records before the start, which are not there for anybody
+    _drop_snapshots(partition, -1)
     for segment in partition.segments[::-1]:
         segment.delete()
-    for offset in snapshot.offsets(partition.folder):
-        snapshot.drop_after(partition.folder, offset - 1)
     flush_folder(partition.folder)
     return open_partition(partition.topic, partition.number, partition.folder, partition.settings)
 

@@ -25,7 +25,7 @@ from waterclock.broker.net.outgoing import Part, Ready, Slot
 if TYPE_CHECKING:
     from waterclock.broker.net.listener import Listener
 
-INBOX: Final = memoryview(bytearray(256 << 10))  # one for all: reading and serving run without a break between
+INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
 MOST_UNSENT: Final = 4 << 20
 log = logging.getLogger("waterclock.broker")
@@ -94,7 +94,8 @@ class Connection:
     def receive(self) -> None:
         """Read once, and serve the requests that are whole."""
         if self._frame is None:
-            self._split(INBOX[: self._received(self._receive_into(INBOX))])
+            inbox = self._listener.inbox
+            self._split(inbox[: self._received(self._receive_into(inbox))])
             return
         self._have += self._received(self._receive_into(self._frame[self._have :]))
         if self._have == len(self._frame):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.net.connection import Connection, Serve
+from waterclock.broker.net.connection import INBOX, Connection, Serve
 from waterclock.broker.net.idle import IdleWatch
 from waterclock.broker.net.outgoing import Ready
 from waterclock.broker.net.room import Room
@@ -38,6 +38,9 @@ class Listener:
         self.largest_unknown = self.largest_request
         self.received = self.sent = self.refused = 0  # bytes, and connections
         self.connections: dict[Connection, None] = {}
+        # one for all of its connections: reading and serving run without a break between. Not one for all listeners:
+        # another broker of the process has a thread of its own
+        self.inbox = memoryview(bytearray(INBOX))
         self.room = Room(settings["queued.max.request.bytes"])
         self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -28,7 +28,7 @@ from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.table import Api, FastApi, Table
-from waterclock.broker.folder import locked
+from waterclock.broker.folder import let_go, locked
 from waterclock.broker.identity import Identity
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.door import door
@@ -61,11 +61,19 @@ class Following:
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         self._loop, self._lock, self._leader = loop, locked(folder), leader
+        try:
+            self._make_rooms(loop, folder, (host, port), settings, access)
+        except BaseException:
+            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "store")))
+            raise
+
+    def _make_rooms(self, loop: Any, folder: str, address: tuple[str, int], settings: Settings, access: Access) -> None:
+        leader = self._leader
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         node = self.store.load("self").get("node", 2)
         self.timer = AsyncTimer()
-        self.listener = door(loop, (host, port), settings, self.timer, access)
-        self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
+        self.listener = door(loop, address, settings, self.timer, access)
+        self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.identity.node, self.identity.leader = node, 3 - node
         self.identity.peer, self.identity.peer_at = 3 - node, leader
         self.store.commit(Change("self", *known) for known in (("node", node), ("follows", leader), ("deposed", None)))
