@@ -80,7 +80,7 @@ def test_a_follower_process_says_that_it_is_one(tmp_path: Path) -> None:
     node = Node(tmp_path / "one")
     node.start(follow=f"127.0.0.1:{free_port()}")
     assert node.process is not None
+    until(lambda: "cannot be reached" in (tmp_path / "one.log").read_text())
     os.kill(node.process.pid, 15)
     assert node.process.wait(20) == 0
     node.end()
-    assert "cannot be reached" in (tmp_path / "one.log").read_text()
