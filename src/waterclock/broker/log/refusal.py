@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.log.batch import Buffer
+from waterclock.broker.log.batch import Buffer, header_of
 from waterclock.broker.log.records import Record, records
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
 
+MOST: Final = 10_000  # records that are looked at: a small batch may unpack to millions, and everybody would wait
 SENTENCES: Final = {
     Error.INVALID_TIMESTAMP: "The timestamp of a record is out of the range that the topic allows.",
     Error.INVALID_RECORD: "A batch was refused that is none, or a record that the topic cannot keep.",
@@ -34,6 +35,8 @@ def _timely(timestamp: int, settings: TopicSettings, now_ms: int) -> bool:
 
 
 def _those(data: Buffer, blamed: Callable[[Record], bool]) -> tuple[int, ...]:
+    if header_of(data).records > MOST:
+        return ()
     try:
         return tuple(number for number, record in enumerate(records(data)) if blamed(record))
     except ValueError:

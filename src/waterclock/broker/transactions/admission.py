@@ -69,8 +69,8 @@ class Admission:
         What is not on its way to the store is sent there.
         """
         transaction = self._ledger.by_name.get(name)
-        if transaction is None or transaction.durable == transaction.changed:
-            return None
+        if transaction is None or transaction.busy or transaction.durable == transaction.changed:
+            return None  # busy: its end is on its way to the store, and nothing may be written behind that
         if transaction.record.state is not State.ONGOING:
             return None
         if transaction.sent != transaction.changed:
