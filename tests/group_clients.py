@@ -26,6 +26,7 @@ from waterclock.broker import Broker
 from waterclock.clock import ManualClock
 
 FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 10, 11, 12, 13, 14, 15, 16, 42
+PATIENCE_S = 30  # a disk that others keep busy may take seconds
 COMMIT, FETCH, REMOVE, CREATE_TOPICS, METADATA, DELETE_TOPICS = 8, 9, 47, 19, 3, 20
 
 
@@ -50,7 +51,7 @@ class Turned:
             self.broker.call(lambda: None)
         durable = threading.Event()
         self.broker.call(lambda: self.broker._core.store.commit((), lambda done: durable.set()))
-        assert durable.wait(10)
+        assert durable.wait(PATIENCE_S)
         for _ in range(2):
             self.broker.call(lambda: None)
 
@@ -78,7 +79,7 @@ class Answer:
         except BlockingIOError:
             return True
         finally:
-            self._client.socket.settimeout(10)
+            self._client.socket.settimeout(PATIENCE_S)
 
     def get(self) -> Any:
         """Wait for it, and read it to the last byte."""
@@ -98,7 +99,7 @@ class Client:
     def __init__(self, served: Turned, client_id: str = "tester") -> None:
         host, port = served.bootstrap.rsplit(":", 1)
         self.served, self.client_id = served, client_id
-        self.socket = socket.create_connection((host, int(port)), 10)
+        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
         self.pending: list[int] = []
         self._correlation = 0
 
