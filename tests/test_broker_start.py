@@ -11,6 +11,7 @@ pytest.importorskip("kio")
 from tests.raw_client import RawClient
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.store import Store
 
 
 def partitions(folder: Path) -> list[Path]:
@@ -68,3 +69,14 @@ def test_logs_whose_store_is_gone_are_told_of_and_stay(folder: Path) -> None:
     for path, data in stores.items():
         path.write_bytes(data)
     assert holds_all(folder)
+
+
+def test_what_a_crash_left_of_the_first_topic_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_commit", lambda store, group: False)  # the crash comes before the first commit
+        with Broker(tmp_path):
+            (tmp_path / "topics" / "orders-0.0123456789abcdef").mkdir()
+    with Broker(tmp_path):
+        assert partitions(tmp_path) == []

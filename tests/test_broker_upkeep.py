@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -316,3 +317,21 @@ def test_a_reader_with_an_old_segment_finishes(broker: Broker, client: RawClient
     compacted(broker)
     assert held.read() == before
     assert len(stored(before)) == 1
+
+
+def test_a_damaged_segment_ends_its_compaction_and_nothing_else(
+    broker: Broker, client: RawClient, clock: ManualClock
+) -> None:
+    create(client, "t", cleanup_policy="compact")
+    create(client, "other")
+    for place in range(4):
+        produce(client, "t", rec(b"a", b"%d" % place * 900, clock))
+    produce(client, "other", rec(b"k", b"v", clock))
+    damaged = partition(broker, "t").segments[1]
+    assert damaged.tail.end == 2  # as the cleaner's plan knows it, before the disk loses it
+    os.pwrite(damaged.fd, bytes(20), 8)
+    broker.advance_s(15)
+    assert delete(client, "other", 1) == (0, 1)
+    until(lambda: broker.call(lambda: broker._core.upkeep.compacting is None))
+    assert broker._core.upkeep.compactions == 0
+    assert produce(client, "t", rec(b"a", b"v", clock)) == (0, 4)

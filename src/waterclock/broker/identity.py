@@ -33,7 +33,7 @@ class Identity:
         kept, node = store.load("cluster").get("id"), store.load("self").get("node", NODE)
         cluster = kept or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if kept is None:
-            store.put("cluster", "id", cluster)
+            store.put_at_once("cluster", "id", cluster)  # before any log: logs and no cluster say that the store is new
         return cls(cluster, host, port, node, node)
 
     def brokers(self) -> list[tuple[int, str, int]]:

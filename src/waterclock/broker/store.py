@@ -57,6 +57,7 @@ class Store:
             "CREATE TABLE IF NOT EXISTS kept (room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
         )
         self._reader = sqlite3.connect(path)
+        self._reader.execute("PRAGMA synchronous=FULL")
         self._queue: queue.SimpleQueue[tuple[list[Step], Then | None] | None] = queue.SimpleQueue()
         self._journal: Callable[[list[Change | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
@@ -91,6 +92,11 @@ class Store:
     def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
         self.commit((Change(room, key, value),), then)
+
+    def put_at_once(self, room: str, key: str, value: Any) -> None:
+        """One change, durable when this returns: for a start, which has nobody to serve yet."""
+        with self._reader:
+            self._reader.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (room, key, json.dumps(value)))
 
     def close(self) -> None:
         """Commit what is left and close the file."""

@@ -48,7 +48,9 @@ def open_partition(topic: str, number: int, folder: str, settings: TopicSettings
     end = _find_end(partition, unproved)
     if end < snapshot.newest_offset(folder):
         raise partition.active.broken(partition.active.size)  # a snapshot is of what was durable
-    end = max(end, partition.start)
+    if end < partition.start:  # it was to begin anew, and a crash came between: what is left is there for nobody
+        _drop(partition.segments, 0)
+        partition.segments, unproved, end = [Segment(folder, partition.start)], 0, partition.start
     _replay(partition, end)
     _settle(partition, unproved, end)
     return partition
