@@ -30,7 +30,8 @@ test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
 test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
-	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance $(ARGS)
+	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance tests/test_broker_admin_clients.py tests/test_broker_groups_clients.py \
+	  -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .

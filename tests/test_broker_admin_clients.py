@@ -48,6 +48,7 @@ def test_confluent_kafka(bootstrap: str) -> None:
     assert client.list_topics(timeout=20).topics == {}
 
 
+@pytest.mark.servers  # it leaves sockets behind, which fail whichever test runs when they are collected
 def test_kafka_python(bootstrap: str) -> None:
     admin = pytest.importorskip("kafka.admin")
     errors = pytest.importorskip("kafka.errors")

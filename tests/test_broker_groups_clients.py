@@ -146,6 +146,7 @@ class TestConfluent:
         assert admin.list_consumer_groups().result().valid == []
 
 
+@pytest.mark.servers  # it leaves sockets behind, which fail whichever test runs when they are collected
 class TestKafkaPython:
     def test_share_leave_and_go_on(self, bootstrap: str) -> None:
         kafka = pytest.importorskip("kafka")

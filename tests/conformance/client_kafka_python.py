@@ -73,11 +73,8 @@ class KafkaPythonReader:
     def __init__(
         self, door: Door, settings: dict[str, Any], topics: list[str], partitions: list[tuple[str, int]]
     ) -> None:
-        # its leader may divide a topic that it has not heard of yet, among nobody: it must hear soon
-        self.consumer = kafka.KafkaConsumer(**config(door), metadata_max_age_ms=1000, **settings)
+        self.consumer = kafka.KafkaConsumer(**config(door), **settings)
         if topics:
-            for topic in topics:
-                self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(topics)
         else:
             self.consumer.assign([kafka.TopicPartition(t, p) for t, p in partitions])
