@@ -12,6 +12,7 @@ from tests.raw_client import RawClient
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.store import Store
+from waterclock.errors import UsageError
 
 
 def partitions(folder: Path) -> list[Path]:
@@ -80,3 +81,22 @@ def test_what_a_crash_left_of_the_first_topic_is_removed_at_the_next_start(
             (tmp_path / "topics" / "orders-0.0123456789abcdef").mkdir()
     with Broker(tmp_path):
         assert partitions(tmp_path) == []
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with Broker(tmp_path / "one") as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port} .*choose another host or port"):
+            Broker(tmp_path / "two", port=port).start()
+
+
+@pytest.mark.parametrize("port", [-4, 99999])
+def test_a_port_that_is_none_is_said(tmp_path: Path, port: int) -> None:
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
+        Broker(tmp_path, port=port).start()
+
+
+def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(UsageError, match=r"the data folder .*file cannot be used.*--data"):
+        Broker(tmp_path / "file").start()

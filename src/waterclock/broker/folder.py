@@ -7,12 +7,18 @@ import os
 from typing import Any
 
 from waterclock.broker.errors import DataInUse
+from waterclock.errors import UsageError
 
 
 def locked(folder: str) -> int:
     """Take the folder for this process alone, until the file that is returned is closed."""
-    os.makedirs(folder, exist_ok=True)
-    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"the data folder {folder} cannot be used: {error.strerror}. Choose another with --data"
+        ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,6 +15,7 @@ from waterclock.broker.net.connection import INBOX, Connection, Serve
 from waterclock.broker.net.idle import IdleWatch
 from waterclock.broker.net.outgoing import Ready
 from waterclock.broker.net.room import Room
+from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
@@ -43,8 +44,7 @@ class Listener:
         self.inbox = memoryview(bytearray(INBOX))
         self.room = Room(settings["queued.max.request.bytes"])
         self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._socket = socket.create_server(address, family=family, backlog=1024)
+        self._socket = _listening(address)
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
 
@@ -88,3 +88,15 @@ class Listener:
         self._socket.close()
         for connection in list(self.connections):
             connection.close()
+
+
+def _listening(address: tuple[str, int]) -> socket.socket:
+    """A socket that listens there; UsageError where that cannot be."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family, backlog=1024)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"cannot listen on {address[0]}:{address[1]} ({reason}): choose another host or port; port 0 is any free one"
+        ) from None
