@@ -9,11 +9,9 @@ A contender is compared with ours doing the same one rule, and with ours doing a
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
@@ -141,16 +139,3 @@ def _all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
 
 def _ddl() -> str:
     return "id string, key string, seq bigint, kind string, ts timestamp, deliver_at timestamp"
-
-
-def main() -> None:
-    """Print one size's table: `python -m bench.pipeline [ROWS_A_BATCH] [ROUNDS]`."""
-    rows_a_batch, rounds = (int(a) for a in (*sys.argv[1:], *("40000", "2")[len(sys.argv) - 1 :]))
-    with tempfile.TemporaryDirectory() as folder:
-        runs = measure(rows_a_batch * 5 // 4, rows_a_batch, rounds, Path(folder))
-    for record in table(runs, rows_a_batch):
-        print(json.dumps(record))
-
-
-if __name__ == "__main__":
-    main()
