@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 100  # connections taken before others have their turn
 NO_FILES_S: Final = 1.0  # how long nobody is taken where the process has no file left
+LARGEST_PORT: Final = 65_535
 log = logging.getLogger("waterclock.broker")
 
 Connect = Callable[[socket.socket, "Listener", Serve], Connection]
@@ -93,10 +94,15 @@ class Listener:
 def _listening(address: tuple[str, int]) -> socket.socket:
     """A socket that listens there; UsageError where that cannot be."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    if not 0 <= address[1] <= LARGEST_PORT:  # create_server would leave the socket open
+        raise _cannot_listen(address, f"ports go from 0 to {LARGEST_PORT}")
     try:
         return socket.create_server(address, family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"cannot listen on {address[0]}:{address[1]} ({reason}): choose another host or port; port 0 is any free one"
-        ) from None
+    except OSError as error:
+        raise _cannot_listen(address, error.strerror or error) from None
+
+
+def _cannot_listen(address: tuple[str, int], reason: object) -> UsageError:
+    return UsageError(
+        f"cannot listen on {address[0]}:{address[1]} ({reason}): choose another host or port; port 0 is any free one"
+    )
