@@ -151,9 +151,22 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
     return found
 
 
+def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.broker import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, arguments.seconds, tell)
+
+
+def _broker_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.broker.table import table
+
+    return table(figures)
+
+
 BENCHMARKS: dict[str, Benchmark] = {
     "timers": (_timers, tables.timers),
     "purgatory": (_purgatory, tables.purgatory),
     "wheel": (_wheel, tables.verbs),
     "pipeline": (_pipeline, tables.pipeline),
+    "broker": (_broker, _broker_table),
 }

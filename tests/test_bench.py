@@ -113,7 +113,7 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.Capture
     assert capsys.readouterr().err.startswith("usage: waterclock")
 
 
-@pytest.mark.parametrize("name", ["timers", "purgatory", "wheel", "pipeline"])
+@pytest.mark.parametrize("name", ["timers", "purgatory", "wheel", "pipeline", "broker"])
 def test_the_help_of_each_benchmark_has_an_example_of_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["bench", name, "--help"])

@@ -8,29 +8,30 @@
 Rule 1: a fresh server and a fresh folder for each contender in each round; client and server are processes of their own.
 Rule 2: CPU is that of the whole server process, its collector and its flushes included.
 Rule 3: a workload that fails is told with its reason, and the others go on.
+Rule 4: what takes a disk of 10 GB is asked in the first round only.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from waterclock.bench.broker import workloads
+from waterclock.bench.broker import growth, workloads
+from waterclock.bench.broker.asked import Figures, asked, polling
 from waterclock.bench.broker.process import cpu_s, resident_mb
+from waterclock.bench.servers import apache
 from waterclock.bench.servers.apache import ApacheKafka
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.bench.servers.server import Server
 
 Tell = Callable[[str], None]
+Start = Callable[[Path], Server]
 FSYNC: Final = {"log.flush.interval.messages": "1"}
 SERVER_JVM: Final = ("-Xms256m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as Kafka's own script starts it
 KEPT: Final = {"log.retention.ms": "-1", "group.initial.rebalance.delay.ms": "0"}
@@ -48,9 +49,12 @@ WORKLOADS: Final = (
 """(workload, topic): what is consumed is what was produced before."""
 CLOSED: Final = {"closed-1": (1, 1), "closed-10": (1, 10), "closed-100": (1, 100), "closed-100 x 100": (100, 100)}
 """name -> (partitions, producers), each with one request under way."""
+LARGE: Final = 10_000_000_000  # bytes
+IDLE_S: Final = 5.0  # how long it is watched while nothing is written
+FILLING_S: Final = 5.0  # how long one writer fills it
 
 
-def contenders() -> dict[str, Callable[[Path], Server]]:
+def contenders() -> dict[str, Start]:
     """How each is started in a folder."""
     return {
         OURS: lambda folder: OurBroker(folder, KEPT),
@@ -59,40 +63,42 @@ def contenders() -> dict[str, Callable[[Path], Server]]:
     }
 
 
-def measure(rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
-    """Medians over the rounds: contender -> workload -> figure -> value."""
-    runs: dict[str, list[dict[str, dict[str, Any]]]] = {name: [] for name in contenders()}
+def measure(sizes: Sequence[int], rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
+    """`runs`: contender -> workload -> figures, medians over the rounds; `notes`: who was left out, and why."""
+    starts, notes = _available(tell)
+    runs: dict[str, list[dict[str, Figures]]] = {name: [] for name in starts}
     for number in range(rounds):
-        for name, start in contenders().items():
+        for name, start in starts.items():
             tell(f"broker, round {number + 1} of {rounds}: {name}")
-            runs[name].append(_run(start, seconds))
-    return {name: _medians(some) for name, some in runs.items()}
+            runs[name].append(_run(start, sizes, seconds, number == 0))
+    return {"runs": {name: _medians(some) for name, some in runs.items()}, "notes": notes}
 
 
-def _run(start: Callable[[Path], Server], seconds: float) -> dict[str, dict[str, Any]]:
+def _available(tell: Tell) -> tuple[dict[str, Start], dict[str, str]]:
+    starts = contenders()
+    try:
+        tell("broker: Apache Kafka's jars by Maven")
+        apache.fetch()
+    except RuntimeError as why:
+        return {OURS: starts.pop(OURS)}, dict.fromkeys(starts, f"not measured: {why}")
+    return starts, {}
+
+
+def _run(start: Start, sizes: Sequence[int], seconds: float, large: bool) -> dict[str, Figures]:
     with _folder() as folder:
         began = time.perf_counter()
         server = start(folder)
-        found: dict[str, dict[str, Any]] = {
-            "start": {"ready_s": time.perf_counter() - began, "resident_mb": resident_mb(server.pid)}
-        }
+        ready: Figures = {"ready_s": time.perf_counter() - began, "resident_mb": resident_mb(server.pid)}
         try:
-            _create_topics(server)
-            for workload, topic in WORKLOADS:
-                found[workload] = _asked(
-                    server, [_module("workloads"), workload, server.bootstrap, topic, str(seconds)]
-                )
-            for name, (partitions, producers) in CLOSED.items():
-                place = [f"closed-{partitions}-{producers}", str(partitions), str(producers)]
-                found[name] = _asked(server, [_module("closed_loop"), server.bootstrap, *place, str(seconds)])
-            found["end"] = {"resident_mb": resident_mb(server.pid), **_idle(server), **_killed(server)}
+            found = {"start": ready, **_speeds(server, seconds), "end": _end(server)}
+            found |= {"kill -9": _killed(server), **growth.measure(server, sizes, seconds)}
+            return found | {"kill -9, 10 GB": _filled(server)} if large else found
         finally:
             server.kill()
-    return found
 
 
 def _create_topics(server: Server) -> None:
-    for topic in dict.fromkeys(topic for _, topic in WORKLOADS):
+    for topic in [*dict.fromkeys(topic for _, topic in WORKLOADS), "idle", "large"]:
         workloads.create(server.bootstrap, topic)
     for partitions, producers in CLOSED.values():
         workloads.create(server.bootstrap, f"closed-{partitions}-{producers}", partitions)
@@ -107,42 +113,48 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _module(name: str) -> str:
-    return f"waterclock.bench.broker.{name}"
+def _speeds(server: Server, seconds: float) -> dict[str, Figures]:
+    _create_topics(server)
+    found = {workload: asked(server, "workloads", workload, topic, seconds) for workload, topic in WORKLOADS}
+    for name, (partitions, producers) in CLOSED.items():
+        topic = f"closed-{partitions}-{producers}"
+        found[name] = asked(server, "closed_loop", topic, partitions, producers, seconds)
+    return found
 
 
-def _asked(server: Server, command: list[str]) -> dict[str, Any]:
-    """The client's figures, and the server's CPU meanwhile."""
-    before = cpu_s(server.pid)
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=300, check=False)
-    cpu = cpu_s(server.pid) - before
-    try:
-        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        return {"error": done.stderr.strip().splitlines()[-1:] or "nothing was said"}
-    return {**figures, "cpu_s_per_million": cpu / figures["messages"] * 1e6}
+def _end(server: Server) -> Figures:
+    """Memory after all that, and the share of a core that ten waiting consumers take."""
+    resident = resident_mb(server.pid)
+    with polling(server, "idle", 10):
+        before = cpu_s(server.pid)
+        time.sleep(IDLE_S)
+        return {"resident_mb": resident, "idle_percent": (cpu_s(server.pid) - before) / IDLE_S * 100}
 
 
-def _idle(server: Server) -> dict[str, Any]:
-    """The share of a core that it takes while nobody asks anything."""
-    before, pause_s = cpu_s(server.pid), 5.0
-    time.sleep(pause_s)
-    return {"idle_percent": (cpu_s(server.pid) - before) / pause_s * 100}
-
-
-def _killed(server: Server) -> dict[str, Any]:
+def _killed(server: Server) -> Figures:
     """How long it is away after a crash, with all that was written."""
     server.kill()
     began = time.perf_counter()
     server.restart()
-    return {"ready_after_kill_s": time.perf_counter() - began}
+    return {"ready_s": time.perf_counter() - began, "resident_mb": resident_mb(server.pid)}
 
 
-def _medians(runs: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+def _filled(server: Server) -> Figures:
+    """The same once the log holds `LARGE` bytes."""
+    written = 0.0
+    while written < LARGE:
+        figures = asked(server, "workloads", "produce-1k", "large", FILLING_S)
+        if "error" in figures:
+            return figures
+        written += figures["messages"] * 1000
+    return {"written_gb": written / 1e9, **_killed(server)}
+
+
+def _medians(runs: list[dict[str, Figures]]) -> dict[str, Figures]:
     return {workload: _median_of([run[workload] for run in runs if workload in run]) for workload in runs[0]}
 
 
-def _median_of(figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _median_of(figures: list[Figures]) -> Figures:
     good = [one for one in figures if "error" not in one]
     if not good:
         return figures[0]

@@ -121,7 +121,7 @@ class Loop:
 def run(bootstrap: str, topic: str, partitions: int, producers: int, seconds: float, rate: float) -> dict[str, float]:
     """Requests a second, and their times; the first tenth is not counted."""
     asked = [request(topic, number % partitions, b"x" * 100) for number in range(producers)]
-    loop = Loop([Producer(_connected(bootstrap), one) for one in asked], rate)
+    loop = Loop([Producer(connected(bootstrap), one) for one in asked], rate)
     loop.run(seconds)
     answered, times = len(loop.times), loop.times[len(loop.times) // 10 :]
     return {
@@ -132,7 +132,7 @@ def run(bootstrap: str, topic: str, partitions: int, producers: int, seconds: fl
     }
 
 
-def _connected(bootstrap: str) -> socket.socket:
+def connected(bootstrap: str) -> socket.socket:
     host, port = bootstrap.split(":")
     sock = socket.create_connection((host, int(port)))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,49 +1,59 @@
-"""The broker's table: a row each workload and contender, with how many times as good ours is."""
+"""The broker's table: a block a workload, with how many times as good ours is."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from waterclock.bench.broker.campaign import OURS
-from waterclock.bench.tables import aligned
+from waterclock.bench.tables import aligned, notes
+
+ABOUT = """\
+medians over the rounds; (how many times as good waterclock is)
+produce, consume: 100 B and 1 kB, batched, acks=all; one-by-one: each waits for the one before; latency: produce to consume
+at 1,000 a second; transactions of 1 and of 1,000 messages, ms of a commit; closed-N: N producers with one request each
+under way, in raw requests; connections, partitions: together 1,000 requests a second; long polls: all answered 50 times a
+second"""
 
 FIGURES = {
-    "per_s": ("{:,.0f}/s", True),
-    "mb_per_s": ("{:,.0f} MB/s", True),
-    "messages_per_s": ("{:,.0f} messages/s", True),
-    "p50_ms": ("p50 {:.2f} ms", False),
-    "p99_ms": ("p99 {:.2f} ms", False),
-    "cpu_s_per_million": ("CPU {:.2f} s a million", False),
-    "ready_s": ("ready in {:.2f} s", False),
-    "ready_after_kill_s": ("ready after kill -9 in {:.2f} s", False),
-    "resident_mb": ("{:,.0f} MB resident", False),
-    "idle_percent": ("idle {:.1f} % of a core", False),
+    "per_s": ("a second", "{:,.0f}", True),
+    "mb_per_s": ("MB/s", "{:,.0f}", True),
+    "messages_per_s": ("messages/s", "{:,.0f}", True),
+    "p50_ms": ("p50 ms", "{:.2f}", False),
+    "p99_ms": ("p99 ms", "{:.2f}", False),
+    "cpu_s_per_million": ("CPU s a million", "{:.2f}", False),
+    "ready_s": ("ready after s", "{:.2f}", False),
+    "resident_mb": ("resident MB", "{:,.0f}", False),
+    "idle_percent": ("% of a core, 10 consumers wait", "{:.1f}", False),
 }
-"""figure -> (how it is written, whether more is better)"""
+"""figure -> (its head, how it is written, whether more is better)"""
 
 
 def table(found: dict[str, Any]) -> str:
-    """All figures; in brackets how many times as good ours is."""
-    rows = [
-        [f"{workload}: {name}", *_cells(by_workload.get(workload, {}), found[OURS].get(workload, {}), name == OURS)]
-        for workload in found[OURS]
-        for name, by_workload in found.items()
-    ]
-    width = max(len(row) for row in rows)
-    return aligned(["workload: broker", *[""] * (width - 1)], [row + [""] * (width - len(row)) for row in rows])
+    """A block a workload, a row a contender; in brackets how many times as good ours is."""
+    runs = found["runs"]
+    blocks = [_block(workload, runs) for workload in runs[OURS]]
+    below = notes(found["notes"])
+    return "\n\n".join([ABOUT, *blocks, *([below] if below else [])])
 
 
-def _cells(figures: dict[str, Any], ours: dict[str, Any], own: bool) -> list[str]:
-    if "error" in figures:
-        return [f"failed: {figures['error']}"]
+def _block(workload: str, runs: dict[str, Any]) -> str:
+    by_name = {name: of[workload] for name, of in runs.items() if workload in of}
+    shown = [name for name in FIGURES if any(name in figures for figures in by_name.values())]
+    rows = [[name, *_cells(figures, by_name[OURS], shown, name == OURS)] for name, figures in by_name.items()]
+    failed = [f"{name}: failed: {figures['error']}" for name, figures in by_name.items() if "error" in figures]
+    return "\n".join([aligned([workload, *(FIGURES[name][0] for name in shown)], rows), *failed])
+
+
+def _cells(figures: dict[str, Any], ours: dict[str, Any], shown: list[str], own: bool) -> list[str]:
     cells = []
-    for name, (form, more) in FIGURES.items():
-        if name in figures:
-            cells.append(form.format(figures[name]) + ("" if own else _ratio(figures[name], ours.get(name), more)))
+    for name in shown:
+        _, form, more = FIGURES[name]
+        ratio = "" if own else _ratio(figures.get(name), ours.get(name), more)
+        cells.append(form.format(figures[name]) + ratio if name in figures else "-")
     return cells
 
 
-def _ratio(theirs: float, ours: float | None, more: bool) -> str:
+def _ratio(theirs: float | None, ours: float | None, more: bool) -> str:
     if not ours or not theirs:
         return ""
     return f" ({ours / theirs if more else theirs / ours:.1f}x)"

@@ -26,6 +26,7 @@ class Keeper:
     """A contender whose handles have `cancel()`; the others replace what they do differently."""
 
     by_array = False  # whether timers come and go as arrays of ids, without handles
+    checked = 20_000  # at most so many timers in one check of the order
     step_ms = 1  # the check rounds delays up to this: what the contender can tell apart
     repeats = 100  # how often at most a small size is repeated within a round
 

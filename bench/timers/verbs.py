@@ -33,7 +33,6 @@ from waterclock.wheel import COMPILED
 VERBS: Final = ("add", "cancel", "churn", "expire")
 COLD: Final = 1_000_000
 CHURNED: Final = 1_000_000  # at most so many operations in one churn
-CHECKED: Final = 20_000  # at most so many timers in one check of the order
 REPEATED: Final = 100_000  # a small size is repeated until this many timers have been through
 STREAM: Final = bytearray(1)  # grows to 128 MB when it is first needed
 
@@ -145,7 +144,7 @@ def delays_ms(number: int, seed: int) -> list[int]:
 def check(contender: Contender, make: Callable[[Any], Keeper], size: int) -> None:
     """What was not cancelled ran once, by deadline and then in the order of adding; `WrongAnswer` otherwise."""
     keeper = make(print)  # each timer of a check has a callback of its own
-    step, number = keeper.step_ms, min(size, CHECKED)
+    step, number = keeper.step_ms, min(size, keeper.checked)
     delays = [delay + -delay % step for delay in delays_ms(number, seed=size)]
     cancelled = random.Random(size).sample(range(number), number // 3)
     ran, gone = keeper.order(delays, cancelled), set(cancelled)
