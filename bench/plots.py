@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from waterclock.bench.broker.plot import figure as broker
 from waterclock.bench.tables import short
 
 # contender: (its name at the end of its line, colour)
@@ -73,6 +74,8 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             figure = _verbs(figures)
         elif record["benchmark"] == "purgatory":
             figure = _rates(figures["rates"])
+        elif record["benchmark"] == "broker":
+            figure = broker(figures)
         else:
             return False
         figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")

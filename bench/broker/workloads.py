@@ -1,6 +1,6 @@
 """What a client does to a broker, in a process of its own: each workload prints its figures as one line of JSON.
 
-    python -m waterclock.bench.broker.workloads NAME BOOTSTRAP TOPIC SECONDS
+    python -m waterclock.bench.broker.workloads BOOTSTRAP NAME TOPIC SECONDS
 
 Rule 1: every contender is asked by the same client code, librdkafka's, with the same settings.
 Rule 2: what was sent is counted again when it is read, or acknowledged one by one: a fast wrong answer is an error.
@@ -192,7 +192,7 @@ WORKLOADS: dict[str, Callable[[str, str, float], dict[str, float]]] = {
 
 
 def main() -> None:
-    name, bootstrap, topic, seconds = sys.argv[1:]
+    bootstrap, name, topic, seconds = sys.argv[1:]
     try:
         figures = WORKLOADS[name](bootstrap, topic, float(seconds))
     except (KafkaException, WrongAnswer) as error:
