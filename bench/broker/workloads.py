@@ -177,6 +177,20 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
     new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
     for made in admin.create_topics([new], operation_timeout=30).values():
         made.result(30)
+    _await_leader(_reader(bootstrap, topic), TopicPartition(topic, partitions - 1))
+
+
+def _await_leader(consumer: Consumer, last: TopicPartition) -> None:
+    """Apache Kafka answers before the partitions are led."""
+    deadline = time.perf_counter() + 30
+    while True:
+        try:
+            consumer.get_watermark_offsets(last, timeout=5)
+            consumer.close()
+            return
+        except KafkaException:
+            if time.perf_counter() > deadline:
+                raise
 
 
 WORKLOADS: dict[str, Callable[[str, str, float], dict[str, float]]] = {
