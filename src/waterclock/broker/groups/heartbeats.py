@@ -16,22 +16,24 @@ Source: KIP-848, KIP-1082 (members name themselves).
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, Part
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
-from waterclock.broker.groups.subscriptions import pattern
+from waterclock.broker.patterns import matcher
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
+
+
+SHOWN: Final = 249  # characters of a pattern, in an error's message
 
 
 class Heard(NamedTuple):
@@ -238,12 +240,17 @@ def check(beat: Beat, version: int) -> None:
             Error.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}.",
         )
+    if beat.regex:
+        check_pattern(beat.regex)
+
+
+def check_pattern(regex: str) -> None:
+    """`Refused` for what is no regular expression."""
     try:
-        pattern(beat.regex or "")
-    except re.error as error:
-        raise Refused(
-            Error.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{beat.regex}` is not valid: {error}."
-        ) from None
+        matcher(regex)
+    except ValueError as error:
+        message = f"SubscribedTopicRegex `{regex[:SHOWN]}` is not valid: {error}."
+        raise Refused(Error.INVALID_REGULAR_EXPRESSION, message) from None
 
 
 def require(holds: bool, message: str) -> None:
