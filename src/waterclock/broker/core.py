@@ -97,7 +97,8 @@ class Core:
         settings, clock = self.settings, self.clock
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
-        self.topics = Topics(folder, settings, self.store)
+        self.hands = Hands(loop.call_soon_threadsafe)
+        self.topics = Topics(folder, settings, self.store, self.hands.do)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
@@ -116,7 +117,6 @@ class Core:
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
-        self.hands = Hands(loop.call_soon_threadsafe)
         self.deletions = Purgatory("delete records", self.timer)
         self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)
         self.table = self._table(folder)

@@ -71,11 +71,8 @@ class TopicApis:
         def failed() -> None:
             rows[asked.name] = self._created(request, asked, NOT_KEPT, uuid.uuid4())
 
-        try:
-            topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
-            rows[asked.name] = self._created(request, asked, None, topic.id)
-        except OSError:
-            several.after(failed)(False)
+        topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
+        rows[asked.name] = self._created(request, asked, None, topic.id)
 
     def _create_refused(self, asked: Any) -> Refusal | None:
         illegal = why_illegal(asked.name)
@@ -216,10 +213,7 @@ class TopicApis:
             def failed(name: str = name) -> None:
                 rows[name] = self._grown(request, name, NOT_KEPT)
 
-            try:
-                self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
-            except OSError:
-                several.after(failed)(False)
+            self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
 
     @staticmethod
     def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:
@@ -230,7 +224,7 @@ class TopicApis:
         topic = self._topics.by_name.get(asked.name)
         if topic is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, None
-        has = topic.promised
+        has = topic.asked
         if asked.count <= has:
             return Error.INVALID_PARTITIONS, f"Topic '{asked.name}' has {has} partition(s); {asked.count} is not more."
         if asked.count > MOST_PARTITIONS:
