@@ -28,7 +28,12 @@ def write_whole(path: str, data: bytes) -> None:
 
 def flush_folder(folder: str) -> None:
     """Make names made, changed or removed in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY)
+    flush_path(folder)
+
+
+def flush_path(path: str) -> None:
+    """Put a file or a folder onto the disk."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

@@ -42,7 +42,7 @@ def _drop_snapshots(partition: Partition, end: int) -> None:
 
 def _first_byte(segment: Segment, end: int) -> int:
     """Where the first batch with a record at or after `end` begins."""
-    for at, batch in segment.headers(segment.index.before_offset(end)):
+    for at, batch in segment.headers(segment.lookup.before_offset(end)):
         if batch.last >= end:
             return at
     return segment.size
