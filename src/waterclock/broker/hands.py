@@ -1,4 +1,4 @@
-"""A thread for the slow deeds of the log's upkeep: files removed, memos written, compactions.
+"""A thread for what is slow: partitions made and removed, snapshots and memos written, old files removed, compactions.
 
 Rule 1: it touches nothing that the loop touches but files; what it found out is told in the loop's thread.
 Rule 2: a long deed is done in steps, with a breath between them and the short deeds that came meanwhile: the loop gets
