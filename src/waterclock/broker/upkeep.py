@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction
-from waterclock.broker.log.memo import write_whole
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.retention import retire
 from waterclock.broker.log.segment import Segment
@@ -79,7 +78,7 @@ class Upkeep:
         self._changed([partition])
 
     def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
-        self._hands.do(partial(write_whole, partition.memo.path, partition.memo.dump()), then)
+        self._hands.do(partition.memo.save, then)
 
     # Compaction
 

@@ -41,13 +41,14 @@ class Snapshots:
             self._flush(rows)
             self._doubtful = False
             write(self._folder, offset, data)
+            flush_folder(self._folder)
 
     def _flush(self, rows: Iterable[str]) -> None:
         for path in rows:
             with suppress(FileNotFoundError):  # gone with its segment
                 flush_path(path)
         if rows:
-            flush_folder(self._folder)
+            flush_folder(self._folder)  # one of them may be new
 
 
 def write(folder: str, offset: int, data: bytes) -> None:
