@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +32,7 @@ class Snapshots:
         self._folder = folder
         self._doubtful = False
 
-    def write(self, offset: int, data: bytes, rows: Iterable[str]) -> None:
+    def write(self, offset: int, data: bytes, rows: Collection[str]) -> None:
         """Flush the files in `rows`, then write the snapshot. A disk that refuses costs time at a start, no more."""
         if self._doubtful:
             return
@@ -43,7 +43,7 @@ class Snapshots:
             write(self._folder, offset, data)
             flush_folder(self._folder)
 
-    def _flush(self, rows: Iterable[str]) -> None:
+    def _flush(self, rows: Collection[str]) -> None:
         for path in rows:
             with suppress(FileNotFoundError):  # gone with its segment
                 flush_path(path)
