@@ -172,6 +172,18 @@ def test_a_row_that_is_damaged_while_the_log_is_open_is_found_again(log: Partiti
     assert in_memory(log) == [log.active.base]
 
 
+def test_rows_that_a_crash_took_from_a_closed_segment_are_written_again(
+    log: Partition, settings: TopicSettings
+) -> None:
+    path = Path(log.segments[1].path + ".index")
+    whole = path.read_bytes()
+    os.truncate(path, len(whole) - 2 * ENTRY.size)
+    again = open_partition("t", 0, log.folder, settings)
+    assert [first_read(again, offset) for offset in range(COUNT)] == list(range(COUNT))
+    assert path.read_bytes() == whole
+    assert in_memory(again) == [again.active.base]
+
+
 # Beside a compaction
 
 

@@ -73,7 +73,7 @@ class Segment:
     @property
     def lookup(self) -> Index | StoredIndex:
         """Where its batches are looked up."""
-        if self._held is not None or not self.size:
+        if self._held is not None or not self.size:  # an empty one may grow yet
             return self.index
         _ = self.tail  # what the file lacks is found first
         return StoredIndex(self.path + ".index", self.base, self._pinned, self._mended)
