@@ -41,7 +41,6 @@ class Snapshots:
             self._flush(rows)
             self._doubtful = False
             write(self._folder, offset, data)
-            flush_folder(self._folder)
 
     def _flush(self, rows: Collection[str]) -> None:
         for path in rows:
