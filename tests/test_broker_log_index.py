@@ -99,6 +99,12 @@ def test_a_segment_that_is_rolled_before_it_is_durable_keeps_its_index_until_the
     assert first_read(log, COUNT) == COUNT
 
 
+def test_a_segment_that_is_durable_when_it_is_rolled_has_no_index_in_memory_from_then_on(log: Partition) -> None:
+    log.roll()
+    assert in_memory(log) == []
+    assert first_read(log, COUNT - 1) == COUNT - 1
+
+
 def test_what_the_disk_refused_stays_in_memory(log: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     before = with_a_row_to_come(log)
     log.roll()
@@ -244,6 +250,15 @@ def test_a_reader_of_old_records_does_not_pay_for_later_transactions() -> None:
     Looked.count = 0
     assert [row.producer_id for row in aborted.between(1_000, 1_030)] == [100, 101, 102]
     assert Looked.count <= 10
+
+
+def test_a_long_transaction_is_told_of_to_who_reads_its_start_though_later_ones_ended_before() -> None:
+    aborted, rows = AbortedTransactions(), [Aborted(1, 24, 25), Aborted(2, 40, 41), Aborted(3, 0, 50)]
+    for row in rows:
+        aborted.add(row)
+    assert aborted.between(0, 3) == rows[2:]
+    aborted.forget(0, 100)
+    assert aborted.between(0, 3) == rows[2:]
 
 
 @given(
