@@ -172,7 +172,7 @@ def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: 
         assert kept.start > 10
         assert kept.segments[0].base == kept.start
         assert both.two.call(lambda: both.two._role.store.load("probe")) == {"k": 99}
-        assert both.two.call(lambda: following(both.two).copy.journal.start) > 10
+        assert both.two.call(lambda: following(both.two).replica.journal.start) > 10
 
 
 def test_what_the_leaders_disk_refused_is_not_kept_by_the_follower(both: Pair) -> None:

@@ -4,6 +4,7 @@ Rule 1: a topic is kept in the store before anybody hears of it or can append to
     that; so is a new partition. A folder that no topic owns is what a crash left of a creation or a deletion: it is
     removed at the start. So would be one with records that were acknowledged, if its topic were known too early.
 Rule 2: a name is checked before it becomes a path.
+Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.settings import Settings, TopicSettings
@@ -56,6 +57,7 @@ class Topic:
         self.name, self.id, self.settings = name, topic_id, settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
+        self.leaving = False  # its deletion is on its way to the store
 
     def kept(self) -> dict[str, object]:
         return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
@@ -70,7 +72,7 @@ class Topics:
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
-        os.makedirs(self._folder, exist_ok=True)
+        make_folder(self._folder)
         self._open_all()
 
     def __iter__(self) -> Iterator[Topic]:
@@ -94,6 +96,11 @@ class Topics:
         """One partition, or None where the topic or the partition is not there."""
         topic = self.by_name.get(name)
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+
+    def changeable(self, named: str | uuid.UUID) -> Topic | None:
+        """The topic of that name or id that may be changed; None where there is none, or its deletion is on its way."""
+        topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
+        return None if topic is None or topic.leaving else topic
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
@@ -147,17 +154,26 @@ class Topics:
         self._store.put(ROOM, topic.name, topic.kept(), grown)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
-        """Other settings for a topic; UsageError, and nothing changed, where one cannot be."""
+        """Other settings for a topic, until the store refuses; UsageError, and nothing changed, where one cannot be."""
+        before = topic.settings.given
         topic.settings.replace(given)
-        self._store.put(ROOM, topic.name, topic.kept(), then)
+
+        def configured(done: bool) -> None:
+            if not done:
+                topic.settings.replace(before)
+            if then is not None:
+                then(done)
+
+        self._store.put(ROOM, topic.name, topic.kept(), configured)
 
     def delete(self, topic: Topic, then: Then | None = None) -> None:
-        """Forget a topic, and once that is durable remove its files; readers that have a file open may finish."""
-        self._forget(topic)
+        """Forget a topic once that is durable, and remove its files; readers that have a file open may finish."""
+        topic.leaving = True
 
         def deleted(done: bool) -> None:
-            if done:
-                _remove(topic.partitions)
+            topic.leaving = False
+            if done and self.by_id.get(topic.id) is topic:  # one request may name it twice
+                self.drop(topic)
             if then is not None:
                 then(done)
 
@@ -169,8 +185,9 @@ class Topics:
         _remove(topic.partitions)
 
     def _forget(self, topic: Topic) -> None:
-        del self.by_name[topic.name], self.by_id[topic.id]
-        del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
+        del self.by_id[topic.id], self.by_key[topic.id.bytes]
+        if self.by_name[topic.name] is topic:
+            del self.by_name[topic.name], self.by_key[topic.name.encode()]
         for partition in topic.partitions:
             partition.deleted = True
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction
+from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.retention import retire
 from waterclock.broker.log.segment import Segment
@@ -66,7 +67,7 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self._hands.do(partial(_remove, gone), _tell("removing old files"))
+                self._hands.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
         self._changed(moved)
 
     # Deletion on request
@@ -124,7 +125,9 @@ class Upkeep:
         partition.upkept = not abandon(partition.folder)
 
 
-def _remove(segments: list[Segment]) -> None:
+def _remove(folder: str, segments: list[Segment]) -> None:
+    with suppress(FileNotFoundError):  # the topic was deleted meanwhile
+        snapshot.settle(folder)  # what they said of producers
     for segment in segments:
         segment.delete()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from waterclock.broker.log.memo import write_whole
+from waterclock.broker.durable import flush_file, flush_folder, write_whole
 from waterclock.broker.log.producers import Aborted
 from waterclock.broker.log.segment import Segment
 
@@ -71,7 +71,8 @@ class AbortedTransactions:
         self._doubtful = bool(self._unflushed)  # a flush that fails is not tried again: a start finds the rows itself
         for path in self._unflushed:
             with suppress(FileNotFoundError):  # gone with its segment
-                _flush(path)
+                flush_file(path)
+                flush_folder(os.path.dirname(path))  # it may be new
         self._unflushed.clear()
         self._doubtful = False
         return True
@@ -119,11 +120,3 @@ def write_rows(path: str, rows: Iterable[Aborted]) -> None:
 
 def _marker(row: Aborted) -> int:
     return row.last
-
-
-def _flush(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

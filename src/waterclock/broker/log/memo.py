@@ -13,26 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from waterclock.broker.durable import write_whole
 from waterclock.broker.errors import LogDamaged
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Replace the file at `path` by one with `data`, durably."""
-    with open(path + ".new", "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-    flush_folder(os.path.dirname(path))
-
-
-def flush_folder(folder: str) -> None:
-    """Make names made, changed or removed in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @dataclass

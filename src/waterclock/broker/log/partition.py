@@ -242,6 +242,7 @@ class Partition:
         with suppress(OSError):
             if self.aborted.settled(offset):
                 snapshot.write(self.folder, offset, data)
+                self.active.name_anew()
 
     def lose_undurable(self) -> None:
         """Drop what is not durable: nobody can say that it would have survived a power cut."""
