@@ -85,7 +85,7 @@ def test_a_topic_made_again_under_its_name_is_another(both: Pair) -> None:
         both.one.call(lambda: both.one._core.topics.create("t", 1, {}))
         until(lambda: both.one.call(lambda: len(both.one._core.store.load("topic"))) == 1)
         both.thaw()
-        until(lambda: has(both.one, "t") and has(both.two, "t") and end(both.two) == 0)
+        until(lambda: has(both.one, "t") and has(both.two, "t") and end(both.one) == end(both.two) == 0)
         assert raw.produce("t", b"new") == (Error.NONE, 0)
     assert values(both.two) == [b"new"]
 

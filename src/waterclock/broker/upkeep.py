@@ -73,9 +73,15 @@ class Upkeep:
     # Deletion on request
 
     def begin_at(self, partition: Partition, offset: int, then: Callable[[bool], Any]) -> None:
-        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses."""
-        partition.memo.start = max(partition.memo.start, offset)
-        self._keep_memo(partition, lambda error: then(error is None))
+        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses it."""
+        partition.memo.start = moved = max(partition.start, offset)
+
+        def kept(error: Exception | None) -> None:
+            if error is not None and partition.start == moved:  # taken back, but not to where no file is any more
+                partition.memo.start = max(partition.memo.saved, partition.segments[0].base)
+            then(error is None)
+
+        self._keep_memo(partition, kept)
         self._changed([partition])
 
     def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:

@@ -26,6 +26,11 @@ class Memo:
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     cleaned: int = 0
+    saved: int = field(init=False)
+    """The start that stands on the disk."""
+
+    def __post_init__(self) -> None:
+        self.saved = self.start
 
     @classmethod
     def load(cls, folder: str) -> Memo:
@@ -50,7 +55,9 @@ class Memo:
 
     def save(self) -> None:
         """Write it, durably: milliseconds on a slow disk. The loop has it written by the upkeep's thread."""
+        start = self.start
         write_whole(self.path, self.dump())
+        self.saved = start
 
     def dump(self) -> bytes:
         """What stands in the file."""
