@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -57,6 +58,7 @@ from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.clock import WallClock
+from waterclock.errors import TimerClosed
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
@@ -147,7 +149,11 @@ class Core:
     def _journal(self) -> Journal:
         partition = open_journal(self._folder, self.settings)
         mark, wall_ms = self.flusher.mark, self.clock.wall_ms
-        return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self.timer.call_later)
+        return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
+
+    def _later(self, delay_s: float, deed: Callable[[], Any]) -> None:
+        with suppress(TimerClosed):
+            self.timer.call_later(delay_s, deed)
 
     def depose(self, address: str, epoch: int) -> None:
         """There is a new leader at `address`: who waits is told so, and it is followed once that is durable."""
