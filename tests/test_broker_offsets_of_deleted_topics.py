@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ pytest.importorskip("crc32c")
 from tests import transactional
 from tests.broker_pairs import pair
 from tests.full_disks import full_disk, settle, slow_disk
-from tests.group_clients import COMMIT, DELETE_TOPICS, METADATA, Client, Turned
+from tests.group_clients import COMMIT, DELETE_TOPICS, Client, Turned
 from waterclock.broker.groups.offsets import Committed
 
 NOTHING = ("NONE", -1)
@@ -210,7 +211,7 @@ def test_an_offset_of_a_store_that_knew_no_ids_is_kept(tmp_path: Path) -> None:
         client.create_topic("t")
         old = list(Committed(9, -1, "", 0))[:5]
         for topic in ("t", "gone"):
-            served.broker.call(lambda topic=topic: served.broker._core.store.put("offset", f"g:{topic}:0", old))
+            served.broker.call(partial(served.broker._core.store.put, "offset", f"g:{topic}:0", old))
         settle(served.broker)
         client.close()
     with Turned(data=tmp_path) as served:
@@ -233,11 +234,3 @@ def test_a_promoted_follower_knows_no_offsets_of_a_topic_that_was_deleted(tmp_pa
         client = transactional.Client(both.two.bootstrap)
         assert client.offset("g", "t") == NOTHING
         client.close()
-
-
-def test_a_topic_that_is_there_is_asked_for_by_its_id(client: Client) -> None:
-    """What the other tests lean on: a topic made again has another id."""
-    first = client.topic_id("t")
-    make_again(client)
-    assert client.topic_id("t") != first
-    assert client.ask(METADATA, 12, topics=[{"name": None, "topic_id": first}]).topics[0].error_code != 0

@@ -61,7 +61,7 @@ def described(client: Client) -> Any:
 def test_a_member_that_joins_as_the_first(served: Turned, tmp_path: Path) -> None:
     with readers(served, "ann") as (ann,):
         with full_disk(served.broker):
-            beat = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+            beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
             assert ann.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert described(ann)[0] == Error.GROUP_ID_NOT_FOUND
         assert ann.listed() == []
@@ -76,7 +76,7 @@ def test_a_member_that_joins_others(served: Turned, tmp_path: Path) -> None:
         ann.settles()
         before = described(ann)
         with full_disk(served.broker):
-            beat = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+            beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
             assert bob.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
             assert described(ann) == before
         assert ann.says().assignment is None  # there is nothing to let go of
@@ -119,7 +119,7 @@ def test_two_changes_on_their_way_are_taken_back_to_what_was_before_both(served:
         ann.joins()
         ann.settles()
         before = described(ann)
-        beat = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        beat: dict[str, Any] = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
         fields = {
             "group_id": "g", "member_epoch": 0, "instance_id": None, "rack_id": None, "subscribed_topic_regex": None,
             "server_assignor": None, **beat,
@@ -195,7 +195,11 @@ def test_a_group_that_takes_the_place_of_one_of_the_other_protocol(
         assert kinds(ann) == [("g", came_first)]
         with full_disk(served.broker):
             if came_first == "classic":
-                beat = {"rebalance_timeout": 1000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+                beat: dict[str, Any] = {
+                    "rebalance_timeout": 1000,
+                    "subscribed_topic_names": ["t"],
+                    "topic_partitions": [],
+                }
                 assert ann.beat(**beat).error_code == Error.COORDINATOR_NOT_AVAILABLE
             else:
                 assert bob.joins().get().error_code == Error.COORDINATOR_NOT_AVAILABLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,7 +93,7 @@ class GroupAdminApis:
                 several.settled()
 
     @staticmethod
-    def _deleted(request: Request, errors: list[Error]) -> None:
+    def _deleted(request: Request, errors: Sequence[Error]) -> None:
         pairs = zip(request.body.groups_names, errors, strict=True)
         rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
         request.answer(results=tuple(rows))
