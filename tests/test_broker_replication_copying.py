@@ -85,7 +85,7 @@ def test_a_topic_made_again_under_its_name_is_another(both: Pair) -> None:
         both.one.call(lambda: both.one._core.topics.create("t", 1, {}))
         until(lambda: both.one.call(lambda: len(both.one._core.store.load("topic"))) == 1)
         both.thaw()
-        until(lambda: has(both.one, "t") and has(both.two, "t") and end(both.two) == 0)
+        until(lambda: has(both.one, "t") and has(both.two, "t") and end(both.one) == end(both.two) == 0)
         assert raw.produce("t", b"new") == (Error.NONE, 0)
     assert values(both.two) == [b"new"]
 
@@ -172,7 +172,7 @@ def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: 
         assert kept.start > 10
         assert kept.segments[0].base == kept.start
         assert both.two.call(lambda: both.two._role.store.load("probe")) == {"k": 99}
-        assert both.two.call(lambda: following(both.two).copy.journal.start) > 10
+        assert both.two.call(lambda: following(both.two).replica.journal.start) > 10
 
 
 def test_what_the_leaders_disk_refused_is_not_kept_by_the_follower(both: Pair) -> None:

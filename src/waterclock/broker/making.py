@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.hands import Do
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
 
 MANY: Final = 16  # partitions in one deed: some milliseconds

@@ -4,7 +4,8 @@ Rule 1: a topic is kept in the store before anybody hears of it or can append to
     that; so is a new partition. A folder that no topic owns is what a crash left of a creation or a deletion: it is
     removed at the start. So would be one with records that were acknowledged, if its topic were known too early.
 Rule 2: a name is checked before it becomes a path.
-Rule 3: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
+Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back.
+Rule 4: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
     has its turn when it is known how that one ended.
 """
 
@@ -19,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.hands import Do, at_once
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
@@ -55,6 +56,10 @@ def why_illegal(name: str | None) -> str | None:
     return f"Topic name {name!r} is illegal: it may have letters, digits, '.', '_' and '-' only"
 
 
+def _nobody_waits(done: bool) -> None:
+    """For who does not ask how it ended."""
+
+
 class Topic:
     """A topic with its partitions."""
 
@@ -62,6 +67,7 @@ class Topic:
         self.name, self.id, self.settings = name, topic_id, settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
+        self.leaving = False  # its deletion is on its way to the store
         self.growths: deque[tuple[int, Then | None]] = deque()  # up to how many, and who waits; the first is at work
 
     @property
@@ -86,7 +92,7 @@ class Topics:
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
-        os.makedirs(self._folder, exist_ok=True)
+        make_folder(self._folder)
         self._open_all()
 
     def __iter__(self) -> Iterator[Topic]:
@@ -110,6 +116,11 @@ class Topics:
         """One partition, or None where the topic or the partition is not there."""
         topic = self.by_name.get(name)
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+
+    def changeable(self, named: str | uuid.UUID) -> Topic | None:
+        """The topic of that name or id that may be changed; None where there is none, or its deletion is on its way."""
+        topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
+        return None if topic is None or topic.leaving else topic
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
@@ -165,7 +176,7 @@ class Topics:
         self._maker.make(self._openings(topic, topic.growths[0][0]), partial(self._keep_grown, topic))
 
     def _keep_grown(self, topic: Topic, new: list[Partition] | None) -> None:
-        if new is None or self.by_name.get(topic.name) is not topic:  # deleted: its row must not come back
+        if new is None or self.changeable(topic.name) is not topic:  # deleted: its row must not come back
             self._grown(topic, new or [], False)
             return
         topic.promised = len(topic.partitions) + len(new)
@@ -188,16 +199,34 @@ class Topics:
             then(done)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
-        """Other settings for a topic; UsageError, and nothing changed, where one cannot be."""
+        """Other settings for a topic, until the store refuses; UsageError, and nothing changed, where one cannot be."""
+        before = topic.settings.given
         topic.settings.replace(given)
-        self._store.put(ROOM, topic.name, topic.kept(), then)
 
-    def delete(self, topic: Topic, then: Then | None = None) -> None:
-        """Forget a topic, and once that is durable remove its files; readers that have a file open may finish."""
-        self._forget(topic)
+        def configured(done: bool) -> None:
+            if not done:
+                topic.settings.replace(before)
+            if then is not None:
+                then(done)
+
+        self._store.put(ROOM, topic.name, topic.kept(), configured)
+
+    def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
+        """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
+
+        Readers that have a file open may finish.
+        """
+        topic.leaving = True
 
         def deleted(done: bool) -> None:
-            self._maker.remove(topic.partitions if done else (), partial(then, done) if then is not None else _nobody)
+            topic.leaving = False
+            if not done or self.by_id.get(topic.id) is not topic:  # one request may name it twice
+                then(done)
+                return
+            self._forget(topic)
+            if gone is not None:
+                gone()
+            self._maker.remove(topic.partitions, partial(then, True))
 
         self._store.put(ROOM, topic.name, None, deleted)
 
@@ -207,8 +236,9 @@ class Topics:
         _remove(topic.partitions)
 
     def _forget(self, topic: Topic) -> None:
-        del self.by_name[topic.name], self.by_id[topic.id]
-        del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
+        del self.by_id[topic.id], self.by_key[topic.id.bytes]
+        if self.by_name[topic.name] is topic:
+            del self.by_name[topic.name], self.by_key[topic.name.encode()]
         for partition in topic.partitions:
             partition.deleted = True
 
@@ -274,10 +304,6 @@ class Topics:
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         self.by_key[topic.name.encode()] = self.by_key[topic.id.bytes] = topic.partitions
-
-
-def _nobody() -> None:
-    """Nobody waits for it."""
 
 
 def _remove(partitions: Iterable[Partition]) -> None:

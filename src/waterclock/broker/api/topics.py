@@ -159,8 +159,8 @@ class TopicApis:
             if one.topic is None or one.refusal:
                 several.settled()
             else:
-                self._topics.delete(one.topic, several.after(partial(failed, place)))
-                self._gone(one.topic)
+                then = several.after(partial(failed, place))
+                self._topics.delete(one.topic, then, partial(self._gone, one.topic))
 
     def _to_delete(self, body: Any) -> list[ToDelete]:
         named = getattr(body, "topics", None)
@@ -168,7 +168,7 @@ class TopicApis:
         return [self._one_to_delete(name, topic_id, times) for (name, topic_id), times in Counter(pairs).items()]
 
     def _one_to_delete(self, name: str | None, topic_id: Any, times: int) -> ToDelete:
-        topic = self._topics.by_id.get(topic_id) if topic_id else self._topics.by_name.get(name or "")
+        topic = self._topics.changeable(topic_id or name or "")
         refusal = self._delete_refused(name, topic_id, topic, times)
         if topic is None or (name is not None and topic_id):
             return ToDelete(name, topic_id, None, refusal)
@@ -221,7 +221,7 @@ class TopicApis:
         return request.make("CreatePartitionsTopicResult", name=name, error_code=error, error_message=message)
 
     def _grow_refused(self, asked: Any) -> Refusal | None:
-        topic = self._topics.by_name.get(asked.name)
+        topic = self._topics.changeable(asked.name)
         if topic is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, None
         has = topic.asked

@@ -86,7 +86,11 @@ class TransactionViewApis:
             error, rows, unknown = Error.INVALID_REGULAR_EXPRESSION, (), ()
         else:
             error, fits = Error.NONE, self._fits(asked, known)
-            found = (t for n, t in self._coordinator.ledger.by_name.items() if fits(t) and matches(n))
+            found = (
+                t
+                for n, t in self._coordinator.ledger.by_name.items()
+                if t.record.producer_id >= 0 and fits(t) and matches(n)
+            )
             rows = tuple(_listed(request, t) for t in found)
         request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, Part
-from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.consumer import ConsumerGroup, Standing
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.patterns import matcher
@@ -44,6 +44,9 @@ class Heard(NamedTuple):
     member: str | None = None
     epoch: int = 0
     assigned: frozenset[Part] | None = None
+
+
+NOT_KEPT: Final = Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
 
 
 class Refused(Exception):
@@ -97,7 +100,7 @@ class Heartbeats:
         heard = self._leave(group, beat) if beat.epoch < 0 else self._beat(group, beat)
 
         def durable(done: bool) -> None:
-            answer(heard if done else Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk."))
+            answer(heard if done else NOT_KEPT)
 
         self._keep(group, durable)
 
@@ -190,6 +193,13 @@ class Heartbeats:
     def _forget(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._sessions.end(group.id, member.id)
         self._revocations.end(group.id, member.id)
+
+    def take_back(self, group: ConsumerGroup, before: Standing) -> None:
+        """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
+        for member in group.members.values():
+            self._forget(group, member)
+        group.restore(before)
+        self.resume(group)
 
     # Time
 

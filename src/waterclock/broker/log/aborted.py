@@ -19,7 +19,7 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
-from waterclock.broker.log.memo import write_whole
+from waterclock.broker.durable import write_whole
 from waterclock.broker.log.producers import Aborted
 from waterclock.broker.log.segment import Segment
 

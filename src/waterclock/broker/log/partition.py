@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
@@ -250,7 +250,11 @@ class Partition:
         (offset, data), self._snapshot = self._snapshot, None
         rows = self.aborted.unsettled(offset)
         if rows is not None:
-            self.do(partial(self._snapshots.write, offset, data, rows), _nobody_waits)
+            self.do(partial(self._snapshots.write, offset, data, rows), self._snapshot_written)
+
+    def _snapshot_written(self, error: Exception | None) -> None:
+        """The next flush makes its name durable; whoever wrote it has dealt with a disk that refuses."""
+        self.active.name_anew()
 
     def lose_undurable(self) -> None:
         """Drop what is not durable: nobody can say that it would have survived a power cut."""
@@ -310,10 +314,6 @@ class Partition:
                 break
             fits = byte + PREFIX + batch.length
         return fits - at
-
-
-def _nobody_waits(error: Exception | None) -> Any:
-    """Who writes it deals with the disk."""
 
 
 _NO_BATCH: Final = Batch(*([0] * len(Batch._fields)))

@@ -16,10 +16,10 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, Buffer, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.stored_index import StoredIndex
 
 CHUNK: Final = 1 << 20
@@ -244,12 +244,16 @@ class Segment:
         self.size, self.durable = size, min(self.durable, size)
 
     def flush(self) -> None:
-        """Put what was written onto the disk; the first time its name too."""
+        """Put what was written onto the disk; the first time, and after `name_anew`, the folder's names too."""
         os.fdatasync(self.fd)
         if not self._named:
+            self._named = True  # before: a name that is made from here on is for the next flush
             with suppress(FileNotFoundError):  # its topic was deleted meanwhile
                 flush_folder(os.path.dirname(self.path))
-            self._named = True
+
+    def name_anew(self) -> None:
+        """A file beside it is new, or has another name: the next flush makes that durable along with the records."""
+        self._named = False
 
     def delete(self) -> None:
         """Remove its files; who reads it now may finish."""
