@@ -96,7 +96,7 @@ def test_an_old_follower_does_not_count_for_a_topic_made_again(both: Pair) -> No
             raw.produce("t", b"old %d" % number)
         old = both.two.call(lambda: partition(both.two))
         both.one.call(lambda: both.one._core.topics.delete(both.one._core.topics.by_name["t"]))
-        until(lambda: not has(both.two, "t"))
+        until(lambda: not has(both.two, "t") and not has(both.one, "t"))
         assert old.deleted
         both.one.create_topic("t")
         both.freeze()

@@ -179,6 +179,9 @@ class GroupCoordinator:
                 raise Refused(Error.GROUP_ID_NOT_FOUND, problem)
             self._make_way(group, partial(self._hear_again, beat, answer))
             return
+        self._hear_first(beat, answer)
+
+    def _hear_first(self, beat: Beat, answer: Callable[[Heard], Any]) -> None:
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
         self.consumers.hear(made, beat, answer)
 
@@ -186,8 +189,9 @@ class GroupCoordinator:
         if not done:
             answer(NOT_KEPT)
             return
+        hear = self.hear if beat.group in self._groups else self._hear_first  # somebody else may have come meanwhile
         try:
-            self.hear(beat, answer)
+            hear(beat, answer)
         except Refused as refused:
             answer(refused.heard)
 
