@@ -121,7 +121,12 @@ def partition(broker: Broker, topic: str = "t", number: int = 0) -> Partition:
 
 def has(broker: Broker, topic: str) -> bool:
     """Whether the broker knows the topic."""
-    return broker.call(lambda: topic in _topics(broker).by_name)
+    return topic_id(broker, topic) is not None
+
+
+def topic_id(broker: Broker, topic: str) -> object:
+    """The id of a topic; None where there is none."""
+    return broker.call(lambda: getattr(_topics(broker).by_name.get(topic), "id", None))
 
 
 def _topics(broker: Broker) -> Topics:
