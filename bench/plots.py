@@ -195,7 +195,7 @@ def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_title(f"each request under {title}")
         axes.set_xlabel("requests a second")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
-        axes.set_xlim(0, max(r["rate"] for r in records) * 1.05)
+        axes.set_xlim(0, max(r["rate"] for r in records) * 1.45)  # names stand at the lines' ends
         axes.tick_params(length=0, labelleft=True)
         for (name, color, points), _ in lines:
             axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
