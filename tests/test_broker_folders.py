@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from tests.broker_pairs import following, pair
+from tests.broker_pairs import client, following, pair
 from tests.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from waterclock.broker import Broker
 from waterclock.broker.durable import make_folder
@@ -121,6 +121,9 @@ def test_the_chain_from_the_data_folder_to_a_partition_is_flushed(tmp_path: Path
         assert names.flushed_after(data)
         assert names.flushed_after(data / "topics")
         assert names.flushed_after(partition)
+        with client(broker) as raw:
+            assert raw.produce("t", b"v") == (0, 0)
+        assert ("flush", str(partition)) in names.seen
 
 
 def test_the_journals_folder_is_flushed_at_both_brokers(tmp_path: Path, names: Names) -> None:

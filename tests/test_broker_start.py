@@ -282,3 +282,20 @@ def test_a_follower_whose_disk_refuses_to_remember_whom_it_follows_does_not_star
             Broker(tmp_path, follow=NOBODY).start()
     with Broker(tmp_path) as broker:
         assert broker.leads
+
+
+def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).start()
+    loop, thread = broker._loop, broker._thread
+    assert loop is not None
+    assert thread is not None
+
+    def deposed_and_closed() -> None:
+        broker._role.over.set_result(NOBODY)
+        broker._stop()
+
+    loop.call_soon_threadsafe(deposed_and_closed)
+    thread.join(20)
+    assert not thread.is_alive()
+    broker.close()
+    os.close(locked(str(tmp_path)))

@@ -66,6 +66,7 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._stopping = False
 
     @property
     def bootstrap(self) -> str:
@@ -78,6 +79,7 @@ class Broker:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, args=(started,), name="broker", daemon=True)
         self._thread.start()
         try:
@@ -167,6 +169,7 @@ class Broker:
         return RuntimeError("the broker is not running: start() it, or use it in a with statement")
 
     def _stop(self) -> None:
+        self._stopping = True  # the present role may be over already, and the next one about to begin
         if not self._role.over.done():
             self._role.over.set_result(STOP)
 
@@ -226,7 +229,7 @@ class Broker:
 
     async def _change_roles(self, role: Core | Following) -> None:
         """Lead or follow until the end; then close, or lose what is not durable."""
-        while (end := await role.over) != STOP:
+        while (end := await role.over) != STOP and not self._stopping:
             await role.close()
             self._follow = None if end == LEAD else end
             role = await self._take_role()

@@ -237,7 +237,7 @@ class Topics:
 
     def _forget(self, topic: Topic) -> None:
         del self.by_id[topic.id], self.by_key[topic.id.bytes]
-        if self.by_name[topic.name] is topic:
+        if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name], self.by_key[topic.name.encode()]
         for partition in topic.partitions:
             partition.deleted = True
