@@ -57,6 +57,7 @@ ONLY_IN = {
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
     "kio": ("broker/wire/",),
     "pyspark": ("spark/",),
+    "confluent_kafka": ("spark/kafka/",),
     "pickle": (),
 }
 

@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
             "run",
             run,
             "run a pipeline",
-            "waterclock run out/fines/pipeline.toml --fresh   (after waterclock demo fines)",
+            "waterclock run orders.toml --live",
         )
     )
     _add_broker(
@@ -280,7 +280,7 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         raise error
     extra = {
         "matplotlib": "demo",
-        "confluent_kafka": "demo",
+        "confluent_kafka": "kafka",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",

@@ -50,9 +50,7 @@ REFUSALS = frozenset(
         KafkaError._FATAL,
     )
 )
-UNKNOWN = frozenset(
-    (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-)
+UNKNOWN = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 
 
 def settings_of(topics: Topics) -> dict[str, str]:
@@ -122,9 +120,7 @@ class Client:
     def silent(self) -> WaterclockError:
         """The error to raise where the broker has not answered for `patience_s`."""
         why = f" ({self.trouble.str()})" if self.trouble is not None else ""
-        return EnvironmentMissing(
-            f"no broker answers at {self.servers}{why}: start it, or mend 'servers' in [source]"
-        )
+        return EnvironmentMissing(f"no broker answers at {self.servers}{why}: start it, or mend 'servers' in [source]")
 
     def _of(self, topic: str) -> list[Place]:
         found = self.consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]

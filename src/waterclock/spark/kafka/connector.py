@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WAYS = (
-    "give its jars under [spark.conf] as \"spark.jars\", or its name as \"spark.jars.packages\" "
-    "(org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, in Spark's own version), or take way = \"python\" in [source]"
+    'give its jars under [spark.conf] as "spark.jars", or its name as "spark.jars.packages" '
+    '(org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, in Spark\'s own version), or take way = "python" in [source]'
 )
 MISSING = f"Spark's own Kafka connector is not there: {WAYS}"
 _COLUMNS = ("topic", "partition", "offset", "nullif(unix_millis(timestamp), -1) AS ms", "key", "value", "headers")
@@ -66,14 +66,15 @@ def java_settings(client: Mapping[str, str]) -> dict[str, str]:
 def _jaas(mechanism: str, user: str, password: str) -> str:
     module = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
     name, secret = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
-    return (
-        f"org.apache.kafka.common.security.{module}LoginModule required "
-        f'username="{name}" password="{secret}";'
-    )
+    return f'org.apache.kafka.common.security.{module}LoginModule required username="{name}" password="{secret}";'
 
 
 def _options(topics: Topics, known: list[Place]) -> dict[str, str]:
-    settings = {"bootstrap.servers": topics.servers, "isolation.level": "read_committed", **java_settings(topics.client)}
+    settings = {
+        "bootstrap.servers": topics.servers,
+        "isolation.level": "read_committed",
+        **java_settings(topics.client),
+    }
     return {
         "subscribe": ",".join(topics.topics),
         "includeHeaders": "true",

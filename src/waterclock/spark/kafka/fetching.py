@@ -97,7 +97,8 @@ class Fetching:
     def _finish(self, place: Place) -> None:
         del self._left[place]
         if self._left:
-            self._client.consumer.pause([TopicPartition(*place)])
+            # not `pause`: a partition stays paused when it is assigned again
+            self._client.consumer.incremental_unassign([TopicPartition(*place)])
 
     def _ready(self) -> Iterator[Records]:
         """Full chunks of every partition, and the rest of those that are over."""

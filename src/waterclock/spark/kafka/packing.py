@@ -31,7 +31,8 @@ class Packing:
     delay_us: int
 
     def pack(self, records: Records, known: Iterable[Place], gone: Iterable[Place] = ()) -> pa.RecordBatch:
-        """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more and hold nobody back."""
+        """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more: they hold
+        nobody back."""
         packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
         taken = read_records(records, self.layout)
         key = self.layout.rules.key

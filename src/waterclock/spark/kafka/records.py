@@ -61,8 +61,8 @@ class Records:
         """The records at these places of the lists."""
         if len(places) == len(self.offsets):
             return self
-        columns = (self.offsets, self.times_ms, self.keys, self.values, self.headers)
-        return Records(self.topic, self.partition, *([column[n] for n in places] for column in columns))  # type: ignore[misc]
+        columns: tuple[list[Any], ...] = (self.offsets, self.times_ms, self.keys, self.values, self.headers)
+        return Records(self.topic, self.partition, *([column[n] for n in places] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)

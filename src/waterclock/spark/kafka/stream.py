@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 10.0
 GONE = (
-    "records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = \"go on\" in "
+    'records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "go on" in '
     "[source] to go on with what is there, or start over with --fresh."
 )
 
@@ -68,7 +68,9 @@ class TopicStream:
             told = {(t, p) for t in where for p in where[t]} if isinstance(where, Mapping) else set()
             if unknown := sorted(told - set(places)):
                 topic, partition = unknown[0]
-                raise UsageError(f"[source]: {name!r} names the partition {partition} of {topic!r}, which it does not have")
+                raise UsageError(
+                    f"[source]: {name!r} names the partition {partition} of {topic!r}, which it does not have"
+                )
 
     def refuse_if_closed(self) -> None:
         if not self._checkpoint.is_closed():

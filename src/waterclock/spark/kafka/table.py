@@ -99,7 +99,7 @@ def _servers(source: Mapping[str, Any]) -> str:
     given = source.get("servers")
     servers = ",".join(given) if isinstance(given, list) and all(isinstance(s, str) for s in given) else given
     if not isinstance(servers, str) or not re.fullmatch(r"[^\s,]+( *, *[^\s,]+)*", servers):
-        raise UsageError(f'{_WHERE}: \'servers\' must be addresses such as "localhost:9092", got {given!r}')
+        raise UsageError(f"{_WHERE}: 'servers' must be addresses such as \"localhost:9092\", got {given!r}")
     return servers
 
 
@@ -197,7 +197,9 @@ def _variable(name: str, variable: Any) -> str:
 
 def _check_way(made: Topics) -> None:
     if made.way == "python" and made.connector:
-        raise UsageError('[source.connector] holds options of Spark\'s own connector: set way = "connector" in [source]')
+        raise UsageError(
+            '[source.connector] holds options of Spark\'s own connector: set way = "connector" in [source]'
+        )
     if made.way == "connector" and made.ending != "latest":
         raise UsageError(
             "[source]: Spark's own connector reads to the end: leave out 'ending', or take way = \"python\""
@@ -205,7 +207,7 @@ def _check_way(made: Topics) -> None:
     if made.way == "connector" and (untold := list(_untranslated(made.client))):
         raise UsageError(
             f"[source.client]: {untold[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
-            "it Kafka's own under [source.connector], such as \"kafka.ssl.truststore.location\""
+            'it Kafka\'s own under [source.connector], such as "kafka.ssl.truststore.location"'
         )
 
 
