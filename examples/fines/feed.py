@@ -32,7 +32,8 @@ class Feed:
     """Sends a replay in a thread of its own, `rate` lines a second; afterwards it tells what was sent when, and where."""
 
     def __init__(self, servers: str, partitions: int, replay: Replay, rate: int, clock: Clock | None = None) -> None:
-        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
+        settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        self._producer = Producer(settings)
         self._partitions, self._replay, self._rate = partitions, replay, rate
         self._clock = clock or SystemClock()
         self._warm, self._over = threading.Event(), False
@@ -56,6 +57,7 @@ class Feed:
         self._over = True
         self._warm.set()
         self._thread.join()
+        del self._producer  # or it would look for its broker as long as this object lives
         if self._failure is not None:
             raise self._failure
 
