@@ -152,7 +152,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
-    how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
+    how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
