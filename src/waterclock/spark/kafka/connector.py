@@ -70,19 +70,17 @@ def _jaas(mechanism: str, user: str, password: str) -> str:
 
 
 def _options(topics: Topics, known: list[Place]) -> dict[str, str]:
-    settings = {
-        "bootstrap.servers": topics.servers,
-        "isolation.level": "read_committed",
-        **java_settings(topics.client),
-    }
+    """Settings of the client, over them the connector's own, and over those what cannot be set (table.py, rule 1)."""
     return {
+        **{f"kafka.{name}": value for name, value in java_settings(topics.client).items()},
+        **topics.connector,
+        "kafka.bootstrap.servers": topics.servers,
+        "kafka.isolation.level": "read_committed",
         "subscribe": ",".join(topics.topics),
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(topics.per_batch),
         "failOnDataLoss": str(topics.on_loss == "fail").lower(),
         **_starting(topics.starting, known),
-        **{f"kafka.{name}": value for name, value in settings.items()},
-        **topics.connector,
     }
 
 
