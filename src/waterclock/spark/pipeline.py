@@ -89,6 +89,7 @@ class Pipeline:
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._stopped = False
         self._failure: BaseException | None = None
+        self._totals: dict[str, int] = {}
         self._batches = self._events = 0
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
@@ -99,7 +100,7 @@ class Pipeline:
         self.check()
         self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
-        started = self._last_moment
+        started, self._totals = self._last_moment, self._sink.totals()
         self._query = self._start(session, live)
         try:
             work = partial(self._go_on, self._query) if live else partial(self._finish, session)
@@ -188,10 +189,10 @@ class Pipeline:
         if apply_once(self._sink, made):  # 2 3 4 5
             self._batches += 1
             self._events += made.counters.get("events", 0)
+            self._totals = frames.sum_counters([self._totals, made.counters])  # a live run has batches without end
         if self._tell is not None:
-            totals = self._sink.totals()
-            done, found = self._stream.progress(totals)
-            self._tell(Progress(batch_id, totals, done, found, self._stream.unit, made.watermark_us))
+            done, found = self._stream.progress(self._totals)
+            self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
         if (made.watermark_us or 0) >= _CLOSING_US - self._config.watermark_delay_us:
             self._closed = True
 
