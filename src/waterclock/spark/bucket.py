@@ -72,13 +72,17 @@ class Bucket:
         schema = self._schema or self._rows.schema()
         state = [None if schema is None else schema.serialize().to_pybytes(), engine]
         rows = frames.to_bytes(self._rows.take(pa.array(held, pa.int64()))) if held else b""
-        watermarks = self._watermarks.dump()
-        version, more = (2, [watermarks]) if watermarks else (1, [])
+        version, more = (2, [self._watermarks.dump()]) if self._watermarks else (1, [])
         return Stored(bytes([version]) + msgpack.packb([*state, *more]), rows)
 
     def close(self) -> None:
         """End of use. The engine and its parts hold each other: taken apart, their memory is free at once."""
         self._engine.close()
+
+    @property
+    def has_partitions(self) -> bool:
+        """True where clock frames move the watermark, not Spark."""
+        return bool(self._watermarks)
 
     def next_due_us(self) -> int | None:
         return self._engine.next_due()

@@ -4,7 +4,9 @@
 
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
-Rule 3: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
+Rule 3: a bucket of a topic keeps the watermark itself (watermarks.py), and what is due comes out in the batch that
+        makes it due. Its alarm is for the close alone: until then Spark's watermark stands still.
+Rule 4: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
         place in the file; for topics: topic, partition, offset), not as the shuffle brings them, so that a re-run gives
         the same bytes.
 """
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 PACKED = "bucket int, origin string, frame binary"
 BUCKETS = 16
+_CLOSE_US = 1000  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
 
 
@@ -71,7 +74,10 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         bucket = Bucket(self._rules, None if engine is None else Stored(engine, held))
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
-        alarm = self._set_alarm(bucket.next_due_us(), alarm, rang_ms)
+        due_us = bucket.next_due_us()
+        if due_us is not None and bucket.has_partitions and not watermark_ms:
+            due_us = _CLOSE_US
+        alarm = self._set_alarm(due_us, alarm, rang_ms)
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))

@@ -23,6 +23,9 @@ class Watermarks:
     def __init__(self, stored: Mapping[str, int | None] | None = None) -> None:
         self._of = dict(stored or {})
 
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
     def take(self, clocks: Iterable[pa.Table]) -> None:
         """Move on by what clock frames tell; the watermark of a partition never goes back."""
         for frame in clocks:
