@@ -56,6 +56,7 @@ ONLY_IN = {
     ),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
     "kio": ("broker/wire/",),
+    "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
     "confluent_kafka": ("spark/kafka/",),
     "pickle": (),
