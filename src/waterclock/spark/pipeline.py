@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from pyspark.errors import StreamingQueryException
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.sinks import Batch, Sink, SQLiteSink, apply_once, check_belongs
+from waterclock.sinks import Batch, Sink, apply_once, check_belongs
 from waterclock.spark import frames, interrupts, operator, source
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
@@ -69,7 +68,7 @@ class Pipeline:
     def __init__(self, config: Config, sink: Sink | None = None, clock: Clock | None = None) -> None:
         self._config = config
         self._checkpoint = Checkpoint(config.checkpoint)
-        self._sink = sink or SQLiteSink(config.sink_path, config.sink_table)
+        self._sink = sink or config.sink.sink()
         self._clock = clock or SystemClock()
         self._schema = frames.result_schema(*_types(config))
         self._query: StreamingQuery | None = None
@@ -177,9 +176,7 @@ def start_over(config: Config) -> None:
     if not config.source.path.is_dir():
         raise UsageError(f"the source folder {config.source.path} does not exist, so nothing was removed")
     Checkpoint(config.checkpoint).refuse_to_remove()
-    if config.sink_path.exists():
-        with closing(SQLiteSink(config.sink_path, config.sink_table)) as sink:
-            sink.remove()
+    config.sink.remove()
     shutil.rmtree(config.checkpoint, ignore_errors=True)
 
 
