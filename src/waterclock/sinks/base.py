@@ -58,6 +58,9 @@ class Sink(Protocol):
     def open(self, results: pa.Schema) -> None:
         """Make the tables, or check that they fit `results`; UsageError where they do not."""
 
+    def remove(self) -> None:
+        """Drop the tables, all or none; UsageError where one of their names belongs to a table of somebody else."""
+
     def last_applied(self) -> Applied | None: ...
 
     def begin(self) -> None:
