@@ -284,7 +284,7 @@ def test_a_mirror_of_keys_only_is_one_too(store: Store) -> None:
 
 
 def test_keys_are_told_apart_byte_by_byte(store: Store, sink: Sink) -> None:
-    cities = ["", " ", "a", "A", "ä", "ä", "🕰", "'", "%s"]
+    cities = ["", " ", "a", "A", "\u00e4", "a\u0308", "🕰", "'", "%s"]
     apply(sink, 0, [change("insert", (1, n), (1, city), str(n)) for n, city in enumerate(cities)])
     apply(sink, 1, [change("update", (2, n), (1, city), str(n)) for n, city in enumerate(cities)])
     assert {(city, int(name)) for _, city, name in people(store)} == {(city, n) for n, city in enumerate(cities)}
