@@ -289,7 +289,7 @@ def test_drivers_on_two_tables_do_not_wait_for_each_other(store: PostgresStore, 
 def test_a_driver_that_waits_too_long_is_told_of_the_other_one(
     store: PostgresStore, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_session, "_PATIENCE", "50ms")
+    monkeypatch.setitem(postgres_session._IN_A_TRANSACTION, "lock_timeout", "50ms")
     with closing(store.sink()) as second:
         second.open(SCHEMA)
         sink.begin()

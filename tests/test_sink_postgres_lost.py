@@ -132,8 +132,15 @@ def test_a_connection_that_is_ended_inside_of_a_batch_is_never_replaced_in_the_m
 def end_connections(store: PostgresStore) -> None:
     query = "FROM pg_stat_activity WHERE application_name = 'waterclock'"
     store.ask(f"SELECT pg_terminate_backend(pid) {query}")
-    while store.ask(f"SELECT 1 {query}"):
-        pass
+    until_none(store, f"SELECT 1 {query}")
+
+
+def until_none(store: PostgresStore, query: str) -> None:
+    """Return when `query` finds nothing any more."""
+    for _ in range(10_000):
+        if not store.ask(query):
+            return
+    raise AssertionError(f"still there: {store.ask(query)}")
 
 
 # A commit without an answer
@@ -165,14 +172,14 @@ class Way:
             commits = b"COMMIT\0" in data and self._cut != "done"
             if commits and self._cut == "before":
                 self._cut = "done"
-                return client.shutdown(socket.SHUT_RDWR)
+                break
             if commits:
                 self._cut = "now"
             server.sendall(data)
-        with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
+        for end in (server, client):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
         back.join()
-        return None
 
     def _answers(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
@@ -220,6 +227,5 @@ def test_a_commit_without_an_answer_is_no_success(
         sink.write(batch(0))
         with pytest.raises(CommitUnknown, match="it may have got through"):
             sink.commit()
-    while store.ask("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"):
-        pass
+    until_none(store, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")
     assert everything(store) == (of_batches() if cut == "before" else of_batches(0))

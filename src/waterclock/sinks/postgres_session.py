@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks.names import postgres_url
 
-_PATIENCE = "30s"  # for another writer's transaction
+_PATIENCE = "90s"  # for another writer's transaction; longer than the server needs to notice that one has vanished
 # A server that vanished without a word is noticed after about a minute; the URL may say otherwise.
 _DEFAULTS = {
     "connect_timeout": "10",
@@ -28,6 +28,14 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
     "fallback_application_name": "waterclock",
+}
+# A writer that vanished without a word is noticed by the server likewise: until then it would hold the lock.
+_IN_A_TRANSACTION = {
+    "lock_timeout": _PATIENCE,
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "60s",
 }
 # Class 08: the connection; 57P: the server ends it; 25P03 and 25P04: it was idle, or in a transaction, for too long.
 _GONE = ("08", "57P", "25P03", "25P04")
@@ -45,7 +53,7 @@ class Session:
         """Begin a transaction, alone among those that name the same `lock`; it survives a crash once committed."""
         self.ask("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
         self._begun = True
-        self.run(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+        self.run("; ".join(f"SET LOCAL {name} = '{value}'" for name, value in _IN_A_TRANSACTION.items()))
         self.run(
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
         )

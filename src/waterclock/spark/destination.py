@@ -25,8 +25,8 @@ from waterclock.spark.places import place
 from waterclock.spark.tables import get, one_of
 
 _WHERE = "[sink]"
-_NAMES = {"sqlite": ("path",), "postgres": ("url", "schema")}
-_MODES = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
+_NAMES: Mapping[str, tuple[str, ...]] = {"sqlite": ("path",), "postgres": ("url", "schema")}
+_MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
 
 
 @dataclass(frozen=True, slots=True)
