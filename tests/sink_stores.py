@@ -15,14 +15,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import psycopg
 import pyarrow as pa
 
-from tests.postgres_server import PostgresServer
-from waterclock.sinks import Batch, Mirror, PostgresSink, Sink, SQLiteSink
+from waterclock import sinks
+from waterclock.sinks import Batch, Mirror, Sink, SQLiteSink
 from waterclock.spark import frames
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
 
 EVENT = pa.schema([("case", pa.string()), ("n", pa.int64()), ("d", pa.float64()), ("b", pa.bool_())])
 SCHEMA = frames.result_schema(pa.string(), EVENT)
@@ -90,8 +92,8 @@ class PostgresStore:
         self.server, self.schema = server, f"s{next(self._count)}"
         self.run(f"CREATE SCHEMA {self.schema}")
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> PostgresSink:
-        return PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.PostgresSink:
+        return sinks.PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
 
     def source(self) -> str:
         return f"sinks.PostgresSink({self.server.url()!r}, schema={self.schema!r})"
@@ -110,6 +112,8 @@ class PostgresStore:
         return [name for (name,) in rows]
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg  # a child that writes to SQLite can do without
+
         options = f"-c search_path={self.schema} -c timezone=UTC"
         with closing(psycopg.connect(self.server.url(), autocommit=True, options=options)) as other:
             cursor = other.execute(statement)
