@@ -137,12 +137,13 @@ class Mirror:
         return pa.Table.from_arrays(columns, schema=self.staged(rows.schema))
 
     def _last(self, changes: pa.Table) -> pa.Table:
-        """Of each key the change at the largest position, in the order of positions."""
+        """Of each key the change at the largest position; in the order of keys, in which an index is gone through once."""
         order = pc.sort_indices(changes, sort_keys=[(name, "ascending") for name in self._position_names()])
         ordered = changes.take(order)
         numbered = ordered.select(list(self.key)).append_column(_ROW, pa.array(np.arange(ordered.num_rows)))
         last = numbered.group_by(list(self.key)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
-        return ordered.take(last.take(pc.sort_indices(last)))
+        rows = ordered.take(last)
+        return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in self.key]))
 
     # Into the tables -------------------------------------------------------------------------------------------
 
