@@ -137,7 +137,7 @@ def end_connections(store: PostgresStore) -> None:
 
 def until_none(store: PostgresStore, query: str) -> None:
     """Return when `query` finds nothing any more."""
-    for _ in range(10_000):
+    for _ in range(2_000):
         if not store.ask(query):
             return
     raise AssertionError(f"still there: {store.ask(query)}")
