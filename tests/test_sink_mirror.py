@@ -97,6 +97,13 @@ def test_an_older_change_never_overwrites_a_newer_one(store: Store, sink: Sink, 
     assert people(store) == [(*A, "new"), (*B, "other")]
 
 
+def test_a_change_that_lies_between_two_that_came_before_it_is_an_older_one(store: Store, sink: Sink) -> None:
+    for batch_id, position in enumerate([(1, 0), (5, 0), (3, 0), (4, 9)]):
+        apply(sink, batch_id, [change("update", position, A, str(position)), change("delete", position, B)])
+    apply(sink, 4, [change("insert", (4, 0), B, "late")])
+    assert people(store) == [(*A, "(5, 0)")]
+
+
 def test_a_deleted_row_stays_deleted_when_an_older_change_comes_late(store: Store, sink: Sink) -> None:
     apply(sink, 0, [change("delete", (9, 0), A)])
     apply(sink, 1, [change("insert", (1, 0), A, "late"), change("update", (8, 7), A, "late")])
@@ -157,16 +164,20 @@ KEYS = st.sampled_from([(1, "a"), (1, "b"), (2, "a")])
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Change], list[list[int]]]:
-    """The changes of a source in its order, and batches of their numbers: some come twice, in any order."""
-    made = draw(st.lists(st.tuples(st.sampled_from(["insert", "update", "delete"]), KEYS, st.booleans()), min_size=1))
+    """The changes of a source in its order, and small batches of their numbers: in any order, some more than once."""
+    made = draw(
+        st.lists(
+            st.tuples(st.sampled_from(["insert", "update", "delete"]), KEYS, st.booleans()), min_size=1, max_size=8
+        )
+    )
     changes, sequence, xoffset = [], 0, 0
     for number, (kind, key, begins) in enumerate(made):
         sequence, xoffset = (sequence + 1, 0) if begins else (sequence, xoffset + 1)
         changes.append(change(kind, (sequence, xoffset), key, f"row {number}"))
-    numbers = st.lists(st.integers(0, len(changes) - 1))
-    batches = draw(st.lists(numbers, max_size=4))
-    missing = set(range(len(changes))) - {n for some in batches for n in some}
-    return changes, [*batches, draw(st.permutations(sorted(missing)))]
+    numbers = range(len(changes))
+    coming = draw(st.permutations([*numbers, *draw(st.lists(st.sampled_from(numbers), max_size=6))]))
+    size = draw(st.integers(1, 3))
+    return changes, [coming[at : at + size] for at in range(0, len(coming), size)]
 
 
 def source_after(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
@@ -179,7 +190,7 @@ def source_after(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
     return [(*key, rows[key]) for key in sorted(rows)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories())
 def test_in_any_order_and_however_often_changes_come_the_table_equals_the_source(
     store: Store, history: tuple[list[Change], list[list[int]]]

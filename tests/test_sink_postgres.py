@@ -232,13 +232,16 @@ def test_what_a_role_sets_for_its_transactions_weakens_none_of_ours(
     with closing(PostgresSink(postgres.url("careless"), schema=store.schema)) as sink:
         sink.open(SCHEMA)
         apply_once(sink, batch(0))
+        rows = pa.Table.from_pylist([{"kind": "event", "key": "é🕰"}], schema=SCHEMA)
+        apply_once(sink, replace(batch(1), results=rows, offsets="é🕰"))
         sink.begin()
         found = sink._session.run(
             "SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation')"
         )
         sink.rollback()
     assert found == [("on", "read committed")]
-    assert everything(store) == of_batches(0)
+    assert store.look("batch_id, key") == [(0, "a"), (0, "a"), (1, "é🕰")]
+    assert store.look("batch_id, offsets", "results_batches") == [(0, "offsets 0"), (1, "é🕰")]
 
 
 def test_a_transaction_in_which_a_statement_failed_does_not_pass_for_committed(
