@@ -284,6 +284,8 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",
+        "psycopg": "postgres",
+        "pgpq": "postgres",
     }.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 

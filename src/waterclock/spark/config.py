@@ -6,7 +6,7 @@
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
     [rules] ...       see rules/toml.py
-    [sink]            format = "sqlite", path, table
+    [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
     [spark]           cores, and [spark.conf] with Spark's own settings
 
 Paths are relative to the file.
@@ -20,11 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.spark.destination import Destination, check_mirror, destination_from
 from waterclock.spark.kafka.table import NAMES as TOPIC_NAMES
 from waterclock.spark.kafka.table import Topics, topics_from
+from waterclock.spark.layout import TYPES
 from waterclock.spark.places import check_places, place, plain_name
 from waterclock.spark.tables import LONGEST_US, flat
 from waterclock.spark.tables import count as _count
@@ -63,8 +67,7 @@ class Config:
     watermark_delay_us: int
     close: bool
     rules: Rules
-    sink_path: Path
-    sink_table: str
+    sink: Destination
     cores: int | None
     spark_conf: Mapping[str, str]
 
@@ -101,7 +104,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     folder = file.parent
     pipeline = _part(table, "pipeline", ("name", "checkpoint"))
     time = _part(table, "time", ("watermark_delay", "close"))
-    sink, spark = _part(table, "sink", ("format", "path", "table")), _part(table, "spark", ("cores", "conf"))
+    spark = _part(table, "spark", ("cores", "conf"))
     name = plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline"))
     checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
     config = Config(
@@ -111,15 +114,14 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=_get(time, "[time]", "close", bool, True),
         rules=rules_from(_part(table, "rules", None)),
-        sink_path=place("[sink]", "path", _get(sink, "[sink]", "path", str), folder),
-        sink_table=_get(sink, "[sink]", "table", str, "results"),
+        sink=destination_from(_part(table, "sink", None), folder),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
-    _one_of("[sink]", "format", _get(sink, "[sink]", "format", str, "sqlite"), ("sqlite",))
     _check_columns(config)
     _check_durations(config.rules)
-    check_places(file, getattr(config.source, "path", None), config.checkpoint, config.sink_path)
+    _check_sink(config)
+    check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
 
 
@@ -166,6 +168,12 @@ def _check_durations(rules: Rules) -> None:
     for name, us in named:
         if us > LONGEST_US:
             raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
+
+
+def _check_sink(config: Config) -> None:
+    if config.sink.mirror is not None:
+        event = pa.schema([(name, TYPES[kind]) for name, kind in config.source.all_columns().items()])
+        check_mirror(config.sink.mirror, event, config.rules)
 
 
 def _check_columns(config: Config) -> None:

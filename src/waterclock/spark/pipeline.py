@@ -32,7 +32,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.engine import NO_WATERMARK
-from waterclock.sinks import Batch, Sink, SQLiteSink, apply_once, check_belongs
+from waterclock.sinks import Batch, Sink, apply_once, check_belongs
 from waterclock.spark import frames, interrupts, operator
 from waterclock.spark.checkpoint import CLOSING, Checkpoint
 from waterclock.spark.config import Config
@@ -82,7 +82,7 @@ class Pipeline:
         self._config = config
         self._checkpoint = Checkpoint(config.checkpoint)
         self._stream = stream_of(config, self._checkpoint)
-        self._sink = sink or SQLiteSink(config.sink_path, config.sink_table)
+        self._sink = sink or config.sink.sink()
         self._clock = clock or SystemClock()
         event = self._stream.schema()
         self._schema = frames.result_schema(event.field(config.rules.key).type, event)
@@ -237,9 +237,7 @@ def start_over(config: Config) -> None:
     except WaterclockError as error:
         raise type(error)(f"{error}, so nothing was removed") from error
     checkpoint.refuse_to_remove()
-    if config.sink_path.exists():
-        with closing(SQLiteSink(config.sink_path, config.sink_table)) as sink:
-            sink.remove()
+    config.sink.remove()
     shutil.rmtree(config.checkpoint, ignore_errors=True)
 
 

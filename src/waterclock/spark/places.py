@@ -28,10 +28,10 @@ def place(where: str, name: str, given: str, folder: Path) -> Path:
     return folder / given
 
 
-def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path) -> None:
-    """Raise UsageError where one of the places is, or lies in, another one; `source` is None where it is no folder."""
-    pipeline, checkpoint, sink = (_real(path) for path in (file, checkpoint, sink))
-    source = source and _real(source)
+def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path | None) -> None:
+    """Raise UsageError where one of the places is, or lies in, another one; None where a place is no path."""
+    pipeline, checkpoint = _real(file), _real(checkpoint)
+    source, sink = source and _real(source), sink and _real(sink)
     if _is_in(pipeline, checkpoint):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {checkpoint} holds the pipeline's file, and --fresh removes it: "
@@ -39,6 +39,8 @@ def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path) 
         )
     if source and (_is_in(checkpoint, source) or _is_in(source, checkpoint)):
         raise UsageError(f"[pipeline]: 'checkpoint' {checkpoint} and the source folder {source} lie in each other")
+    if sink is None:
+        return
     for other, what in ((source, "the source folder"), (checkpoint, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
