@@ -67,7 +67,7 @@ class PostgresServer:
                 command, cwd=self.folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False, user=self._user
             )
         if done.returncode != 0:
-            raise RuntimeError(f"{program} failed: {told.read_text()}")
+            raise EnvironmentMissing(f"PostgreSQL's {program} failed: {' '.join(told.read_text().split())}")
 
 
 @contextmanager

@@ -94,7 +94,10 @@ GROUNDS: Mapping[str, Callable[[Path, int, Say], AbstractContextManager[Ground]]
 def _apache(folder: Path) -> Iterator[str]:
     from waterclock.bench.servers.apache import ApacheKafka
 
-    kafka = ApacheKafka(folder, {})
+    try:
+        kafka = ApacheKafka(folder, {})
+    except RuntimeError as error:
+        raise EnvironmentMissing(f"Apache Kafka does not start: {error}") from error
     try:
         yield kafka.bootstrap
     finally:
@@ -112,6 +115,7 @@ def empty(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
         for name in (*RUNS, "broker", "kafka"):
-            shutil.rmtree(home / name, ignore_errors=False) if (home / name).exists() else None
+            if (home / name).exists():
+                shutil.rmtree(home / name)
     except (OSError, ValueError) as error:
         raise UsageError(f"the folder {str(home)!r} cannot be used ({error}): name another with --folder") from error

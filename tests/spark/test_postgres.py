@@ -125,7 +125,7 @@ def test_a_second_run_goes_on_and_fresh_begins_anew(
     (file.parent / "more" / "000.jsonl").rename(file.parent / "in" / "last.jsonl")
     run(spark, file)
     assert everything(store)[: len(first)] == first
-    assert store.look("count(*)", "results_batches")[0][0] > 8
+    assert len(store.look("query_id, batch_id", "results_batches")) > 8
     start_over(load(file))
     assert store.tables() == []
     run(spark, file)
