@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from waterclock.examples.fines.grounds import Ground, empty
 from waterclock.examples.fines.kills import Life, compare, fingerprint, first_difference, moments, print_at_once
 from waterclock.examples.fines.tables import PostgresTables, SQLiteTables, Tables
 from waterclock.sinks import Batch, apply_once
+from waterclock.spark.config import load
 
 OFFSETS = 'v1\n{"batchTimestampMs":5}\n{"fines": {"0": 5}}\n{"logOffset":0}'
 
@@ -137,7 +139,19 @@ def test_a_driver_that_ends_before_its_kill_is_no_kill(broken: Ground) -> None:
         life.kill_at(3.5, measure)
 
 
-# The folder
+# The runs
+
+
+def test_the_pipeline_that_is_killed_is_the_main_jobs_but_for_its_broker_batches_and_sink(tmp_path: Path) -> None:
+    (tmp_path / "shipped.toml").write_text((files("waterclock.examples.fines") / "pipeline.toml").read_text())
+    shipped = load(tmp_path / "shipped.toml")
+    ground = Ground(
+        tmp_path, "localhost:1", lambda name: '[sink]\npath = "x.db"\n', lambda name: SQLiteTables(tmp_path)
+    )
+    made = load(ground.file("killed"))
+    assert made.source == replace(shipped.source, servers="localhost:1", per_batch=2500)
+    assert (made.rules, made.watermark_delay_us) == (shipped.rules, shipped.watermark_delay_us)
+    assert (made.sink.path, made.checkpoint.parent) == (tmp_path / "killed" / "x.db", tmp_path / "killed")
 
 
 def test_only_what_an_earlier_run_left_is_removed(tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ from .tables import PostgresTables, SQLiteTables, Tables
 
 RUNS = ("untouched", "killed")
 _PER_BATCH = "per_batch = 2500"  # so that there are batches enough to be killed in
+_SHORT_LIVES = """
+[spark.conf]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"   # what compiles for long runs only costs here
+"""
 Say = Callable[[str], None]
 
 
@@ -45,7 +49,7 @@ class Ground:
         shipped = (files(__package__) / "pipeline.toml").read_text()
         text = shipped[: shipped.index("[sink]")].replace(SHIPPED, self.servers).replace("per_batch = 4000", _PER_BATCH)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + self.sink(name))
+        file.write_text(text + self.sink(name) + _SHORT_LIVES)
         return file
 
 
