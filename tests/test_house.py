@@ -55,9 +55,12 @@ ONLY_IN = {
         "broker/replication/",
     ),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
+    "psycopg": ("sinks/postgres_session.py",),
+    "pgpq": ("sinks/postgres_copy.py",),
     "kio": ("broker/wire/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
+    "confluent_kafka": ("spark/kafka/",),
     "pickle": (),
 }
 

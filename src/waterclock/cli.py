@@ -65,14 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job. `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
-    if arguments.name != "fines":
+    """`waterclock demo fines`: the main job. `kills`: its driver killed. `order`, `duplicates`, `acks`, `keys`: lessons."""
+    if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
         return 0
+    folder = Path(f"out/{arguments.name}" if arguments.folder is None else arguments.folder)
+    if arguments.name == "kills":
+        from waterclock.examples.fines import kills
+
+        return int(kills.demo(folder, arguments.on, arguments.kills, arguments.seed, arguments.json))
     from waterclock.examples.fines import main as fines
 
-    return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
+    return int(fines.demo(folder, arguments.seed, arguments.json))
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -116,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
             "run",
             run,
             "run a pipeline",
-            "waterclock run out/fines/pipeline.toml --fresh   (after waterclock demo fines)",
+            "waterclock run orders.toml --live",
         )
     )
     _add_broker(
@@ -152,7 +157,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
-    how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
+    how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -192,10 +197,14 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=["fines", *LESSONS], help="the main job, or one of the lessons")
-    parser.add_argument("--folder", default="out/fines", help="where fines writes everything (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder (default: %(default)s)")
+    what = "the main job, the main job with its driver killed, or one of the lessons"
+    parser.add_argument("name", choices=["fines", "kills", *LESSONS], help=what)
+    parser.add_argument("--folder", help="where fines and kills write everything (default: out/fines, out/kills)")
+    parser.add_argument("--seed", type=int, default=1, help="of the disorder, and of the kills (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
+    parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
+    parser.add_argument("--kills", type=_count, metavar="N", default=5, help="kills: how many (default: %(default)s)")
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
@@ -280,10 +289,12 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         raise error
     extra = {
         "matplotlib": "demo",
-        "confluent_kafka": "demo",
+        "confluent_kafka": "kafka",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",
+        "psycopg": "postgres",
+        "pgpq": "postgres",
     }.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 

@@ -6,6 +6,8 @@
     │   ├── TimerClosed     you: a timer was added after `close()`
     │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
+    ├── SinkLost            the sink's server: it, or the way to it, went away before a batch was committed
+    │   └── CommitUnknown   the same while a commit was on its way: it may have got through
     ├── EnvironmentMissing  your machine: Java, a package or a server is not there
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
@@ -35,6 +37,14 @@ class PurgatoryClosed(UsageError):
 
 class TimerFull(WaterclockError):
     """As many timers wait as `max_pending` allows: come back later, allow more, or choose another `when_full`."""
+
+
+class SinkLost(WaterclockError):
+    """The connection to a sink went away: nothing of the batch stays, and it can be applied again."""
+
+
+class CommitUnknown(SinkLost):
+    """The connection went away before a commit was answered: only the sink, asked anew, knows whether it got through."""
 
 
 class EnvironmentMissing(WaterclockError):
