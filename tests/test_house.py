@@ -22,12 +22,25 @@ MAY_IMPORT = {
     "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
     "sinks": {"errors"},
-    "spark": {"rules", "sinks", "errors", "clock"},
-    "broker": {"purgatory", "timer", "clock", "errors"},
+    "metrics": {"errors"},
+    "spark": {"rules", "sinks", "metrics", "errors", "clock"},
+    "broker": {"purgatory", "timer", "metrics", "clock", "errors"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},
-    "cli": {"bench", "broker", "rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
+    "cli": {
+        "bench",
+        "broker",
+        "metrics",
+        "rules",
+        "sinks",
+        "spark",
+        "trace",
+        "errors",
+        "clock",
+        "examples",
+        "__init__",
+    },
     "traces": set(),
 }
 # The one arrow upward: the product promises the name `rules.on_spark()`.
@@ -36,6 +49,7 @@ EXCEPTIONS = {("rules/model.py", "spark")}
 ONLY_IN = {
     "time": ("clock.py",),
     "threading": (
+        "metrics/server.py",
         "spark/interrupts.py",
         "timer/",
         "purgatory/",
