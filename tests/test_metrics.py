@@ -48,7 +48,9 @@ def test_prometheus_reads_back_what_was_written() -> None:
     page = text(
         [
             Metric("waterclock_events_total", "counter", "Events.", (Sample(12, {"pipeline": "a"}), Sample(0.5))),
-            Metric("waterclock_phase_seconds", "summary", "Phases.", (Sample(1.25, {}, "_sum"), Sample(3, {}, "_count"))),
+            Metric(
+                "waterclock_phase_seconds", "summary", "Phases.", (Sample(1.25, {}, "_sum"), Sample(3, {}, "_count"))
+            ),
             Metric("waterclock_held_events", "gauge", "Held.", (Sample(-7),)),
         ]
     )
@@ -72,7 +74,9 @@ def test_a_label_of_any_text_comes_back_as_it_was(value: str) -> None:
     assert len(page.splitlines()) == 3
 
 
-@pytest.mark.parametrize("value", [0, 1, -1, 2**53, 0.1, 1e-9, 1e300, 1_767_225_600.000001, float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    "value", [0, 1, -1, 2**53, 0.1, 1e-9, 1e300, 1_767_225_600.000001, float("inf"), float("-inf")]
+)
 def test_a_number_comes_back_as_it_was(value: float) -> None:
     page = text([Metric("waterclock_x", "gauge", "x", (Sample(value),))])
     assert read_back(page)["waterclock_x"][1] == [("waterclock_x", {}, value)]

@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         pipeline.check()
         with _metrics(arguments, lambda: prometheus(pipeline.statistics())), _progress(arguments, config.name) as bar:
-            session = start(config.name, config.cores, config.spark_conf, config.checkpoint / "spark.log")
+            conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
+            session = start(config.name, config.cores, conf, config.checkpoint / "spark.log")
             summary = pipeline.run(session.spark, arguments.live, bar.tell)
     finally:
         pipeline.close()
@@ -157,6 +158,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--master", metavar="URL", help="run on a cluster: spark://HOST:7077, k8s://..., yarn")
     _add_metrics(parser)
 
 
