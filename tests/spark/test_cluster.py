@@ -24,10 +24,10 @@ from waterclock.spark.operator import BUCKETS
 from waterclock.spark.pipeline import Pipeline
 
 pytestmark = pytest.mark.spark
-MORE = """"spark.driver.host" = "127.0.0.1"
+MORE = """
+"spark.driver.host" = "127.0.0.1"
 "spark.executor.memory" = "512m"
-[spark]
-cores = 2
+"spark.executor.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """
 RUN = "from waterclock.cli import main\nraise SystemExit(main())\n"
 
@@ -45,7 +45,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def for_a_cluster(file: Path) -> Path:
     head, conf = file.read_text().split("[spark.conf]")
-    file.write_text(f"{head}[spark]\ncores = 2\n[spark.conf]{conf}{MORE.partition('[spark]')[0]}")
+    file.write_text(f"{head}[spark]\ncores = 2\n[spark.conf]{conf}{MORE}")
     return file
 
 
@@ -100,7 +100,7 @@ def test_an_executor_that_is_killed_changes_no_answer(
     file = for_a_cluster(make_pipeline(tmp_path / "there", rows, files=8))
     process = driver(file, two_workers.url, python)
     try:
-        wait_for_batches(file.parent, 3)
+        wait_for_batches(file.parent, 3, patience_s=150)
         assert len(two_workers.executors()) == 2
         kill(two_workers.executors()[0])
         out, err = process.communicate(timeout=180)
