@@ -71,6 +71,7 @@ ONLY_IN = {
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
     "psycopg": ("sinks/postgres_session.py",),
     "pgpq": ("sinks/postgres_copy.py",),
+    "deltalake": ("sinks/delta.py",),
     "kio": ("broker/wire/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),

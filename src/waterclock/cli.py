@@ -303,6 +303,7 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         "cramjam": "broker",
         "psycopg": "postgres",
         "pgpq": "postgres",
+        "deltalake": "delta",
     }.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
