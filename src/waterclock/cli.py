@@ -228,7 +228,7 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         "timers pending",
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
-    "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "2"}),
+    "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",

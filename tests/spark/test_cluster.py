@@ -1,4 +1,4 @@
-"""A pipeline on a cluster of two workers whose Python has no waterclock: it is sent there. Same answers, after a kill too."""
+"""A pipeline on a cluster of two workers whose Python has no waterclock. It is sent there: same answers, after a kill too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
-from tests.spark.standalone import Cluster, cluster, driver_environment, kill, python_without_waterclock
+from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import UsageError
 from waterclock.spark import session
@@ -29,6 +29,7 @@ MORE = """
 "spark.executor.memory" = "512m"
 "spark.executor.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """
+PATIENCE_S = 400  # a minute or two on a quiet machine
 RUN = "from waterclock.cli import main\nraise SystemExit(main())\n"
 
 
@@ -100,10 +101,10 @@ def test_an_executor_that_is_killed_changes_no_answer(
     file = for_a_cluster(make_pipeline(tmp_path / "there", rows, files=8))
     process = driver(file, two_workers.url, python)
     try:
-        wait_for_batches(file.parent, 3, patience_s=150)
+        wait_for_batches(file.parent, 3, patience_s=PATIENCE_S)
         assert len(two_workers.executors()) == 2
         kill(two_workers.executors()[0])
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert process.returncode == 0, f"{err}\n{two_workers.logs()}"
@@ -117,11 +118,12 @@ def test_spark_submit_runs_a_pipeline_with_its_own_settings(two_workers: Cluster
     rows = orders(20)
     file = for_a_cluster(make_pipeline(tmp_path, rows, files=1))
     (tmp_path / "run.py").write_text(RUN)
-    submit = Path(__import__("pyspark").__file__).parent / "bin" / "spark-submit"
+    submit = HOME / "bin" / "spark-submit"
     before = two_workers.started_executors()
-    command = [submit, "--master", two_workers.url, str(tmp_path / "run.py"), "run", str(file), "--json"]
+    quick = ("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    command = [submit, "--master", two_workers.url, *quick, str(tmp_path / "run.py"), "run", str(file), "--json"]
     environment = {**driver_environment(Path(sys.executable)), "PYSPARK_DRIVER_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert done.returncode == 0, f"{done.stderr}\n{two_workers.logs()}"
     assert json.loads(done.stdout[done.stdout.index("{") :])["totals"]["events"] == len(rows)
     assert two_workers.started_executors() == before + 2
