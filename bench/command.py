@@ -144,9 +144,8 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
 
     found = []
     for rows_a_batch in arguments.sizes:
-        tell(f"pipeline, {rows_a_batch:,} rows a batch: minutes")
         with tempfile.TemporaryDirectory() as folder:
-            runs = pipeline.measure(rows_a_batch * 5 // 4, rows_a_batch, arguments.rounds, Path(folder))
+            runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell)
         found += pipeline.table(runs, rows_a_batch)
     return found
 

@@ -102,6 +102,11 @@ def _patience_ends(held: dict[int, tuple[Any, ...]]) -> int:
     return min(message[4] for message in held.values()) + WAIT_MS
 
 
+def as_it_comes(events: DataFrame) -> DataFrame:
+    """No rules at all: what the source and the sink alone take."""
+    return _in_ms(events).drop("ts")
+
+
 def timer_per_message(events: DataFrame) -> DataFrame:
     return _per_key(events, TimerPerMessage())
 

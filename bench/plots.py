@@ -76,6 +76,8 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             figure = _rates(figures["rates"])
         elif record["benchmark"] == "broker":
             figure = _broker(figures["runs"])
+        elif record["benchmark"] == "pipeline" and figures:
+            figure = _pipeline(figures)
         else:
             return False
         figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")
@@ -254,3 +256,26 @@ def _points(of: Mapping[str, Any], kind: str, figure: str) -> list[tuple[float, 
     numbers = {name: name.removeprefix(kind).replace(",", "") for name in of if name.startswith(kind)}
     found = {int(number): of[name].get(figure) for name, number in numbers.items() if number.isdigit()}
     return sorted((float(number), value) for number, value in found.items() if value is not None)
+
+
+# Pipeline
+
+
+def _pipeline(records: Sequence[Mapping[str, Any]]) -> Figure:
+    """Rows a second of each contender, a panel for each size of a batch."""
+    sizes = list(dict.fromkeys(r["rows_a_batch"] for r in records))
+    figure = Figure(figsize=(4.2 + 4.2 * len(sizes), 3.6))
+    panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
+    for axes, size in zip(panels, sizes, strict=True):
+        of = [r for r in records if r["rows_a_batch"] == size][::-1]
+        speeds = [r["rows_per_second"] for r in of]
+        ours = ["#0b3c5d" if r["contender"].startswith("waterclock") else "#b8b8b8" for r in of]
+        bars = axes.barh([r["contender"] for r in of], speeds, color=ours, height=0.62)
+        axes.bar_label(bars, [f"{speed:,}" for speed in speeds], padding=4, fontsize=8.5)
+        axes.set_title(f"rows a second, batches of {short(size)} rows")
+        axes.set_xlim(0, max(speeds) * 1.18)
+        axes.tick_params(length=0)
+        axes.grid(axis="y", visible=False)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    figure.subplots_adjust(left=2.5 / (4.2 + 4.2 * len(sizes)), right=0.97, top=0.9, bottom=0.14)
+    return figure

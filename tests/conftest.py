@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.postgres_server import PostgresServer
-    from tests.sink_stores import Store
+    from tests.sink_stores import Database, Store
 
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
 settings.register_profile("steady", derandomize=True, database=None)
@@ -67,11 +67,32 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A place for a sink, new for each test: every sink of the contract suites in turn."""
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A place that speaks SQL and can hold a mirror, new for each test."""
+    return _database(request, tmp_path)
+
+
+@pytest.fixture
+def store(database: Database) -> Store:
+    """A place for a sink; the contract suites, which every sink passes, have `any_store` under this name."""
+    return database
+
+
+@pytest.fixture(params=[*DATABASES, "delta"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A place for a sink, new for each test: every sink in turn."""
+    from tests.sink_stores import DeltaStore
+
+    return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
+
+
+def _database(request: pytest.FixtureRequest, folder: Path) -> Database:
     from tests.sink_stores import PostgresStore, SQLiteStore
 
     if request.param == "sqlite":
-        return SQLiteStore(tmp_path)
+        return SQLiteStore(folder)
     return PostgresStore(request.getfixturevalue("postgres"))

@@ -1,7 +1,8 @@
 """Places that sinks write to, seen from outside, with batches to write and ways to die while writing.
 
 A `Store` makes sinks, looks with a connection of its own, and tells a child process how to make a sink. A new sink
-joins the contract suites, `test_sink_contract*.py`, with one more class here and in the fixture `store` of conftest.py.
+joins the contract suites, `test_sink_contract*.py`, with one more class here and in the fixture `any_store` of
+conftest.py.
 """
 
 from __future__ import annotations
@@ -47,11 +48,18 @@ class Store(Protocol):
     def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         """Rows of a table in the order in which a sink added them."""
 
-    def run(self, statement: str) -> None:
-        """Change something there, as somebody else does."""
+    def make_table_of_others(self, table: str) -> None:
+        """A table of somebody else, with two columns: batch_id and mine."""
 
     def tables(self) -> list[str]:
         """The names of all tables."""
+
+
+class Database(Store, Protocol):
+    """A place that speaks SQL."""
+
+    def run(self, statement: str) -> None:
+        """Change something there, as somebody else does."""
 
 
 class SQLiteStore:
@@ -71,6 +79,9 @@ class SQLiteStore:
 
     def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(f"SELECT {columns} FROM {table} ORDER BY rowid")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
 
     def run(self, statement: str) -> None:
         self.path.parent.mkdir(exist_ok=True)
@@ -104,6 +115,9 @@ class PostgresStore:
     def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
 
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
     def run(self, statement: str) -> None:
         self.ask(statement)
 
@@ -118,6 +132,41 @@ class PostgresStore:
         with closing(psycopg.connect(self.server.url(), autocommit=True, options=options)) as other:
             cursor = other.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+
+class DeltaStore:
+    impossible_tables = (".", "..", "a\x00b", "a?b", "%61", "a*")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "deep" / "lake"
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.DeltaSink:
+        assert mirror is None, "a Delta table is no mirror"
+        return sinks.DeltaSink(f"{self.folder}/{table}")
+
+    def source(self) -> str:
+        return f"sinks.DeltaSink({str(self.folder / 'results')!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(columns, table, "1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(columns, table, "batch_id, batch_row")
+
+    def make_table_of_others(self, table: str) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable.create(self.folder / table, pa.schema([("batch_id", pa.int64()), ("mine", pa.int64())]))
+
+    def tables(self) -> list[str]:
+        return sorted(path.parent.name for path in self.folder.glob("*/_delta_log"))
+
+    def _ask(self, columns: str, table: str, order: str) -> list[tuple[Any, ...]]:
+        from deltalake import DeltaTable, QueryBuilder  # a child that writes to SQLite can do without
+
+        found = QueryBuilder().register("t", DeltaTable(self.folder / table))
+        rows = pa.table(found.execute(f"SELECT {columns} FROM t ORDER BY {order}")).to_pylist()
+        return [tuple(row.values()) for row in rows]
 
 
 def results(batch_id: int, count: int = 2) -> pa.Table:

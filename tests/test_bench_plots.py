@@ -83,6 +83,22 @@ def test_the_picture_of_the_purgatory_shows_the_loads_and_what_was_not_held(tmp_
     assert plots.draw(record, tmp_path / "purgatory.png")
 
 
-def test_the_pipeline_has_no_picture(tmp_path: Path) -> None:
+def test_the_pipelines_bars_stand_in_the_order_of_the_table_ours_in_our_colour(tmp_path: Path) -> None:
+    speeds = {"waterclock: order": 30_000, "rows a key: order": 7_000, "no rules: read and write": 90_000}
+    figures = [
+        {"contender": name, "rows_a_batch": size, "rows_per_second": speed}
+        for size in (2_000, 40_000)
+        for name, speed in speeds.items()
+    ]
+    figure = plots._pipeline(figures)
+    assert [axes.get_title() for axes in figure.axes] == [f"rows a second, batches of {n} rows" for n in ("2k", "40k")]
+    for axes in figure.axes:
+        assert [bar.get_width() for bar in axes.patches] == list(speeds.values())[::-1]
+        assert [bar.get_facecolor() == axes.patches[-1].get_facecolor() for bar in axes.patches] == [False, False, True]
+    record = {"benchmark": "pipeline", "machine": "a machine", "figures": figures}
+    assert plots.draw(record, tmp_path / "pipeline.png")
+
+
+def test_a_record_without_figures_has_no_picture(tmp_path: Path) -> None:
     assert not plots.draw({"benchmark": "pipeline", "machine": "", "figures": []}, tmp_path / "pipeline.png")
     assert list(tmp_path.iterdir()) == []

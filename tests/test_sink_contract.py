@@ -18,6 +18,12 @@ from waterclock.spark import frames
 
 
 @pytest.fixture
+def store(any_store: Store) -> Store:
+    """Every sink in turn."""
+    return any_store
+
+
+@pytest.fixture
 def sink(store: Store) -> Iterator[Sink]:
     made = store.sink()
     made.open(SCHEMA)

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
     from waterclock.spark.config import load
     from waterclock.spark.pipeline import Pipeline, start_over
+    from waterclock.spark.prometheus import prometheus
     from waterclock.spark.session import start
 
     config = load(arguments.pipeline)
@@ -55,8 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = Pipeline(config)
     try:
         pipeline.check()
-        with _progress(arguments, config.name) as bar:
-            session = start(config.name, config.cores, config.spark_conf, config.checkpoint / "spark.log")
+        with _metrics(arguments, lambda: prometheus(pipeline.statistics())), _progress(arguments, config.name) as bar:
+            conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
+            session = start(config.name, config.cores, conf, config.checkpoint / "spark.log")
             summary = pipeline.run(session.spark, arguments.live, bar.tell)
     finally:
         pipeline.close()
@@ -98,7 +100,8 @@ def broker(arguments: argparse.Namespace) -> int:
     settings = process.parsed(arguments.set)
     access, say, every_s = process.access(arguments), partial(print, flush=True), arguments.statistics_every
     follow = arguments.follow and checked(arguments.follow, "--follow")
-    process.serve(arguments.data, arguments.host, arguments.port, settings, access, say, every_s, follow)
+    beside = partial(_broker_metrics, arguments)
+    process.serve(arguments.data, arguments.host, arguments.port, settings, access, say, every_s, follow, beside)
     return 0
 
 
@@ -160,6 +163,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--master", metavar="URL", help="run on a cluster: spark://HOST:7077, k8s://..., yarn")
+    _add_metrics(parser)
+
+
+def _add_metrics(parser: argparse.ArgumentParser) -> None:
+    what = "serve http://127.0.0.1:PORT/metrics for Prometheus; 0 for any free port"
+    parser.add_argument("--metrics", type=_port, metavar="PORT", help=what)
 
 
 def _add_broker(parser: argparse.ArgumentParser) -> None:
@@ -183,6 +193,7 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="print statistics to stderr, a line of JSON each time",
     )
+    _add_metrics(parser)
     parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over where promoted")
     example = "waterclock broker promote --at 127.0.0.1:9093"
     more = parser.add_subparsers(metavar="promote", help="make a follower the leader; promote --help tells more")
@@ -226,7 +237,7 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         "timers pending",
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
-    "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "2"}),
+    "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",
@@ -283,6 +294,12 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 86400 seconds")
 
 
+def _port(text: str) -> int:
+    if text.isdecimal() and int(text) < 65_536:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no port from 0 to 65535")
+
+
 def _how_to_get(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
@@ -295,6 +312,7 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         "cramjam": "broker",
         "psycopg": "postgres",
         "pgpq": "postgres",
+        "deltalake": "delta",
     }.get(name, "spark")
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
@@ -302,6 +320,23 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
 def _fail(code: int, message: str) -> int:
     print(f"waterclock: {message}", file=sys.stderr)
     return code
+
+
+def _metrics(arguments: argparse.Namespace, page: Callable[[], str]) -> AbstractContextManager[object]:
+    """Serves `page` where --metrics was given; says where on stderr."""
+    if arguments.metrics is None:
+        return nullcontext()
+    from waterclock.metrics import MetricsServer
+
+    server = MetricsServer(page, arguments.metrics)
+    print(f"metrics at {server.url}", file=sys.stderr, flush=True)
+    return server
+
+
+def _broker_metrics(arguments: argparse.Namespace, broker: Any) -> AbstractContextManager[object]:
+    from waterclock.broker.prometheus import prometheus
+
+    return _metrics(arguments, lambda: prometheus(broker.statistics()))
 
 
 def _progress(arguments: argparse.Namespace, name: str) -> Any:

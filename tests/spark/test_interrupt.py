@@ -23,9 +23,9 @@ def started(file: Path, *options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for_batches(folder: Path, count: int) -> None:
-    """Look at the sink until it holds `count` batches; a minute at the most."""
-    for _ in range(600):
+def wait_for_batches(folder: Path, count: int, patience_s: int = 60) -> None:
+    """Look at the sink until it holds `count` batches; not longer than `patience_s`."""
+    for _ in range(patience_s * 10):
         try:
             with closing(sqlite3.connect(f"file:{folder}/out.db?mode=ro", uri=True)) as db:
                 if db.execute("SELECT count(*) FROM results_batches").fetchone()[0] >= count:
@@ -33,7 +33,7 @@ def wait_for_batches(folder: Path, count: int) -> None:
         except sqlite3.OperationalError:
             pass  # not made yet
         time.sleep(0.1)
-    pytest.fail("the pipeline wrote nothing for a minute")
+    pytest.fail(f"the pipeline wrote too little in {patience_s} s")
 
 
 def left_running(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 
@@ -30,8 +31,11 @@ def serve(
     say: Callable[[str], None],
     statistics_every_s: float | None = None,
     follow: str | None = None,
+    beside: Callable[[Broker], AbstractContextManager[object]] = nullcontext,
 ) -> None:
     """Run a broker until the process is asked to end; every so many seconds its statistics go to stderr, a line each.
+
+    What `beside` opens is open while the broker is.
 
     WaterclockError where it ends by itself: what it follows cannot be followed, or its disk refuses.
     """
@@ -40,7 +44,7 @@ def serve(
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
     broker = Broker(data, host=host, port=port, settings=settings, access=access, follow=follow)
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
-    with broker:
+    with broker, beside(broker):
         where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
         role = "ready" if broker.leads else "follower"
         say(f"waterclock broker {role} on {broker.bootstrap}, {where}")

@@ -1,5 +1,6 @@
 """Where results are kept, each batch with its offsets in one transaction."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs
@@ -7,15 +8,27 @@ from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
+    from waterclock.sinks.delta import DeltaSink
     from waterclock.sinks.postgres import PostgresSink
 
-__all__ = ["Applied", "Batch", "Mirror", "PostgresSink", "SQLiteSink", "Sink", "apply_once", "check_belongs"]
+__all__ = [
+    "Applied",
+    "Batch",
+    "DeltaSink",
+    "Mirror",
+    "PostgresSink",
+    "SQLiteSink",
+    "Sink",
+    "apply_once",
+    "check_belongs",
+]
+
+
+_LATER = {"PostgresSink": "waterclock.sinks.postgres", "DeltaSink": "waterclock.sinks.delta"}
 
 
 def __getattr__(name: str) -> Any:
-    """`PostgresSink` on first use: it needs the packages of the extra `postgres`."""
-    if name != "PostgresSink":
+    """A sink on first use, where it needs the packages of an extra."""
+    if name not in _LATER:
         raise AttributeError(f"module 'waterclock.sinks' has no attribute {name!r}")
-    from waterclock.sinks.postgres import PostgresSink
-
-    return PostgresSink
+    return getattr(import_module(_LATER[name]), name)

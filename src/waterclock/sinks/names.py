@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from waterclock.errors import UsageError
 
 _POSTGRES_BYTES = 63  # of a name; PostgreSQL cuts longer ones without an error
+_NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
 _LONGEST_ENDING = len("_dead_letters")
 
 
@@ -66,3 +67,36 @@ def postgres_url(url: str) -> str:
             "passwords (only you may read it) in PGPASSFILE"
         )
     return url
+
+
+def delta_location(location: str) -> str:
+    """`location` of a table, a path or a URL, without a slash at its end; UsageError where it is none, or holds a secret.
+
+    >>> delta_location("out/orders/"), delta_location("s3://lake/orders")
+    ('out/orders', 's3://lake/orders')
+    """
+    name = location.rstrip("/").rpartition("/")[2]
+    if not location.isprintable() or not name.strip(". ") or location.rstrip("/").endswith(":"):
+        raise UsageError(f"the sink's table must have a path or a URL with a name at its end, got {location!r}")
+    if set(location) & set("?#%*"):
+        raise UsageError(f"the sink's table {location!r} must be named without ?, #, % and *")
+    if "://" in location and "@" in location.split("://", 1)[1].split("/", 1)[0]:
+        raise UsageError(
+            "the sink's URL holds a user or a password: leave them out, and set what the store asks for in the "
+            "environment (AWS_ACCESS_KEY_ID and the like)"
+        )
+    return location.rstrip("/")
+
+
+def delta_column(name: str) -> str:
+    """`name` of a column; UsageError where Delta Lake takes none of that name.
+
+    >>> delta_column("event_n")
+    'event_n'
+    """
+    if set(name) & set(_NOT_IN_DELTA):
+        raise UsageError(
+            f"the column {name!r} cannot be in a table of Delta Lake: no spaces, no , ; = and no brackets ( ) {{ }}. "
+            "Rename it in [source.columns]"
+        )
+    return name

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import Deadline
@@ -58,7 +59,9 @@ class Bucket:
         events = chain.from_iterable([events_of(self._rules, t, self._rows.add(t)) for t in tables])
         found = self._engine.step(events, max(watermark_us, self._watermarks.lowest()))
         results = frames.with_counters(self._results(found), self._counted())
-        return self._move(results, clocks) if clocks else results
+        results = self._move(results, clocks) if clocks else results
+        newest = newest_us(tables, self._rules.time)
+        return results if newest is None else frames.with_newest(results, newest)
 
     def store(self) -> Stored:
         """The state after `step`."""
@@ -130,6 +133,12 @@ class Bucket:
         }
         events = self._rows.structs(pa.array(refs, pa.int64()))
         return pa.table(columns if events is None else {**columns, "event": events})
+
+
+def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
+    """The largest time in microseconds; None where there is no row."""
+    largest = [pc.max(table.column(time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py() for table in tables]
+    return max((us for us in largest if us is not None), default=None)
 
 
 def _read_state(blob: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 format = "sqlite"      path, table
 format = "postgres"    url, schema, table
+format = "delta"       path of the table: a folder, or a URL of an object store
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
 """
@@ -20,12 +21,16 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Sink, SQLiteSink
-from waterclock.sinks.names import postgres_name, postgres_url
+from waterclock.sinks.names import delta_location, postgres_name, postgres_url
 from waterclock.spark.places import place
 from waterclock.spark.tables import get, one_of
 
 _WHERE = "[sink]"
-_NAMES: Mapping[str, tuple[str, ...]] = {"sqlite": ("path",), "postgres": ("url", "schema")}
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "sqlite": ("path", "table"),
+    "postgres": ("url", "schema", "table"),
+    "delta": ("path",),
+}
 _MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
 
 
@@ -71,20 +76,54 @@ class PostgresDatabase:
             sink.remove()
 
 
-Destination = SQLiteFile | PostgresDatabase
+@dataclass(frozen=True, slots=True)
+class DeltaLakeTable:
+    """A table of Delta Lake; `path` is None where it lies behind a URL."""
+
+    location: str
+    path: Path | None
+    mirror: None = None
+
+    def sink(self) -> Sink:
+        """The sink on it; what is missing is made when it is opened."""
+        from waterclock.sinks import DeltaSink  # its package is that of the extra `delta`
+
+        return DeltaSink(self.location)
+
+    def remove(self) -> None:
+        """Remove the table and those beside it."""
+        self.sink().remove()
+
+
+Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable
 
 
 def destination_from(sink: Mapping[str, Any], folder: Path) -> Destination:
     """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where."""
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
     mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), tuple(_MODES))
-    check_names(_WHERE, sink, {"format", "mode", "table", *_NAMES[format_], *_MODES[mode]}, ())
+    check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *_MODES[mode]}, ())
+    if format_ == "delta":
+        return _delta(sink, mode, folder)
     table = get(sink, _WHERE, "table", str, "results")
     mirror = _mirror(sink) if mode == "apply" else None
     if format_ == "sqlite":
         return SQLiteFile(place(_WHERE, "path", get(sink, _WHERE, "path", str), folder), table, mirror)
     url, schema = get(sink, _WHERE, "url", str), get(sink, _WHERE, "schema", str, "public")
     return PostgresDatabase(postgres_url(url), postgres_name("schema", schema), postgres_name("table", table), mirror)
+
+
+def _delta(sink: Mapping[str, Any], mode: str, folder: Path) -> DeltaLakeTable:
+    if mode != "results":
+        raise UsageError(
+            f"{_WHERE}: a table of Delta Lake cannot be a mirror: it and its positions could not be changed in one "
+            "transaction. Take format = 'sqlite' or 'postgres' for mode = 'apply'"
+        )
+    given = get(sink, _WHERE, "path", str)
+    if "://" in given:
+        return DeltaLakeTable(delta_location(given), None)
+    path = place(_WHERE, "path", given, folder)
+    return DeltaLakeTable(delta_location(str(path)), path)
 
 
 def _mirror(sink: Mapping[str, Any]) -> Mirror:

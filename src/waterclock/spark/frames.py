@@ -27,6 +27,7 @@ CLOCK_SCHEMA = pa.schema(
 _COUNTERS = b"counters"
 _KIND = b"waterclock"
 _WATERMARK = b"watermark"
+_NEWEST = b"newest"
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -73,6 +74,22 @@ def with_watermark(rows: pa.Table, watermark_us: int) -> pa.Table:
 def watermark_of(frame: pa.Table) -> int | None:
     stored = (frame.schema.metadata or {}).get(_WATERMARK)
     return None if stored is None else int(stored)
+
+
+def with_newest(rows: pa.Table, newest_us: int) -> pa.Table:
+    """Results that tell the largest time of an event which their step took."""
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _NEWEST: str(newest_us).encode()})
+
+
+def newest_of(frame: pa.Table) -> int | None:
+    stored = (frame.schema.metadata or {}).get(_NEWEST)
+    return None if stored is None else int(stored)
+
+
+def more_counted(rows: pa.Table, counters: Mapping[str, int]) -> pa.Table:
+    """`rows` with `counters` added to their own."""
+    both = sum_counters([counters_of(rows), counters])
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _COUNTERS: json.dumps(both).encode()})
 
 
 def clock(watermarks: Mapping[str, int | None]) -> pa.Table:

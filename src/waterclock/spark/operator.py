@@ -81,7 +81,8 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))
-        return frames.to_bytes(results)
+        grown = len(after.engine) + len(after.rows) - len(engine or b"") - len(held or b"")
+        return frames.to_bytes(frames.more_counted(results, {"state_bytes": grown}))
 
     def _set_alarm(self, due_us: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
         due_ms = None if due_us is None else -(-due_us // 1000)

@@ -28,15 +28,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 
-from waterclock.clock import Clock, SystemClock
+from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.sinks import Batch, Sink, apply_once, check_belongs
 from waterclock.spark import frames, interrupts, operator
+from waterclock.spark.behind import Behind
 from waterclock.spark.checkpoint import CLOSING, Checkpoint
 from waterclock.spark.config import Config
+from waterclock.spark.listening import listening
 from waterclock.spark.source import Stream, stream_of
+from waterclock.spark.statistics import Gathering, PipelineStatistics
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class Summary:
 class Pipeline:
     """One pipeline, ready to run once or live. `sink` is the configured one unless another is given."""
 
-    def __init__(self, config: Config, sink: Sink | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, config: Config, sink: Sink | None = None, clock: WallClock | None = None) -> None:
         self._config = config
         self._checkpoint = Checkpoint(config.checkpoint)
         self._stream = stream_of(config, self._checkpoint)
@@ -91,6 +94,8 @@ class Pipeline:
         self._failure: BaseException | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
+        self._gathering = Gathering(config.name, self._clock)
+        self._behind = Behind(config, self._checkpoint)
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
@@ -101,22 +106,21 @@ class Pipeline:
         self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
         started, self._totals = self._last_moment, self._sink.totals()
-        self._query = self._start(session, live)
-        try:
-            work = partial(self._go_on, self._query) if live else partial(self._finish, session)
-            interrupts.call(work, self._stop)
-        except StreamingQueryException as error:
-            raise self._told(self._failure or error) from error
-        except KeyboardInterrupt:
-            if not live:  # of a live run, it is the end
-                raise
-        finally:
-            self._stop()
+        self._gathering.begin(self._totals)
+        with listening(session, self._heard):
+            self._run(session, live)
         return self._summary(self._clock.monotonic_s() - started)
 
     def progress(self) -> list[Any]:
         """Spark's own record of the run's recent batches."""
         return list(self._query.recentProgress) if self._query is not None else []
+
+    def statistics(self) -> PipelineStatistics:
+        """What the pipeline did so far and what waits now; for any thread, one at a time.
+
+        Of the source it asks what it has by now: of a broker too, for a second at most.
+        """
+        return self._gathering.seen(self._stream.unit, self._behind.of(self._totals))
 
     def end(self) -> None:
         """Let a live run end after the batch that is under way; for another thread."""
@@ -124,6 +128,7 @@ class Pipeline:
 
     def close(self) -> None:
         self._stream.close()
+        self._behind.close()
         self._sink.close()
 
     def check(self) -> None:
@@ -136,6 +141,19 @@ class Pipeline:
         checkpoint.claim(_settings(self._config, self._stream))  # 2
 
     # start and end -------------------------------------------------------------------------------------------
+
+    def _run(self, session: SparkSession, live: bool) -> None:
+        self._query = self._start(session, live)
+        try:
+            work = partial(self._go_on, self._query) if live else partial(self._finish, session)
+            interrupts.call(work, self._stop)
+        except StreamingQueryException as error:
+            raise self._told(self._failure or error) from error
+        except KeyboardInterrupt:
+            if not live:  # of a live run, it is the end
+                raise
+        finally:
+            self._stop()
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
         packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
@@ -182,6 +200,7 @@ class Pipeline:
             raise
 
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
+        began = self._clock.monotonic_s()
         taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
         now = self._clock.monotonic_s()
         made = self._batch(taken, batch_id, now - self._last_moment)
@@ -190,24 +209,32 @@ class Pipeline:
             self._batches += 1
             self._events += made.counters.get("events", 0)
             self._totals = frames.sum_counters([self._totals, made.counters])  # a live run has batches without end
+            newest = max((us for us in map(frames.newest_of, taken) if us is not None), default=None)
+            phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
+            self._gathering.took(batch_id, made.counters, self._totals, (made.watermark_us, newest), phases)
         if self._tell is not None:
             done, found = self._stream.progress(self._totals)
             self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
         if (made.watermark_us or 0) >= _CLOSING_US - self._config.watermark_delay_us:
             self._closed = True
 
+    def _heard(self, query_id: str, progress: Any) -> None:
+        if query_id == self._checkpoint.query_id():
+            self._gathering.heard(progress)
+
     def _batch(self, taken: list[pa.Table], batch_id: int, seconds: float) -> Batch:
         results = [conform(f, self._schema) for f in taken if not frames.is_dead(f) and f.num_rows]
         dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
+        rows = pa.concat_tables([self._schema.empty_table(), *results])
         query_id = self._checkpoint.query_id()
         assert query_id is not None
         return Batch(
             query_id=query_id,
             batch_id=batch_id,
             offsets=self._checkpoint.offsets(batch_id),
-            results=pa.concat_tables([self._schema.empty_table(), *results]),
+            results=rows,
             dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),
-            counters=frames.sum_counters(map(frames.counters_of, taken)),
+            counters=frames.sum_counters([*map(frames.counters_of, taken), {"results": rows.num_rows}]),
             watermark_us=_watermark(self._checkpoint.offsets(batch_id), taken),
             seconds=seconds,
         )

@@ -44,7 +44,8 @@ def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path |
     for other, what in ((source, "the source folder"), (checkpoint, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
-    if _is_in(pipeline, sink) or sink.is_dir():
+    other_folder = sink.is_dir() and not (sink / "_delta_log").is_dir()  # a table of Delta Lake is a folder
+    if _is_in(pipeline, sink) or other_folder:
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.errors import EnvironmentMissing
+from waterclock.spark import cluster
 from waterclock.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -53,25 +54,37 @@ class Session:
 def start(
     name: str, cores: int | None = None, extra: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Session:
-    """A session named `name` on `cores` cores of this machine; `extra` settings win over ours.
+    """A session named `name` on `cores` cores of this machine, or of the cluster that "spark.master" names.
 
+    `extra` settings win over those that spark-submit gave, and those over ours.
     What the JVM and its Python workers say goes to the file `log` where one is given.
-    Raises EnvironmentMissing where no Java is found, or it does not start.
+    Raises EnvironmentMissing where no Java is found, or it does not start; UsageError for a cluster without `cores`.
     """
     java = use_java()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {**cluster.submitted(), **(extra or {})}
+    local = cluster.is_local(given.get("spark.master", "local"))
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
+    here = cores or os.cpu_count() or 1
+    ours = settings(here) if local else cluster.cluster_settings(settings(here), given, cores)
+    chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **_both(ours, given)}
+    with nullcontext() if local else cluster.shipped() as package:
+        spark = _started(chosen, log)
+    if package is not None:
+        cluster.send(spark, package)
+    return Session(spark, java)
+
+
+def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    cores = cores or os.cpu_count() or 1
-    chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **_both(settings(cores), extra or {})}
     with _stderr_to(log):
         try:
-            spark = SparkSession.builder.config(map=chosen).getOrCreate()
+            return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             raise _not_started(error, chosen, log) from error
-    return Session(spark, java)
 
 
 def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:

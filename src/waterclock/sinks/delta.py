@@ -1,0 +1,224 @@
+"""Results as a table of Delta Lake: a folder, or a URL of an object store, and two tables beside it.
+
+    <path>                 results, a row each (results.py), behind batch_id and batch_row
+    <path>_dead_letters    what could not be read: batch_id, file, line, reason, text
+    <path>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+
+Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
+query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
+
+    1. dead letters, where there are any
+    2. the batch: offsets, counters, watermark
+    3. the results: from here on, and not before, the batch is applied
+
+Rule 1: what is applied is told by the table of results alone: all batches of a query up to the version that it holds for
+        the query. Offsets and counters of an unfinished batch may stand in <path>_batches; they do not count.
+Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
+Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from waterclock.errors import CommitUnknown, SinkLost, UsageError
+from waterclock.sinks import names
+from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.results import COMMON, flat, flat_schema
+from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
+
+_TIME = pa.timestamp("us", tz="UTC")
+_PLACE = (("batch_id", pa.int64()), ("batch_row", pa.int64()))
+_DEAD = (pa.int64(), pa.string(), pa.int64(), pa.string(), pa.string())
+_BATCH = (pa.string(), pa.int64(), pa.string(), pa.string(), _TIME, pa.float64())
+_SIDES = {DEAD_LETTERS: pa.schema(zip(DEAD_NAMES, _DEAD)), BATCHES: pa.schema(zip(BATCH_NAMES, _BATCH))}  # noqa: B905
+_NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
+
+
+class DeltaSink:
+    """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._location = names.delta_location(str(location))
+        self._tables: dict[str, DeltaTable] = {}
+        self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
+
+    def open(self, results: pa.Schema) -> None:
+        """See `Sink`."""
+        wanted = {**_SIDES, "": pa.schema([*_PLACE, *flat_schema(results)])}
+        for name in wanted[""].names:
+            names.delta_column(name)
+        with self._told():
+            found = {part: table for part in wanted if (table := self._found(part)) is not None}
+            for part, table in found.items():
+                refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
+            for part in wanted.keys() - found.keys():
+                self._refuse_other_things(part)
+            for part in wanted:  # the results come last: where they are, the others are
+                self._tables[part] = found.get(part) or DeltaTable.create(self._at(part), wanted[part])
+
+    def remove(self) -> None:
+        """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
+        if "://" in self._location:
+            raise UsageError(
+                f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
+                f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
+            )
+        with self._told():
+            for part, needed in _NEEDED.items():
+                self._refuse_other_things(part)
+                table = self._found(part)
+                if table is not None and not {field.name for field in table.schema().fields} >= needed:
+                    raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
+            for part in _NEEDED:
+                shutil.rmtree(self._at(part), ignore_errors=True)
+            self._tables = {}
+
+    def last_applied(self) -> Applied | None:
+        """See `Sink`."""
+        with self._told():
+            queries = set(self._batches(["query_id"]).column(0).to_pylist())
+            found = {query: self._version(query) for query in queries}
+        applied = [Applied(query, version) for query, version in found.items() if version is not None]
+        return max(applied, key=lambda each: each.batch_id, default=None)
+
+    def begin(self) -> None:
+        """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
+        self._prepared = None
+        with self._lost():
+            for table in self._tables.values():
+                table.update_incremental()
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """See `Sink`."""
+        version = self._version(query_id)
+        return version is not None and batch_id <= version
+
+    def write(self, batch: Batch) -> None:
+        """See `Sink`: made ready here, written by `commit`."""
+        rows, dead = flat(batch.results), batch.dead_letters
+        place = [[batch.batch_id] * rows.num_rows, range(rows.num_rows)]
+        counters = json.dumps(dict(batch.counters), sort_keys=True)
+        row = (batch.query_id, batch.batch_id, batch.offsets, counters, batch.watermark_us, batch.seconds)
+        self._prepared = (
+            batch,
+            {
+                DEAD_LETTERS: _typed([[batch.batch_id] * dead.num_rows, *dead.columns], _SIDES[DEAD_LETTERS]),
+                BATCHES: _typed([[value] for value in row], _SIDES[BATCHES]),
+                "": _typed([*place, *rows.columns], pa.schema([*_PLACE, *rows.schema])),
+            },
+        )
+
+    def commit(self) -> None:
+        """See `Sink`; the steps stand at the top."""
+        assert self._prepared is not None, "commit without write"
+        batch, parts = self._prepared
+        once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id)])
+        with self._lost():
+            for part, rows in parts.items():  # 1 2 3
+                version = self._version(batch.query_id, part)
+                if (version is None or version < batch.batch_id) and (rows.num_rows or part != DEAD_LETTERS):
+                    write_deltalake(self._tables[part], rows, mode="append", commit_properties=once)
+        self._prepared = None
+
+    def rollback(self) -> None:
+        """See `Sink`."""
+        self._prepared = None
+
+    def totals(self) -> dict[str, int]:
+        """See `Sink`."""
+        total: dict[str, int] = {}
+        with self._told():
+            rows = self._batches(["query_id", "batch_id", "counters"]).to_pylist()
+        for row in rows:
+            if self.is_applied(row["query_id"], row["batch_id"]):  # rule 1
+                for name, value in json.loads(row["counters"]).items():
+                    total[name] = total.get(name, 0) + value
+        return total
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._tables, self._prepared = {}, None
+
+    def describe(self) -> str:
+        """See `Sink`."""
+        return self._name("")
+
+    # Tables ----------------------------------------------------------------------------------------------------
+
+    def _at(self, part: str) -> str:
+        return f"{self._location}{part}"
+
+    def _name(self, part: str) -> str:
+        folder, _, name = self._at(part).rpartition("/")
+        return f"the table {name!r} in {folder or '.'}"
+
+    def _found(self, part: str) -> DeltaTable | None:
+        return DeltaTable(self._at(part)) if DeltaTable.is_deltatable(self._at(part)) else None
+
+    def _version(self, query_id: str, part: str = "") -> int | None:
+        return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
+
+    def _batches(self, columns: list[str]) -> pa.Table:
+        return self._tables[BATCHES].to_pyarrow_table(columns=columns)
+
+    def _refuse_other_things(self, part: str) -> None:
+        """A folder without a table in it, but with something else, is neither filled nor removed."""
+        if "://" in self._location or self._found(part) is not None:
+            return
+        place = Path(self._at(part))
+        if place.is_file() or (place.is_dir() and any(place.iterdir())):
+            raise UsageError(
+                f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
+            )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What Delta or the system says of a place, as an error of ours that names it."""
+        try:
+            yield
+        except (DeltaError, OSError, ValueError) as error:
+            raise UsageError(
+                f"the sink's table {self._location!r} cannot be used: {_words(error)}. As path in [sink], name a table of "
+                "Delta Lake, or a place where there is nothing yet"
+            ) from error
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """A collision is tried again, and so is what a store did not answer: the table knows what got through."""
+        try:
+            yield
+        except CommitFailedError as error:
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+        except (DeltaError, OSError) as error:
+            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+
+
+def _typed(columns: list[Any], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays(
+        [
+            column.cast(field.type) if isinstance(column, pa.ChunkedArray) else pa.array(column, field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+
+
+def _described(part: str, schema: Any) -> Table:
+    """The columns in Delta's words."""
+    fields = schema.fields if isinstance(schema, Schema) else Schema.from_arrow(schema).fields
+    return Table(part, tuple((field.name, str(getattr(field.type, "type", field.type))) for field in fields))
+
+
+def _words(error: Exception) -> str:
+    """The first line: Delta's errors go on for many."""
+    return str(error).partition("\n")[0].rstrip(". ")

@@ -1,0 +1,59 @@
+"""How much of its source a pipeline has not taken yet, asked at the moment when it matters: also while a batch is stuck.
+
+    files     names in the folder that are more than the files taken, as {"": 3}
+    topics    records by partition, from where the last batch ended to where the partition ends now, as {"orders/0": 12}
+
+Rule 1: it has a connection of its own: the pipeline's is used by another thread.
+Rule 2: it hurries: a broker that does not answer within a second leaves the value unknown, and the rest is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from waterclock.errors import WaterclockError
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import Config, Source
+from waterclock.spark.kafka.offsets import from_json
+
+if TYPE_CHECKING:
+    from waterclock.spark.kafka.client import Client
+
+_PATIENCE_S = 1.0
+
+
+class Behind:
+    """What a pipeline's source has and no batch took. Asked by one thread at a time."""
+
+    def __init__(self, config: Config, checkpoint: Checkpoint) -> None:
+        self._source, self._checkpoint = config.source, checkpoint
+        self._client: Client | None = None
+
+    def of(self, totals: Mapping[str, int]) -> Mapping[str, int] | None:
+        """By place, after batches that left the sink with `totals`; None where it cannot be known now."""
+        try:
+            if isinstance(self._source, Source):
+                names = [p.name for p in self._source.path.iterdir() if p.is_file()]
+                found = sum(not name.startswith(("_", ".")) for name in names)
+                return {"": max(0, found - totals.get("files", 0))}
+            return self._records(self._source)
+        except (WaterclockError, OSError):
+            return None
+
+    def close(self) -> None:
+        """End its connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _records(self, topics: Any) -> Mapping[str, int] | None:
+        from waterclock.spark.kafka.client import Client, settings_of
+
+        done = from_json(self._checkpoint.source_offsets())
+        if not done:
+            return None  # before the first batch, "starting" decides, and it is not known here
+        if self._client is None:
+            self._client = Client(settings_of(topics), _PATIENCE_S)
+        ends = self._client.ends(sorted({*done, *self._client.partitions(topics.topics)}))
+        return {f"{topic}/{n}": max(0, end - done.get((topic, n), 0)) for (topic, n), end in sorted(ends.items())}

@@ -1,0 +1,103 @@
+"""A session on a cluster: what differs from one on this machine, and how the executors come by waterclock.
+
+    waterclock run orders.toml --master spark://host:7077        this process is the driver and starts Spark's Java
+    spark-submit --master spark://host:7077 run.py               spark-submit has started it: its settings stand
+
+Executors need a Python with the packages of the extra `spark` (and `kafka` for topics). waterclock itself is sent to them.
+
+Rule 1: what is sent is the package's Python files in one zip. Compiled modules cannot be imported from a zip, so executors
+        use the plain ones: same results, and the same bytes of state.
+Rule 2: an operator with state has Spark start a Python on the driver too, which does not see what was sent. It finds the
+        zip by the PYTHONPATH with which Java is started.
+Rule 3: nothing of the loopback settings holds here: executors must be able to reach the driver.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import waterclock.errors
+from waterclock.errors import UsageError
+from waterclock.spark.operator import BUCKETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_PACKAGE = Path(waterclock.errors.__file__).parent
+
+
+def submitted() -> dict[str, str]:
+    """The settings that spark-submit gave, where it started this process; empty otherwise."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def is_local(master: str) -> bool:
+    """True where Spark's executors are threads of this machine's one process.
+
+    >>> is_local("local[4]"), is_local("spark://host:7077"), is_local("local-cluster[2,1,1024]")
+    (True, False, False)
+    """
+    return master == "local" or master.startswith("local[")
+
+
+def cluster_settings(ours: Mapping[str, str], given: Mapping[str, str], cores: int | None) -> dict[str, str]:
+    """`ours`, for one machine, as they serve on a cluster; UsageError where nobody said how much of it to take."""
+    if cores is None and _PARTITIONS not in given:
+        raise UsageError(
+            "a pipeline on a cluster needs 'cores' in [spark]: how many of the cluster's cores it takes, and in how many "
+            "parts its state is kept"
+        )
+    kept = {name: value for name, value in ours.items() if name not in _LOCAL_ONLY}
+    if cores is not None:
+        kept |= {
+            "spark.cores.max": str(cores),
+            _PARTITIONS: str(min(cores, BUCKETS)),
+        }  # more parts than buckets would stay empty
+    return kept
+
+
+@contextmanager
+def shipped() -> Iterator[Path]:
+    """The zip of waterclock; inside, a Java that is started hands it to Pythons that it starts itself."""
+    folder = Path(tempfile.mkdtemp(prefix="waterclock-"))
+    atexit.register(shutil.rmtree, folder, True)  # executors may ask for it as long as this process lives
+    file = packed(folder)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file), before)))
+    try:
+        yield file
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def packed(folder: Path) -> Path:
+    """waterclock's Python files as `waterclock.zip` in `folder`; the same files always give the same bytes."""
+    file = folder / "waterclock.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(_PACKAGE.rglob("*.py")):
+            entry = zipfile.ZipInfo(f"waterclock/{path.relative_to(_PACKAGE).as_posix()}")  # the year 1980
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return file
+
+
+def send(session: SparkSession, package: Path) -> None:
+    """Have every executor import waterclock from `package`, before anything that it has installed."""
+    session.sparkContext.addPyFile(str(package))

@@ -1,0 +1,129 @@
+"""A pipeline on a cluster of two workers whose Python has no waterclock. It is sent there: same answers, after a kill too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.pipelines import make_pipeline, orders, table
+from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
+from tests.spark.test_interrupt import wait_for_batches
+from waterclock.errors import UsageError
+from waterclock.spark import session
+from waterclock.spark.cluster import cluster_settings, packed
+from waterclock.spark.config import load
+from waterclock.spark.operator import BUCKETS
+from waterclock.spark.pipeline import Pipeline
+
+pytestmark = pytest.mark.spark
+MORE = """
+"spark.driver.host" = "127.0.0.1"
+"spark.executor.memory" = "512m"
+"spark.executor.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""
+PATIENCE_S = 400  # a minute or two on a quiet machine
+RUN = "from waterclock.cli import main\nraise SystemExit(main())\n"
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster") / "of two") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return python_without_waterclock(tmp_path_factory.mktemp("python") / "venv")
+
+
+def for_a_cluster(file: Path) -> Path:
+    head, conf = file.read_text().split("[spark.conf]")
+    file.write_text(f"{head}[spark]\ncores = 2\n[spark.conf]{conf}{MORE}")
+    return file
+
+
+def driver(file: Path, master: str, python: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "waterclock.cli", "run", str(file), "--json", "--master", master]
+    environment = driver_environment(python)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+# Without a cluster
+
+
+def test_the_package_that_is_sent_holds_all_its_python_files_and_is_always_the_same(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    first, again = packed(tmp_path), packed(tmp_path / "again")
+    assert first.read_bytes() == again.read_bytes()
+    names = set(zipfile.ZipFile(first).namelist())
+    assert {"waterclock/__init__.py", "waterclock/rules/engine.py", "waterclock/spark/kafka/fetching.py"} <= names
+    assert not [name for name in names if not name.endswith(".py")]
+
+
+def test_a_python_that_has_only_the_zip_applies_rules_with_it(tmp_path: Path, python: Path) -> None:
+    work = "import waterclock.spark.bucket as b; from waterclock.wheel import COMPILED; print(b.__file__, COMPILED)"
+    environment = {"PYTHONPATH": str(packed(tmp_path)), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([python, "-c", work], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.split() == [f"{tmp_path}/waterclock.zip/waterclock/spark/bucket.py", "False"], done.stderr
+
+
+def test_settings_for_one_machine_do_not_hold_on_a_cluster() -> None:
+    made = cluster_settings(session.settings(3), {}, 3)
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & made.keys()
+    assert (made["spark.cores.max"], made["spark.sql.shuffle.partitions"]) == ("3", "3")
+    assert cluster_settings(session.settings(64), {}, 64)["spark.sql.shuffle.partitions"] == str(BUCKETS)
+
+
+def test_a_cluster_of_which_nobody_says_how_much_to_take_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'cores' in \[spark\]"):
+        cluster_settings(session.settings(2), {}, None)
+    cluster_settings(session.settings(2), {"spark.sql.shuffle.partitions": "8"}, None)
+
+
+# On one
+
+
+@pytest.mark.long
+def test_an_executor_that_is_killed_changes_no_answer(
+    spark: SparkSession, two_workers: Cluster, python: Path, tmp_path: Path
+) -> None:
+    rows = orders(200)
+    with closing(Pipeline(load(make_pipeline(tmp_path / "here", rows, files=8)))) as pipeline:
+        pipeline.run(spark)
+    file = for_a_cluster(make_pipeline(tmp_path / "there", rows, files=8))
+    process = driver(file, two_workers.url, python)
+    try:
+        wait_for_batches(file.parent, 3, patience_s=PATIENCE_S)
+        assert len(two_workers.executors()) == 2
+        kill(two_workers.executors()[0])
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, f"{err}\n{two_workers.logs()}"
+    assert table(file.parent) == table(tmp_path / "here")
+    assert json.loads(out)["totals"]["events"] == len(rows)
+    assert two_workers.started_executors() == 3
+
+
+@pytest.mark.long
+def test_spark_submit_runs_a_pipeline_with_its_own_settings(two_workers: Cluster, python: Path, tmp_path: Path) -> None:
+    rows = orders(20)
+    file = for_a_cluster(make_pipeline(tmp_path, rows, files=1))
+    (tmp_path / "run.py").write_text(RUN)
+    submit = HOME / "bin" / "spark-submit"
+    before = two_workers.started_executors()
+    quick = ("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    command = [submit, "--master", two_workers.url, *quick, str(tmp_path / "run.py"), "run", str(file), "--json"]
+    environment = {**driver_environment(Path(sys.executable)), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    assert done.returncode == 0, f"{done.stderr}\n{two_workers.logs()}"
+    assert json.loads(done.stdout[done.stdout.index("{") :])["totals"]["events"] == len(rows)
+    assert two_workers.started_executors() == before + 2

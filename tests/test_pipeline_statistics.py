@@ -1,0 +1,177 @@
+"""What a pipeline tells of itself, gathered batch by batch under a clock that is turned by hand."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, asdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.test_metrics import read_back
+from waterclock.clock import ManualClock
+from waterclock.rules.engine import CLOSED
+from waterclock.spark.prometheus import COUNTED, prometheus
+from waterclock.spark.statistics import Gathering, Phase, PipelineStatistics
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def gathering(clock: ManualClock) -> Gathering:
+    made = Gathering("orders", clock)
+    made.begin({"events": 100})
+    return made
+
+
+def took(gathering: Gathering, batch_id: int, events: int, results: int = 0, **times: int) -> None:
+    counted = {"events": events, "results": results}
+    moments = (times.get("watermark"), times.get("newest"))
+    gathering.took(batch_id, counted, {"events": 100 + events}, moments, {"sink": 0.25})
+
+
+def progress(**ms: int) -> Any:
+    state = SimpleNamespace(numRowsTotal=16, memoryUsedBytes=2_000)
+    return SimpleNamespace(durationMs=ms, stateOperators=[state])
+
+
+def test_before_the_first_batch_what_is_not_known_is_none() -> None:
+    seen = Gathering("orders", ManualClock()).seen("files", None)
+    assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
+    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
+
+
+def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gathering) -> None:
+    assert (gathering.seen("files", None).events, gathering.seen("files", None).batches) == (100, 0)
+    took(gathering, 7, 5)
+    seen = gathering.seen("files", None)
+    assert (seen.events, seen.batches, seen.batch_id) == (105, 1, 7)
+
+
+def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
+    gathering: Gathering, clock: ManualClock
+) -> None:
+    clock.advance_s(10)
+    took(gathering, 0, 100, 50)
+    assert gathering.seen("files", None).events_per_second == 10.0
+    assert gathering.seen("files", None).results_per_second == 5.0
+    clock.advance_s(50)
+    took(gathering, 1, 20)
+    assert gathering.seen("files", None).events_per_second == 2.0
+    clock.advance_s(10)  # the first batch is a minute old
+    assert gathering.seen("files", None).events_per_second == 20 / 60
+
+
+def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gathering, clock: ManualClock) -> None:
+    clock.advance_s(1)
+    took(gathering, 0, 100)
+    clock.advance_s(60)
+    assert gathering.seen("files", None).events_per_second == 0.0
+
+
+def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Gathering, clock: ManualClock) -> None:
+    now_us = clock.wall_ms() * 1000
+    took(gathering, 0, 1, watermark=now_us - 3 * HOUR_US, newest=now_us - HOUR_US)
+    assert gathering.seen("files", None).behind_newest_s == 7200.0
+    assert gathering.seen("files", None).behind_now_s == 10_800.0
+    clock.advance_s(60)  # nothing comes: behind the newest event it stays, behind now it grows
+    assert gathering.seen("files", None).behind_newest_s == 7200.0
+    assert gathering.seen("files", None).behind_now_s == 10_860.0
+
+
+def test_times_never_go_back(gathering: Gathering) -> None:
+    took(gathering, 0, 1, watermark=5, newest=9)
+    took(gathering, 1, 1, newest=7)
+    took(gathering, 2, 1, watermark=4)
+    seen = gathering.seen("files", None)
+    assert (seen.watermark_us, seen.newest_us) == (5, 9)
+
+
+def test_after_the_close_nothing_is_behind(gathering: Gathering) -> None:
+    took(gathering, 0, 1, watermark=CLOSED, newest=9)
+    seen = gathering.seen("files", None)
+    assert (seen.behind_newest_s, seen.behind_now_s) == (0.0, 0.0)
+
+
+def test_phases_are_added_up_ours_and_sparks(gathering: Gathering) -> None:
+    took(gathering, 0, 1)
+    took(gathering, 1, 1)
+    gathering.heard(progress(addBatch=1500, walCommit=40))
+    phases = gathering.seen("files", None).phases
+    assert phases == {
+        "addBatch": Phase(1.5, 1.5, 1), "walCommit": Phase(0.04, 0.04, 1), "sink": Phase(0.25, 0.5, 2),
+    }  # fmt: skip
+    assert (gathering.seen("", None).state_rows, gathering.seen("", None).state_memory_bytes) == (16, 2_000)
+
+
+def test_a_progress_without_state_leaves_the_state_as_it_was_known(gathering: Gathering) -> None:
+    gathering.heard(progress(addBatch=1))
+    gathering.heard(SimpleNamespace(durationMs={}, stateOperators=[]))
+    assert gathering.seen("files", None).state_rows == 16
+
+
+def test_the_record_is_frozen_and_a_later_batch_does_not_change_it(gathering: Gathering) -> None:
+    took(gathering, 0, 5)
+    before = gathering.seen("files", None)
+    plain = asdict(before)
+    with pytest.raises(FrozenInstanceError):
+        before.batches = 9  # type: ignore[misc]
+    took(gathering, 1, 5)
+    assert asdict(before) == plain
+
+
+# As Prometheus's text
+
+
+def values(statistics: PipelineStatistics) -> dict[str, float]:
+    """name{other labels} -> value; every sample must carry the pipeline's name."""
+    found = {}
+    for _, samples in read_back(prometheus(statistics)).values():
+        for name, labels, value in samples:
+            assert labels.pop("pipeline") == statistics.pipeline
+            found[name + "".join(f",{label}={text}" for label, text in sorted(labels.items()))] = value
+    return found
+
+
+def test_all_that_is_known_stands_on_the_page() -> None:
+    totals = {name: place for place, name in enumerate(COUNTED, 1)}
+    found = values(
+        PipelineStatistics(
+            'or"ders', 3, 7, {**totals, "held": 20, "pending": 30, "state_bytes": 40}, 0.0, 0.0,
+            1_000_000, 4_500_000, 11_000_000, "records", {"a/b/0": 5, "c/11": 0}, 16, 2_000,
+            {"sink": Phase(0.5, 1.5, 3)},
+        )
+    )  # fmt: skip
+    assert found == {
+        **{f"waterclock_{name}_total": place for name, place in totals.items()},
+        "waterclock_batches_total": 3.0,
+        "waterclock_held_events": 20.0,
+        "waterclock_pending_deadlines": 30.0,
+        "waterclock_state_bytes": 40.0,
+        "waterclock_watermark_timestamp_seconds": 1.0,
+        "waterclock_newest_event_timestamp_seconds": 4.5,
+        "waterclock_watermark_behind_newest_event_seconds": 3.5,
+        "waterclock_watermark_behind_now_seconds": 10.0,
+        "waterclock_state_rows": 16.0,
+        "waterclock_state_memory_bytes": 2000.0,
+        "waterclock_source_behind_records,partition=0,topic=a/b": 5.0,
+        "waterclock_source_behind_records,partition=11,topic=c": 0.0,
+        "waterclock_batch_phase_seconds_sum,phase=sink": 1.5,
+        "waterclock_batch_phase_seconds_count,phase=sink": 3.0,
+    }
+
+
+def test_what_is_not_known_is_not_on_the_page() -> None:
+    found = values(PipelineStatistics("orders"))
+    assert not [name for name in found if "watermark" in name or "behind" in name or "phase" in name]
+    assert "waterclock_state_rows" not in found
+
+
+def test_files_that_no_batch_took_have_no_topic() -> None:
+    found = values(PipelineStatistics("orders", unit="files", behind={"": 4}))
+    assert found["waterclock_source_behind_files"] == 4.0
