@@ -1,7 +1,7 @@
 """Where a capture stands in its source: kept in Kafka beside the changes, compared, and handed to the source again.
 
 Rule 1: a position moves at the end of a source transaction only. `rows` counts what was already written of the next
-        one, and is 0 but for a transaction larger than the bound (see produce.py).
+        one, and is 0 but for a transaction larger than the bound (see capture.py).
 Rule 2: a position is text that its source understands: MariaDB's GTID list, MySQL's GTID set, PostgreSQL's LSN.
 """
 
@@ -19,23 +19,24 @@ _MYSQL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+(-\d+)?)+")
 
 
 class Position(NamedTuple):
-    """All up to `place` is in Kafka, and the first `rows` changes of the transaction after it.
+    """All up to `place` is in Kafka, and the first `rows` changes of the transaction `inside`, which comes after it.
 
     >>> Position.parsed(Position("0-1-7", 1700000000000001).as_json())
-    Position(place='0-1-7', sequence=1700000000000001, rows=0)
+    Position(place='0-1-7', sequence=1700000000000001, rows=0, inside='')
     """
 
     place: str
     sequence: int = 0
     rows: int = 0
+    inside: str = ""
 
     def as_json(self) -> bytes:
-        return json.dumps({"place": self.place, "sequence": self.sequence, "rows": self.rows}).encode()
+        return json.dumps(self._asdict()).encode()
 
     @classmethod
     def parsed(cls, text: bytes) -> Position:
         fields = json.loads(text)
-        return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]))
+        return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]), str(fields["inside"]))
 
 
 class MariaPlace:

@@ -22,7 +22,7 @@ from waterclock.cdc.source import Item, Mark, Wanted
 from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
-_GONE_AFTER = int(10 * HEARTBEAT_S / _QUIET_S)  # silences in a row, and not one heartbeat
+_GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
 
 
 class BinlogReader:
@@ -55,7 +55,7 @@ class BinlogReader:
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
         while True:
-            packet = self._stream.packet(_QUIET_S)
+            packet = self._stream.packet(HEARTBEAT_S if self._silences else _QUIET_S)
             if packet is None:
                 yield self._silence()
                 continue

@@ -41,8 +41,9 @@ class Transactions:
         skip: frozenset[str] = frozenset(),
     ) -> None:
         self._place, self._tables, self._wanted, self._skip = place, tables, wanted, skip
-        self._sequence, self._done = position.sequence, position.rows
-        self._gtid, self._began, self._open, self._skipping = "", 0, False, False
+        self._sequence = self._settled = position.sequence
+        self._done, self._half_sent = position.rows, position.inside
+        self._gtid, self._open, self._skipping = "", False, False
         self._xoffset = 0
         self._held: RowChange | None = None
         self._query: str | None = None
@@ -75,7 +76,7 @@ class Transactions:
 
     def position(self) -> Position:
         """Where the last COMMITTED was."""
-        return Position(str(self._place), self._sequence)
+        return Position(str(self._place), self._settled)
 
     def covers(self, target: MariaPlace | MySqlPlace) -> bool:
         """Whether everything up to `target` was taken."""
@@ -84,8 +85,10 @@ class Transactions:
     def _begin(self, gtid: str, event: Event, is_open: bool) -> Iterator[Item]:
         if self._open or self._held is not None:
             self._refuse("the beginning of another transaction before its commit")
-        self._gtid, self._began, self._open, self._skipping = gtid, event.ts, is_open, gtid in self._skip
+        self._gtid, self._open, self._skipping = gtid, is_open, gtid in self._skip
         self._sequence, self._xoffset, self._query = next_sequence(self._sequence, event.ts), 0, None
+        if self._done and gtid != self._half_sent:
+            self._refuse(f"another place than before: {self._half_sent} is half in Kafka and has to come first")
         return iter(())
 
     def _maria_gtid(self, event: Event) -> Iterator[Item]:
@@ -157,6 +160,7 @@ class Transactions:
         if self._gtid:
             self._place.add(self._gtid)
         self._open, self._done, self._gtid, self._skipping = False, 0, "", False
+        self._settled = self._sequence
         yield Mark.COMMITTED
 
     def _statement(self, event: Event) -> Iterator[Item]:
