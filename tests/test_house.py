@@ -24,10 +24,11 @@ MAY_IMPORT = {
     "sinks": {"errors"},
     "spark": {"rules", "sinks", "errors", "clock"},
     "broker": {"purgatory", "timer", "clock", "errors"},
+    "cdc": {"clock", "errors"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},
-    "cli": {"bench", "broker", "rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
+    "cli": {"bench", "broker", "cdc", "rules", "sinks", "spark", "trace", "errors", "clock", "examples", "__init__"},
     "traces": set(),
 }
 # The one arrow upward: the product promises the name `rules.on_spark()`.
@@ -56,6 +57,10 @@ ONLY_IN = {
     ),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
     "kio": ("broker/wire/",),
+    "confluent_kafka": ("cdc/",),
+    "pymysql": ("cdc/mysql/",),
+    "pymysqlreplication": ("cdc/mysql/",),
+    "psycopg": ("cdc/postgres/", "cdc/command.py"),
     "pyspark": ("spark/",),
     "pickle": (),
 }

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock import __version__, trace
+from waterclock.cdc import arguments as change_capture
 from waterclock.errors import UsageError, WaterclockError
 
 LESSONS = ("order", "duplicates", "acks", "keys")
@@ -106,6 +107,13 @@ def promote(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def cdc(arguments: argparse.Namespace) -> int:
+    """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
+    from waterclock.cdc import command
+
+    return command.run(arguments)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
@@ -128,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
             "waterclock broker --port 9092 --data out/broker --set num.partitions=4",
         )
     )
+    change_capture.add_to(_command(commands, "cdc", cdc, "copy a database's changes to Kafka", change_capture.EXAMPLE))
     _add_demo(_command(commands, "demo", demo, "show the main job, or a lesson", "waterclock demo fines --seed 7"))
     trace.add_arguments(
         _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
@@ -280,7 +289,10 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         raise error
     extra = {
         "matplotlib": "demo",
-        "confluent_kafka": "demo",
+        "confluent_kafka": "cdc",
+        "pymysql": "cdc",
+        "pymysqlreplication": "cdc",
+        "psycopg": "cdc",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",

@@ -39,7 +39,9 @@ def database(text: str) -> Database:
         raise UsageError(f"{text!r} is no address: {error}.") from None
     kind = SCHEMES.get(parts.scheme)
     if kind is None or not parts.hostname or not parts.username:
-        raise UsageError(f"{text!r} is no address of a database: write mysql://user@host:3306/shop, or postgres://user@host/shop.")
+        raise UsageError(
+            f"{text!r} is no address of a database: write mysql://user@host:3306/shop, or postgres://user@host/shop."
+        )
     if parts.password is not None:
         raise UsageError(
             "A password in an address is seen by everyone who lists this machine's processes: leave it out, and give it in a "
@@ -47,7 +49,9 @@ def database(text: str) -> Database:
         )
     name = unquote(parts.path.strip("/"))
     if kind == "postgres" and not name:
-        raise UsageError(f"{text!r} names no database: a slot of PostgreSQL belongs to one. Write postgres://user@host/shop.")
+        raise UsageError(
+            f"{text!r} names no database: a slot of PostgreSQL belongs to one. Write postgres://user@host/shop."
+        )
     return Database(kind, parts.hostname, port or _PORTS[kind], unquote(parts.username), name)
 
 

@@ -9,7 +9,9 @@ EXAMPLE = "waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.
 
 def add_to(parser: ArgumentParser) -> None:
     """All of them."""
-    parser.add_argument("source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://...")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
+    )
     parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
     parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
     order = "key: as many partitions as one likes; global: one (default: %(default)s)"

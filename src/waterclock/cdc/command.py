@@ -91,7 +91,11 @@ def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) ->
     password = _password(arguments, "PGPASSWORD")
     named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     conninfo = make_conninfo(
-        host=where.host, port=where.port, user=where.user, dbname=where.name, **({"password": password} if password else {})
+        host=where.host,
+        port=where.port,
+        user=where.user,
+        dbname=where.name,
+        **({"password": password} if password else {}),
     )
     slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = Wanted(arguments.tables, OWN)

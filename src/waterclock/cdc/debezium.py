@@ -38,7 +38,9 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
     if operation is None and ("status" in payload or set(payload) == {"ts_ms"}) or operation == "m":
         return  # where a transaction begins or ends, a heartbeat, an application's own word
     if operation not in _OPERATIONS or not isinstance(payload.get("source"), dict):
-        raise Unreadable(f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?")
+        raise Unreadable(
+            f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
+        )
     table, position = _table(payload["source"]), _position(payload["source"], message.offset)
     if operation == "t":
         yield Change(table, EMPTY, {}, position, {})

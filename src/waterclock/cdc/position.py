@@ -61,7 +61,9 @@ class MariaPlace:
 
     def covers(self, other: MariaPlace) -> bool:
         """Whether everything up to `other` has been read. Servers do not matter: numbers rise within a domain."""
-        return all(domain in self._last and self._last[domain][1] >= number for domain, (_, number) in other._last.items())
+        return all(
+            domain in self._last and self._last[domain][1] >= number for domain, (_, number) in other._last.items()
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))

@@ -52,7 +52,9 @@ class Framing:
         """The event in `raw`, header and all; Unreadable where its length or its checksum is wrong."""
         ts, kind, server, size, end, flags = _HEADER.unpack_from(raw)
         if size != len(raw):
-            raise Unreadable(f"A binlog event before {end} has {len(raw)} bytes and says {size}: the binlog is damaged.")
+            raise Unreadable(
+                f"A binlog event before {end} has {len(raw)} bytes and says {size}: the binlog is damaged."
+            )
         if kind == FORMAT_DESCRIPTION:
             self._checksums = _has_checksums(raw)
         last = size

@@ -81,6 +81,8 @@ class Catalog:
 
     def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]:
         """Columns and key for a map without names, written at `written` seconds; Unreadable where they may have changed."""
+        if not self._maria:
+            raise Unreadable(_unnamed(table))
         declared = self._declared(table.database, table.table)
         fits = len(declared.columns) == len(table.types) and all(
             kind in _KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
@@ -163,6 +165,13 @@ def _changed(table: TableMap) -> str:
         f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since these rows "
         "were written, so the catalog cannot name them either. Set binlog_row_metadata=FULL on the server, leave the table "
         f"out (--tables), or start after the change (--from)."
+    )
+
+
+def _unnamed(table: TableMap) -> str:
+    return (
+        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not tell whether they were changed "
+        "since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it (--from now)."
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from base64 import b64encode
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
 from typing import NamedTuple
 from uuid import UUID
 
@@ -82,7 +82,7 @@ def _doubles(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _floats(data: bytes, at: int) -> tuple[str, int]:
-    """The shortest number that is this float of four bytes: 0.1, not 0.10000000149011612."""
+    """A short number that is this float of four bytes: 0.1, not 0.10000000149011612."""
     raw = data[at : at + 4]
     exact: float = struct.unpack("<f", raw)[0]
     for digits in (6, 7, 8, 9):
@@ -155,21 +155,30 @@ def _strings(column: Column) -> Reader:
 
 
 def _uuid(raw: bytes) -> str:
-    """MariaDB keeps most UUIDs turned round, so that those made one after the other lie together."""
+    """MariaDB keeps UUIDs of the versions 1 to 5 turned round, so that those made one after the other lie together.
+
+    Turned round, the variant is the seventh byte and the version leads the ninth.
+    """
     raw = raw.ljust(16, b"\0")
-    if raw[6] & 0x80:
+    if raw[6] & 0x80 and 0 < raw[8] < 0x60:
         raw = raw[12:16] + raw[10:12] + raw[8:10] + raw[6:8] + raw[0:6]
     return f'"{UUID(bytes=raw)}"'
 
 
 def _inet6(raw: bytes) -> str:
-    address = IPv6Address(raw.ljust(16, b"\0"))
-    packed = address.packed
-    if packed[:12] == bytes(10) + b"\xff\xff":
-        return f'"::ffff:{IPv4Address(packed[12:])}"'
-    if packed[:12] == bytes(12) and any(packed[12:14]):
-        return f'"::{IPv4Address(packed[12:])}"'
-    return f'"{address}"'
+    """As the server shows it: the longest run of zeros is left out, even one of a single group."""
+    words = struct.unpack(">8H", raw.ljust(16, b"\0"))
+    start, length = max(((place, _zeros(words, place)) for place in range(8)), key=lambda run: run[1])
+    text = [f"{word:x}" for word in words]
+    if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
+        text[6:] = [str(IPv4Address(raw[12:].ljust(4, b"\0")))]
+    if not length:
+        return f'"{":".join(text)}"'
+    return f'"{":".join(text[:start])}::{":".join(text[start + length :])}"'
+
+
+def _zeros(words: tuple[int, ...], start: int) -> int:
+    return next((place for place in range(start, 8) if words[place]), 8) - start
 
 
 def _json_text(column: Column) -> Reader:

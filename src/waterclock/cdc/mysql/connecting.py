@@ -22,7 +22,9 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 HEARTBEAT_S = 1.0
 _CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
-_NO_TRANSACTIONS = "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
+_NO_TRANSACTIONS = (
+    "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
+)
 
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below tells in our words
 
@@ -39,7 +41,7 @@ class Login:
     tls: bool = False
 
     def settings(self) -> dict[str, Any]:
-        found = {"host": self.host, "port": self.port, "user": self.user, "passwd": self.password}
+        found = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
         if self.tls:
             found["ssl"] = {"check_hostname": True}
         return {**found, "charset": "utf8mb4", "connect_timeout": _CONNECT_S}
@@ -92,6 +94,8 @@ class Stream:
             connection.close()
 
     def _connected(self, **settings: Any) -> _Connection:
+        if "db" in settings:  # the package's word for it, which PyMySQL no longer likes
+            settings["database"] = settings.pop("db")
         self._made.append(_Connection(**settings))
         self._made[-1].watching = True
         return self._made[-1]
@@ -127,4 +131,6 @@ def refused(login: Login, error: Exception) -> NoReturn:
         )
     if code in (2006, 2013, 2014):
         raise ConnectionLost(f"{where} closed the connection: {text}.")
-    raise EnvironmentMissing(f"There is no MySQL or MariaDB to talk to at {where}: {text or error}. Is it running there?")
+    raise EnvironmentMissing(
+        f"There is no MySQL or MariaDB to talk to at {where}: {text or error}. Is it running there?"
+    )

@@ -48,7 +48,9 @@ def inspected(cursor: Any) -> Server:
         if name in found and found[name].upper() not in right
     ]
     if wrong:
-        raise UsageError(f"The server's binlog cannot be read exactly: {'; '.join(wrong)}. SET GLOBAL them so, and start again.")
+        raise UsageError(
+            f"The server's binlog cannot be read exactly: {'; '.join(wrong)}. SET GLOBAL them so, and start again."
+        )
     version = found.get("version", "")
     maria = "mariadb" in version.lower()
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")

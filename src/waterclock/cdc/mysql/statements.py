@@ -15,7 +15,9 @@ from waterclock.cdc.mysql.binlog import MARIA_QUERY_COMPRESSED, Event, uncompres
 _COMMENTS = re.compile(r"\A(?:\s+|/\*(?!!).*?\*/|--[ \t][^\n]*\n|#[^\n]*\n|/\*!\d*\s*)+", re.DOTALL)
 _NAME = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE)
-_ALTER = re.compile(rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE)
+_ALTER = re.compile(
+    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE
+)
 _PARTITION = re.compile(r"\b(?:DROP|TRUNCATE|EXCHANGE)\s+PARTITION\b", re.IGNORECASE)
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "SELECT", "WITH", "DO"}
 _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}

@@ -173,7 +173,9 @@ def _unsigned(table: TableMap, signed: frozenset[int]) -> set[int]:
     """The places of the unsigned columns: a bit for every number's, the high bits first."""
     bits = table.fields.get(_SIGNS, b"")
     numbers = [place for place, kind in enumerate(table.types) if kind in signed]
-    return {place for bit, place in enumerate(numbers) if bits[bit // 8 : bit // 8 + 1] and bits[bit // 8] << bit % 8 & 0x80}
+    return {
+        place for bit, place in enumerate(numbers) if bits[bit // 8 : bit // 8 + 1] and bits[bit // 8] << bit % 8 & 0x80
+    }
 
 
 def _collations(table: TableMap, texts: frozenset[int]) -> dict[int, int]:
@@ -191,4 +193,3 @@ def _collations(table: TableMap, texts: frozenset[int]) -> dict[int, int]:
         elif each in table.fields:
             found.update(zip(places, _numbers(table.fields[each]), strict=True))
     return found
-

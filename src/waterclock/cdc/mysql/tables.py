@@ -195,4 +195,3 @@ class Tables:
                 "the server and in every session that sets its own, and leave out what was written before (--from, --skip)."
             )
         return [place for place in range(len(table.names)) if bits >> place & 1]
-

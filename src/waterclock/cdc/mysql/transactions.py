@@ -145,7 +145,18 @@ class Transactions:
         self._xoffset = number + 1
         if number >= self._done:  # what came before it stands in Kafka already
             self._held = RowChange(
-                table.database, table.table, kind, ts, self._gtid, self._sequence, number, False, table.key, data, old, self._query
+                table.database,
+                table.table,
+                kind,
+                ts,
+                self._gtid,
+                self._sequence,
+                number,
+                False,
+                table.key,
+                data,
+                old,
+                self._query,
             )
         if held is not None:
             yield held
@@ -171,7 +182,9 @@ class Transactions:
         if self._skipping:
             return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
         if found.writes():
-            self._refuse(f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere")
+            self._refuse(
+                f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
+            )
         return self._ended(found) if self._open else self._alone(found, event)
 
     def _ended(self, found: Statement) -> Iterator[Item]:
@@ -184,7 +197,10 @@ class Transactions:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         if found.changes():
             self._tables.changed()
-        ends = found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT")) and "ROLLBACK TO" not in found.text.upper()
+        ends = (
+            found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
+            and "ROLLBACK TO" not in found.text.upper()
+        )
         return self._commit() if ends else iter(())
 
     def _alone(self, found: Statement, event: Event) -> Iterator[Item]:

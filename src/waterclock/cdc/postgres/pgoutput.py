@@ -80,7 +80,9 @@ class Decoding:
     def take(self, message: bytes) -> Iterator[Item]:
         """What follows from the next message; Unreadable where it is not known."""
         if message[0] not in self._takes:
-            raise Unreadable(f"PostgreSQL sends a message {chr(message[0])!r}, which protocol 1 of pgoutput does not have.")
+            raise Unreadable(
+                f"PostgreSQL sends a message {chr(message[0])!r}, which protocol 1 of pgoutput does not have."
+            )
         return self._takes[message[0]](message)
 
     def position(self) -> Position:
@@ -94,7 +96,9 @@ class Decoding:
             return iter(())
         self._sequence = next_sequence(self._sequence, self._ts)
         if self._done and self._half_sent != self._gtid:
-            raise Unreadable(f"The transaction {self._half_sent} is half in Kafka, and PostgreSQL sends {self._gtid} first.")
+            raise Unreadable(
+                f"The transaction {self._half_sent} is half in Kafka, and PostgreSQL sends {self._gtid} first."
+            )
         return iter(())
 
     def _commit(self, message: bytes) -> Iterator[Item]:

@@ -166,7 +166,9 @@ def _publish(connection: psycopg.Connection[Any], name: str, tables: list[str]) 
 
 
 def _connected(slot: Slot) -> psycopg.Connection[Any]:
-    return psycopg.connect(slot.conninfo, autocommit=True, options=_OPTIONS, connect_timeout=10, application_name="waterclock")
+    return psycopg.connect(
+        slot.conninfo, autocommit=True, options=_OPTIONS, connect_timeout=10, application_name="waterclock"
+    )
 
 
 @contextmanager
@@ -176,7 +178,9 @@ def _told(slot: Slot) -> Iterator[None]:
         yield
     except psycopg.OperationalError as error:
         if error.sqlstate is None and "connection failed" in str(error):
-            raise EnvironmentMissing(f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?") from None
+            raise EnvironmentMissing(
+                f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?"
+            ) from None
         raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
     except psycopg.Error as error:
         raise UsageError(

@@ -1,0 +1,220 @@
+"""From a real server's binlog into our broker: exactly once, whatever is killed, in the order that was asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.cdc.mariadb import MariaServer
+from waterclock.cdc import capture as capturing
+from waterclock.cdc.capture import Capture
+from waterclock.cdc.events import RowChange
+from waterclock.cdc.position import Position
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.topics import Target, last_position
+from waterclock.clock import SystemClock
+from waterclock.errors import UsageError
+from waterclock.testing import Broker
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *tables: str) -> Capture:
+    capture = Capture(
+        lambda: Publisher(target, target.topic),
+        lambda position: mariadb.reader(position, *tables),
+        SystemClock(),
+        start=lambda: Position(begin),
+    )
+    capture.run(mariadb.place())
+    return capture
+
+
+def committed(broker: Broker, topic: str) -> dict[int, list[tuple[bytes, bytes]]]:
+    """partition -> what a reader of committed messages gets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    count = len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
+    found: dict[int, list[tuple[bytes, bytes]]] = defaultdict(list)
+    ended: set[int] = set()
+    while len(ended) < count:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error() is None:
+            found[message.partition()].append((message.key(), message.value()))
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+def shop(mariadb: MariaServer, database: str, rounds: int) -> None:
+    """Transactions of several tables; keys change, rows go and come."""
+    mariadb.run(
+        f"create table if not exists {database}.item (id int primary key, price decimal(10,2))",
+        f"create table if not exists {database}.sale (id bigint unsigned primary key, item int, at datetime(6))",
+    )
+    with mariadb.connection() as connection, connection.cursor() as cursor:
+        for n in range(rounds):
+            for statement in (
+                "begin",
+                f"replace into {database}.item values ({n % 5}, {n}.25)",
+                f"insert into {database}.sale values (uuid_short(), {n % 5}, now(6)), (uuid_short(), {n % 3}, null)",
+                f"update {database}.sale set id = uuid_short() where item = {n % 2} limit 1",
+                f"delete from {database}.sale where item = {n % 3} limit 1",
+                "commit",
+            ):
+                cursor.execute(statement)
+
+
+def messages(changes: list[RowChange]) -> list[tuple[bytes, bytes]]:
+    return [(change.as_key(), change.as_json()) for change in changes]
+
+
+def test_every_change_is_in_kafka_once_and_those_of_a_key_are_in_order(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    shop(mariadb, database, 20)
+    statistics = captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*").statistics()
+    expected = messages(mariadb.changes(here, f"{database}.*"))
+    found = committed(broker, database)
+    assert len(found) > 1
+    assert sorted(message for part in found.values() for message in part) == sorted(expected)
+    for part in found.values():
+        for key in {key for key, _ in part}:
+            assert [message for message in part if message[0] == key] == [m for m in expected if m[0] == key]
+    assert statistics.changes == len(expected)
+    assert (statistics.place, statistics.breaks) == (mariadb.place(), 0)
+
+
+def test_a_global_order_is_the_order_of_the_binlog(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    shop(mariadb, database, 10)
+    captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here, f"{database}.*")
+    assert committed(broker, database) == {0: messages(mariadb.changes(here, f"{database}.*"))}
+
+
+def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
+    broker.create_topic(database, partitions=3)
+    with pytest.raises(UsageError, match="has 3 partitions, and a global order needs exactly one"):
+        captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here)
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    for _ in range(3):
+        shop(mariadb, database, 4)
+        captured(
+            mariadb,
+            broker,
+            Target(broker.bootstrap, database, "global"),
+            "no place: the stored one counts" if _ else here,
+            f"{database}.*",
+        )
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_a_truncate_is_in_every_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
+    mariadb.run(f"create table {database}.t (id int)", f"insert into {database}.t values (1)", f"truncate {database}.t")
+    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
+    last = [json.loads(part[-1][1])["type"] for part in committed(broker, database).values()]
+    assert last == ["truncate"] * 4
+
+
+def test_a_transaction_larger_than_allowed_goes_in_parts_and_each_change_once(
+    mariadb: MariaServer, broker: Broker, database: str, here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "LARGEST", 1000)
+    mariadb.run(f"use {database}", "create table t (id int primary key)", "insert into t select seq from seq_1_to_3500")
+    target = Target(broker.bootstrap, database, "global")
+    stored: list[Position] = []
+
+    class Dying(Publisher):
+        def commit(self, position: Position) -> None:
+            super().commit(position)
+            stored.append(position)
+            if len(stored) in (2, 4):
+                raise KeyboardInterrupt
+
+    def run(publisher: type[Publisher]) -> None:
+        Capture(
+            lambda: publisher(target, database),
+            lambda position: mariadb.reader(position, f"{database}.*"),
+            SystemClock(),
+            start=lambda: Position(here),
+        ).run(mariadb.place())
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run(Dying)
+    run(Dying)
+    assert [position.rows for position in stored] == [1000, 2000, 3000, 0]
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_told(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    target = Target(broker.bootstrap, database, "global")
+    shop(mariadb, database, 3)
+    changes = mariadb.changes(here, f"{database}.*")
+    earlier = Publisher(target, database)
+    earlier.send(changes[0])
+    later = Publisher(target, database)
+    later.send(changes[1])
+    later.commit(Position("0-1-2"))
+    with pytest.raises(UsageError, match="Another process captures under the name"):
+        earlier.commit(Position("0-1-1"))
+    earlier.close()
+    later.close()
+    assert committed(broker, database)[0] == messages(changes[1:2])
+    assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-2")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["fence", "begin", "send", "store", "finish"])
+def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
+    step: str, when: str, mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    expected: list[Any] = []
+    for number in (1, 1, 2) if step in ("send", "begin", "store", "finish") else (1,):
+        shop(mariadb, database, 3)
+        arguments = [str(mariadb.port), broker.bootstrap, database, database, here, step, when, str(number)]
+        command = [sys.executable, "-m", "tests.cdc.kill_steps", *arguments]
+        if number == 2 and step != "send":  # a second transaction of Kafka's: there has to be something for it
+            started = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+            shop(mariadb, database, 2)
+            while started.poll() is None:
+                shop(mariadb, database, 1)
+            assert started.returncode == -9
+        else:
+            died = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
+            assert died.returncode == -9
+    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
+    expected = messages(mariadb.changes(here, f"{database}.*"))
+    assert sorted(message for part in committed(broker, database).values() for message in part) == sorted(expected)
