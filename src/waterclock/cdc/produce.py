@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -35,6 +35,7 @@ from waterclock.errors import ConnectionLost, UsageError
 _PATIENCE_S = 60.0
 _ABORT_S = 5.0
 _BY_KEY = -1
+_SERVED_EVERY = 1000  # so often the client may tell what arrived; it holds so much more at most
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
 _SETTINGS = {
@@ -79,11 +80,14 @@ class Publisher:
 
     def send(self, change: RowChange) -> None:
         """Step 4."""
-        self.begin()
+        if not self._open:
+            self.begin()
         key, value = change.as_key(), change.as_json()
         for partition in self._partitions_of(change):
             self._produce(self._target.topic, key, value, partition)
         self.in_transaction += 1
+        if not self.in_transaction % _SERVED_EVERY:
+            self._producer.poll(0)
 
     def store(self, position: Position) -> None:
         """Step 5."""
@@ -125,15 +129,14 @@ class Publisher:
         return range(self._partitions) if change.type == TRUNCATE else (_BY_KEY,)
 
     def _produce(self, topic: str, key: bytes, value: bytes, partition: int) -> None:
-        with self._told():
-            while True:
-                try:
-                    self._producer.produce(topic, value, key, partition)
-                except BufferError:  # as much is on its way as the client may hold
-                    self._producer.poll(0.1)
-                else:
-                    self._producer.poll(0)
-                    return
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition)
+                return
+            except BufferError:  # as much is on its way as the client may hold
+                self._producer.poll(0.1)
+            except KafkaException as raised:
+                self._say(raised)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -141,10 +144,13 @@ class Publisher:
         try:
             yield
         except KafkaException as raised:
-            error: KafkaError = raised.args[0]
-            if error.code() in _FENCED:
-                raise UsageError(
-                    f"Another process captures under the name {self._name}, and Kafka lets only the later one write. Stop one "
-                    "of them, or give them different names (--name) and topics."
-                ) from None
-            raise ConnectionLost(f"Kafka did not take the changes: {error.str()}.") from None
+            self._say(raised)
+
+    def _say(self, raised: KafkaException) -> NoReturn:
+        error: KafkaError = raised.args[0]
+        if error.code() in _FENCED:
+            raise UsageError(
+                f"Another process captures under the name {self._name}, and Kafka lets only the later one write. Stop one of "
+                "them, or give them different names (--name) and topics."
+            ) from None
+        raise ConnectionLost(f"Kafka did not take the changes: {error.str()}.") from None

@@ -77,6 +77,7 @@ def last_position(settings: Mapping[str, Any], state_topic: str) -> Position | N
             "group.id": f"{state_topic}.reader",  # asked for by the client, and unused: nothing is committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
         }

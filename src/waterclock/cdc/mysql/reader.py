@@ -9,6 +9,7 @@ Rule 2: silence is told, so that what was gathered need not wait for the next ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 from waterclock.cdc.mysql.binlog import Framing
 from waterclock.cdc.mysql.catalog import Catalog
@@ -42,15 +43,32 @@ class BinlogReader:
         skip: frozenset[str] = frozenset(),
         queries: bool = False,
     ) -> None:
-        self._asked = asked(login)
-        self.server: Server = inspected(self._asked.cursor())
+        self._opened = ExitStack()
+        try:
+            self._begin(login, position, wanted, told, skip, queries)
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def _begin(
+        self,
+        login: Login,
+        position: Position,
+        wanted: Wanted,
+        told: dict[str, str] | None,
+        skip: frozenset[str],
+        queries: bool,
+    ) -> None:
+        connection = self._opened.enter_context(asked(login))
+        self.server: Server = inspected(connection.cursor())
         self._place_type = MariaPlace if self.server.maria else MySqlPlace
         place = self._place_type(position.place)
-        catalog = Catalog(self._asked.cursor(), self.server.maria, told)
+        catalog = Catalog(connection.cursor(), self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
         self._transactions = Transactions(place, position, tables, wanted, skip=skip)
         self._framing, self._silences = Framing(), 0
-        self._stream = Stream(login, str(place), self.server.maria, queries)
+        self._end: tuple[str, MariaPlace | MySqlPlace] | None = None
+        self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
@@ -68,14 +86,15 @@ class BinlogReader:
         return self._transactions.position()
 
     def reached(self, end: str) -> bool:
-        return self._transactions.covers(self._place_type(end))
+        if self._end is None or self._end[0] != end:  # it is asked for after every transaction
+            self._end = (end, self._place_type(end))
+        return self._transactions.covers(self._end[1])
 
     def stored(self, position: Position) -> None:
         """Nothing to do: a server throws its binlogs away by its own rules (binlog_expire_logs_seconds)."""
 
     def close(self) -> None:
-        self._stream.close()
-        self._asked.close()
+        self._opened.close()
 
     def _silence(self) -> Mark:
         self._silences += 1

@@ -23,13 +23,16 @@ class Wire:
 
     def packet(self, timeout_s: float) -> bytes | None:
         """The next packet; None where it is not whole after `timeout_s` seconds. ConnectionLost where there is no more."""
-        while self._has(4, timeout_s):
+        while len(self._data) - self._at >= 4 or self._has(4, timeout_s):
             size = int.from_bytes(self._data[self._at : self._at + 3], "little")
-            if not self._has(4 + size, timeout_s):
+            if len(self._data) - self._at < 4 + size and not self._has(4 + size, timeout_s):
                 return None
             start = self._at + 4
             self._at = start + size
-            self._parts.append(bytes(self._data[start : self._at]))
+            piece = bytes(memoryview(self._data)[start : self._at])
+            if size < _FULL and not self._parts:
+                return piece
+            self._parts.append(piece)
             if size < _FULL:
                 whole, self._parts = b"".join(self._parts), []
                 return whole

@@ -143,17 +143,16 @@ class Decoding:
         if message[at] != ord("N"):
             before, at = _row(relation, message, at + 1)
         after, _ = _row(relation, message, at + 1)
-        if before is not None and any(before[name] != after[name] for name in relation.key):
-            whole = {name: before[name] if text == _UNTOUCHED else text for name, text in after.items()}
-            yield from self._hold(relation, DELETE, _known(relation, before))
-            yield from self._hold(relation, INSERT, _complete(relation, whole))
-            return
-        if before is not None and relation.full:
+        if before is not None and relation.full:  # without it, all but the key of the former row are NULL for show
             after = {name: before[name] if text == _UNTOUCHED else text for name, text in after.items()}
-            old = {name: text for name, text in before.items() if after[name] != text}
-            yield from self._hold(relation, UPDATE, after, old)
+        if before is not None and any(before[name] != after[name] for name in relation.key):
+            yield from self._hold(relation, DELETE, _known(relation, before))
+            yield from self._hold(relation, INSERT, _complete(relation, after))
             return
-        yield from self._hold(relation, UPDATE, {name: text for name, text in after.items() if text != _UNTOUCHED})
+        old = None
+        if before is not None and relation.full:
+            old = {name: text for name, text in before.items() if after[name] != text}
+        yield from self._hold(relation, UPDATE, {name: text for name, text in after.items() if text != _UNTOUCHED}, old)
 
     def _delete(self, message: bytes) -> Iterator[Item]:
         relation = self._asked_for(message)

@@ -14,7 +14,7 @@ Rule 2: what is printed depends on the session: time zone, date style and digits
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,13 @@ class SlotReader:
 
     def __init__(self, slot: Slot, position: Position, wanted: Wanted, clock: Clock) -> None:
         self._slot, self._clock = slot, clock
-        with _told(slot):
-            self._reading = _connected(slot)
-            self._asking = _connected(slot)
+        self._decoding = Decoding(position, wanted, self._key_of)
+        with ExitStack() as opened, _told(slot):
+            self._reading = opened.enter_context(_connected(slot))
+            self._asking = opened.enter_context(_connected(slot))
             self._check(position)
-            self._decoding = Decoding(position, wanted, self._key_of)
-        self.stored(position)  # 3 of the last time, which a crash may have left undone
+            self.stored(position)  # 3 of the last time, which a crash may have left undone
+            self._opened = opened.pop_all()
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
@@ -96,8 +97,7 @@ class SlotReader:
             )
 
     def close(self) -> None:
-        self._reading.close()
-        self._asking.close()
+        self._opened.close()
 
     def _written(self) -> int:
         """A place before which every record is whole and on disk, so that the next peek sees each commit before it.
