@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("pymysqlreplication", reason="pip install 'waterclock[cdc]'")
 pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[cdc]'")
 
-from tests.cdc.mariadb import INSTALL, SERVER, MariaServer  # noqa: E402
+from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from waterclock.testing import Broker
 
 _numbers = itertools.count(1)
 
@@ -25,6 +26,12 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
 
 
 @pytest.fixture

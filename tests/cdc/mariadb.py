@@ -25,11 +25,21 @@ SERVER = next(
     None,
 )
 INSTALL = shutil.which("mariadb-install-db")
-_OPTIONS = (
-    "--bind-address=127.0.0.1 --log-bin=binlog --server-id=1 --binlog-format=ROW --binlog-row-metadata=FULL "
-    "--innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --skip-log-slave-updates --skip-slave-start "
-    "--debug-no-sync --skip-name-resolve --character-set-server=utf8mb4 --max-allowed-packet=64M"
-).split()
+_OPTIONS = [
+    "--bind-address=127.0.0.1",
+    "--log-bin=binlog",
+    "--server-id=1",
+    "--binlog-format=ROW",
+    "--binlog-row-metadata=FULL",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--skip-log-slave-updates",
+    "--skip-slave-start",
+    "--debug-no-sync",
+    "--skip-name-resolve",
+    "--character-set-server=utf8mb4",
+    "--max-allowed-packet=64M",
+]
 
 
 class MariaServer:

@@ -1,4 +1,5 @@
-"""PostgreSQL on a real server: its slot's messages are the rows, types as PostgreSQL prints them, and nothing is skipped."""
+"""PostgreSQL on a real server: its slot's messages are the rows, types as PostgreSQL prints them, and nothing "
+"is skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.cdc.mariadb import as_found
-from tests.cdc.test_capture import broker, committed, messages  # noqa: F401  # broker is a fixture
+from tests.cdc.topics import committed
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.events import RowChange
@@ -223,7 +224,7 @@ def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
 
 def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(
     slot: Slot,
-    broker: Broker,  # noqa: F811
+    broker: Broker,
 ) -> None:
     run(slot.conninfo, "create table t (id int primary key, c text)")
     start = begun(slot, [])

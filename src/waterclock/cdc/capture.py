@@ -47,7 +47,7 @@ class Capture:
     """Copies a source's changes to Kafka.
 
     `publisher` and `source` make the two ends; they are called anew after a break. `start` says where to begin where
-    Kafka holds no position yet. `tell` hears of every commit.
+    Kafka holds no position yet. `tell` hears of every commit, `lost` of every break that is survived.
     """
 
     def __init__(
@@ -58,9 +58,10 @@ class Capture:
         *,
         start: Callable[[], Position],
         tell: Tell = lambda statistics: None,
+        lost: Callable[[ConnectionLost], object] = lambda error: None,
     ) -> None:
         self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
-        self._tell, self._statistics = tell, CaptureStatistics()
+        self._tell, self._lost, self._statistics = tell, lost, CaptureStatistics()
 
     def statistics(self) -> CaptureStatistics:
         return self._statistics
@@ -73,10 +74,11 @@ class Capture:
             try:
                 self._pass(end)
                 return self._statistics
-            except ConnectionLost:
+            except ConnectionLost as error:
                 pauses_s = list(_PAUSES_S) if self._statistics.commits > before else pauses_s
                 if not pauses_s:
                     raise
+                self._lost(error)
             self._clock.sleep_s(pauses_s.pop(0))
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 

@@ -24,7 +24,8 @@ class Change(NamedTuple):
     empty for a table that has none. `position` is a tuple of whole numbers, compared from the left; positions of one
     table have one length.
 
-    >>> Change("shop.item", "upsert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None}).position < (1700000000000001, 1)
+    >>> change = Change("shop.item", "upsert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
+    >>> change.position < (1700000000000001, 1)
     True
     """
 

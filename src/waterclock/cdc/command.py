@@ -9,6 +9,7 @@ import zlib
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Source, Wanted
 from waterclock.cdc.topics import Target
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import UsageError
+from waterclock.errors import ConnectionLost, UsageError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _EVERY_MS = 500
@@ -47,7 +48,8 @@ def run(arguments: Namespace) -> int:
         raise UsageError(f"{error}.") from None
     client = _settings(arguments.kafka_config)
     told = _Progress(clock, arguments.json)
-    capture = Capture(lambda: Publisher(target, name, client), origin.source, clock, start=origin.begin, tell=told.tell)
+    publisher = partial(Publisher, target, name, client)
+    capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
     try:
         capture.run(origin.end() if arguments.once else None)
     finally:
@@ -153,6 +155,9 @@ class _Progress:
             self._told_ns = self._clock.monotonic_ns()
             print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
 
+    def lost(self, error: ConnectionLost) -> None:
+        print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
+
     def end(self, now: CaptureStatistics) -> None:
         if sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr)
@@ -164,4 +169,5 @@ class _Progress:
     def _line(self, now: CaptureStatistics) -> str:
         seconds = max(self._seconds(), 0.001)
         place = f", up to {now.place}" if now.place else ""
-        return f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka ({now.changes / seconds:,.0f}/s){place}"
+        counts = f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka"
+        return f"{counts} ({now.changes / seconds:,.0f}/s){place}"

@@ -35,7 +35,7 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
         return
     schema, payload = _unwrapped(_read(message.value))
     operation = payload.get("op")
-    if operation is None and ("status" in payload or set(payload) == {"ts_ms"}) or operation == "m":
+    if (operation is None and ("status" in payload or set(payload) == {"ts_ms"})) or operation == "m":
         return  # where a transaction begins or ends, a heartbeat, an application's own word
     if operation not in _OPERATIONS or not isinstance(payload.get("source"), dict):
         raise Unreadable(

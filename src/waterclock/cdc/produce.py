@@ -38,6 +38,7 @@ _BY_KEY = -1
 _SERVED_EVERY = 1000  # so often the client may tell what arrived; it holds so much more at most
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
+_QUIET = {"log_level": 4}  # warnings and worse: librdkafka tells of every connection that is closed
 _SETTINGS = {
     "acks": "all",
     "enable.idempotence": True,
@@ -59,7 +60,7 @@ class Publisher:
 
     def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
-        settings = {**(client or {}), "bootstrap.servers": target.servers}
+        settings = {**_QUIET, **(client or {}), "bootstrap.servers": target.servers}
         self._partitions = prepared(settings, target, self._state_topic)
         self._producer = Producer({**settings, **_SETTINGS, "transactional.id": f"waterclock-cdc-{name}"})
         self._open, self.in_transaction = False, 0
@@ -150,7 +151,8 @@ class Publisher:
         error: KafkaError = raised.args[0]
         if error.code() in _FENCED:
             raise UsageError(
-                f"Another process captures under the name {self._name}, and Kafka lets only the later one write. Stop one of "
+                f"Another process captures under the name {self._name}, and Kafka lets only the later one "
+                "write. Stop one of "
                 "them, or give them different names (--name) and topics."
             ) from None
         raise ConnectionLost(f"Kafka did not take the changes: {error.str()}.") from None

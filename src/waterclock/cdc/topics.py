@@ -54,7 +54,8 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
     found = len(there[target.topic].partitions)
     if target.order == "global" and found != 1:
         raise UsageError(
-            f"The topic {target.topic} has {found} partitions, and a global order needs exactly one. Choose another topic, or "
+            f"The topic {target.topic} has {found} partitions, and a global order needs exactly one. Choose "
+            "another topic, or "
             "--order key: then the changes of one row keep their order."
         )
     return found

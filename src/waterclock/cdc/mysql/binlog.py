@@ -62,7 +62,8 @@ class Framing:
             last = size - _CHECKSUM_BYTES
             if zlib.crc32(raw[:last]) != int.from_bytes(raw[last:], "little"):
                 raise Unreadable(
-                    f"The checksum of the binlog event that ends at {end} is wrong: the binlog, or the way from the server, "
+                    f"The checksum of the binlog event that ends at {end} is wrong: the binlog, or the way "
+                    "from the server, "
                     "is damaged. Try again; where it stays, start from a later GTID (--from) and compare the tables."
                 )
         return Event(ts, kind, server, end, flags, raw[_HEADER.size : last])

@@ -21,8 +21,10 @@ _KINDS = {
     "bigint": {types.LONGLONG}, "float": {types.FLOAT}, "double": {types.DOUBLE}, "decimal": {types.NEWDECIMAL},
     "bit": {types.BIT}, "year": {types.YEAR}, "date": {types.DATE, types.NEWDATE},
     "time": {types.TIME, types.TIME2}, "datetime": {types.DATETIME, types.DATETIME2},
-    "timestamp": {types.TIMESTAMP, types.TIMESTAMP2}, "enum": {types.ENUM}, "set": {types.SET}, "json": {types.JSON, types.BLOB},
-    "char": {types.STRING}, "binary": {types.STRING}, "uuid": {types.STRING}, "inet6": {types.STRING}, "inet4": {types.STRING},
+    "timestamp": {types.TIMESTAMP, types.TIMESTAMP2}, "enum": {types.ENUM}, "set": {types.SET},
+    "json": {types.JSON, types.BLOB},
+    "char": {types.STRING}, "binary": {types.STRING}, "uuid": {types.STRING}, "inet6": {types.STRING},
+    "inet4": {types.STRING},
     "varchar": {types.VARCHAR, types.VAR_STRING}, "varbinary": {types.VARCHAR, types.VAR_STRING},
 }  # fmt: skip
 _TEXTS = ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
@@ -93,7 +95,8 @@ class Catalog:
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
 
     def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
-        """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, JSON from text."""
+        """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, "
+        "JSON from text."""
         doubtful = [column.name for column in columns if self._maria and _doubtful(column)]
         told = {name: word for name in doubtful if (word := self._told.get(f"{table.name}.{name}"))}
         asked = sorted(set(doubtful) - set(told))
@@ -170,7 +173,8 @@ def _changed(table: TableMap) -> str:
 
 def _unnamed(table: TableMap) -> str:
     return (
-        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not tell whether they were changed "
+        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not tell whether they "
+        "were changed "
         "since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it (--from now)."
     )
 

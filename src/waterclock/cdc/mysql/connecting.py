@@ -20,6 +20,7 @@ from waterclock.cdc.mysql.wire import Wire
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
 HEARTBEAT_S = 1.0
+REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
 _CONNECT_S = 10
 _STREAM = (b"\x12", b"\x1e")  # the commands that ask for a binlog: by place, and by MySQL's GTID set
 _NO_TRANSACTIONS = (
@@ -124,9 +125,10 @@ def refused(login: Login, error: Exception) -> NoReturn:
     """Say in a sentence why the server could not be read from."""
     code, text = (*error.args, "", "")[:2]
     who, where = login.user, f"{login.host}:{login.port}"
-    if code in (1044, 1045, 1227, 1698):
+    if code in REFUSALS:
         raise UsageError(
-            f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or MYSQL_PWD), and: "
+            f"{where} does not let {who} read its binlog: {text}. Give the right password (--password-file, or "
+            "MYSQL_PWD), and: "
             f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {who}"
         )
     if code in (2006, 2013, 2014):

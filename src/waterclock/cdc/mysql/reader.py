@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
+import pymysql
+
 from waterclock.cdc.mysql.binlog import Framing
 from waterclock.cdc.mysql.catalog import Catalog
-from waterclock.cdc.mysql.connecting import HEARTBEAT_S, Login, Stream, asked
+from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
 from waterclock.cdc.mysql.server import Server, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
@@ -59,6 +61,7 @@ class BinlogReader:
         skip: frozenset[str],
         queries: bool,
     ) -> None:
+        self._login = login
         connection = self._opened.enter_context(asked(login))
         self.server: Server = inspected(connection.cursor())
         self._place_type = MariaPlace if self.server.maria else MySqlPlace
@@ -106,6 +109,8 @@ class BinlogReader:
         if packet[0] == 0xFF:
             code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
             text = text[6:] if text.startswith("#") else text
+            if code in REFUSALS:
+                refused(self._login, pymysql.OperationalError(code, text))
             if code == 1236:
                 raise UsageError(
                     f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. Where its "

@@ -40,7 +40,8 @@ def inspected(cursor: Any) -> Server:
     found = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     if found.get("log_bin", "OFF").upper() not in ("ON", "1"):
         raise UsageError(
-            "The server writes no binlog. Start it with --log-bin --binlog-format=ROW --binlog-row-metadata=FULL --server-id=1."
+            "The server writes no binlog. Start it with --log-bin --binlog-format=ROW "
+            "--binlog-row-metadata=FULL --server-id=1."
         )
     wrong = [
         f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}"

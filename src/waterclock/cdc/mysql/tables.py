@@ -191,7 +191,8 @@ class Tables:
             self._virtual[id(table)] = self._catalog.virtual(table.map)
         if missing - self._virtual[id(table)]:
             raise Unreadable(
-                f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. Set it to FULL on "
+                f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. "
+                "Set it to FULL on "
                 "the server and in every session that sets its own, and leave out what was written before (--from, --skip)."
             )
         return [place for place in range(len(table.names)) if bits >> place & 1]

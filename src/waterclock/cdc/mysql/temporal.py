@@ -31,7 +31,8 @@ def datetimes(digits: int) -> Reader:
         seconds = packed & 0x1FFFF
         end = at + 5 + extra
         return (
-            f'"{year:04d}-{month:02d}-{packed >> 17 & 31:02d} {seconds >> 12:02d}:{seconds >> 6 & 63:02d}:{seconds & 63:02d}'
+            f'"{year:04d}-{month:02d}-{packed >> 17 & 31:02d} '
+            f"{seconds >> 12:02d}:{seconds >> 6 & 63:02d}:{seconds & 63:02d}"
             f'{_fraction(int.from_bytes(data[at + 5 : end], "big"), extra, digits)}"',
             end,
         )

@@ -222,7 +222,8 @@ class Transactions:
 
     def _refuse(self, what: str) -> NoReturn:
         raise Unreadable(
-            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would be lost. To go "
+            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would "
+            "be lost. To go "
             f"on without it, and mend the target by hand: --skip {self._gtid}"
         )
 

@@ -217,7 +217,8 @@ def _complete(relation: Relation, row: Row) -> Row:
     missing = [name for name, text in row.items() if text == _UNTOUCHED]
     if missing:
         raise Unreadable(
-            f"A row of {relation.schema}.{relation.table} got another key, and PostgreSQL did not send its {', '.join(missing)}. "
+            f"A row of {relation.schema}.{relation.table} got another key, and PostgreSQL did not send its "
+            f"{', '.join(missing)}. "
             f"ALTER TABLE {relation.schema}.{relation.table} REPLICA IDENTITY FULL; and write that row once more."
         )
     return row

@@ -184,7 +184,8 @@ def _told(slot: Slot) -> Iterator[None]:
         raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
     except psycopg.Error as error:
         raise UsageError(
-            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and must own the tables "
+            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
+            "must own the tables "
             f"or be told a publication that is there (--publication)."
         ) from None
 
