@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from waterclock.cdc.events import RowChange
+from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
-from waterclock.cdc.mysql.binlog import events_in
+from waterclock.cdc.mysql.binlog import Event, events_in
 from waterclock.cdc.mysql.columns import Column
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MySqlPlace, Position
+from waterclock.cdc.source import Mark
 from waterclock.errors import Unreadable
 
 
@@ -42,8 +44,11 @@ class Unnamed:
         return set()
 
 
-def changes(raw: bytes) -> list[RowChange]:
-    tables = Tables(Unnamed(), MYSQL, lambda database, table: True)
+UNNAMED = Unnamed()
+
+
+def changes(raw: bytes, catalog: Unnamed = UNNAMED) -> list[RowChange]:
+    tables = Tables(catalog, MYSQL, lambda database, table: True)
     transactions = Transactions(MySqlPlace(""), Position(""), tables, lambda database, table: True)
     events = events_in(io.BytesIO(raw))
     return [item for event in events for item in transactions.take(event) if isinstance(item, RowChange)]
@@ -81,3 +86,83 @@ def test_a_binlog_that_ends_within_an_event_is_refused(data: Path) -> None:
     raw = (data / "binlog" / "mysql-bin.checksum-crc32").read_bytes()
     with pytest.raises(Unreadable, match="damaged"):
         changes(raw[:-10])
+
+
+class Misled(Unnamed):
+    """Takes every number for another one."""
+
+    def _column(self, place: int, kind: int, size: int) -> Column:
+        return super()._column(place, {types.LONG: types.LONGLONG, types.LONGLONG: types.TINY}.get(kind, kind), size)
+
+
+def test_rows_that_were_read_with_a_wrong_type_are_refused(data: Path) -> None:
+    with pytest.raises(Unreadable, match="do not fit its columns"):
+        changes((data / "binlog" / "mysql-bin.checksum-crc32").read_bytes(), Misled())
+
+
+def event(kind: int, body: bytes, ts: int = 1_700_000_000) -> Event:
+    return Event(ts, kind, 1, 4, 0, body)
+
+
+BEGINNING = Position("")
+
+
+def gtid(number: int) -> Event:
+    return event(binlog.GTID, bytes(17) + number.to_bytes(8, "little"))
+
+
+def statement(text: str) -> Event:
+    return event(binlog.QUERY, bytes(13) + b"\0" + text.encode())
+
+
+def transactions(position: Position = BEGINNING) -> Transactions:
+    tables = Tables(Unnamed(), MYSQL, lambda database, table: True)
+    return Transactions(MySqlPlace(position.place), position, tables, lambda database, table: True)
+
+
+ZERO = "00000000-0000-0000-0000-000000000000"
+
+
+def test_another_transaction_in_the_place_of_one_that_is_half_in_kafka_is_refused() -> None:
+    half = Position("", 0, 5, f"{ZERO}:2")
+    assert list(transactions(half).take(gtid(2))) == []
+    with pytest.raises(Unreadable, match=f"{ZERO}:2 is half in Kafka and has to come first"):
+        transactions(half).take(gtid(1))
+
+
+def test_a_transaction_without_its_end_is_refused() -> None:
+    taking = transactions()
+    list(taking.take(gtid(1)))
+    list(taking.take(statement("BEGIN")))
+    with pytest.raises(Unreadable, match="before its commit"):
+        taking.take(gtid(2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (binlog.TRANSACTION_PAYLOAD, "binlog_transaction_compression=OFF"),
+        (binlog.PARTIAL_UPDATE, "binlog_row_value_options=''"),
+        (binlog.TAGGED_GTID, "GTID with a tag"),
+        (binlog.INCIDENT, "events are missing"),
+        (binlog.MARIA_ENCRYPTION, "from the server, not from its files"),
+        (99, "an event of the kind 99"),
+    ],
+)
+def test_an_event_that_cannot_be_read_is_refused_with_what_to_set(kind: int, told: str) -> None:
+    taking = transactions()
+    list(taking.take(gtid(1)))
+    with pytest.raises(Unreadable, match=told):
+        taking.take(event(kind, b""))
+
+
+def test_an_unknown_event_that_says_it_may_be_left_out_is_left_out() -> None:
+    assert list(transactions().take(event(99, b"")._replace(flags=binlog.IGNORABLE))) == []
+
+
+def test_mysqls_create_table_as_select_is_one_transaction() -> None:
+    taking = transactions()
+    for made in (gtid(1), statement("CREATE TABLE `t` (`c` int) START TRANSACTION")):
+        assert list(taking.take(made)) == []
+    assert list(taking.take(event(binlog.XID, bytes(8)))) == [Mark.COMMITTED]
+    assert str(taking.position().place) == f"{ZERO}:1"
