@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import committed, messages, shop
@@ -65,6 +66,12 @@ def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker
         captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here)
 
 
+def test_a_topic_that_would_forget_the_position_is_refused(broker: Broker, database: str) -> None:
+    broker.create_topic(f"{database}.position", partitions=1)
+    with pytest.raises(UsageError, match=r"cleanup.policy=delete, so it would forget it. Set it to compact"):
+        Publisher(Target(broker.bootstrap, database), database)
+
+
 def test_a_second_run_goes_on_where_the_first_one_ended(
     mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
@@ -115,6 +122,26 @@ def test_a_transaction_larger_than_allowed_goes_in_parts_and_each_change_once(
             run(Dying)
     run(Dying)
     assert [position.rows for position in stored] == [1000, 2000, 3000, 0]
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_a_change_that_is_too_large_for_the_topic_is_said_and_comes_once_the_topic_takes_it(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    mariadb.run(
+        f"create table {database}.t (id int primary key, c longtext)",
+        f"insert into {database}.t values (1, repeat('a', 3000000)), (2, 'b')",
+    )
+    target = Target(broker.bootstrap, database, "global")
+    with pytest.raises(UsageError, match=r"larger than the topic .* takes. Set the topic's max.message.bytes higher"):
+        captured(mariadb, broker, target, here, f"{database}.*")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    larger = ConfigEntry("max.message.bytes", "10000000", incremental_operation=AlterConfigOpType.SET)
+    (done,) = admin.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, database, incremental_configs=[larger])]
+    ).values()
+    done.result()
+    captured(mariadb, broker, target, here, f"{database}.*")
     assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
 
 

@@ -117,6 +117,17 @@ def test_uuids_of_a_table_that_was_changed_since_are_refused(
         mariadb.changes(here, f"{database}.*")
 
 
+def test_rows_that_waited_for_a_change_of_their_table_are_read(mariadb: MariaServer, database: str, here: str) -> None:
+    """They bear the time at which they began to wait, which lies before the change they came after."""
+    mariadb.run(
+        f"create table {database}.t (u uuid)",
+        f"alter table {database}.t add column c int",
+        "set timestamp = unix_timestamp() - 10",
+        f"insert into {database}.t values ('123e4567-e89b-42d3-a456-426614174000', 1)",
+    )
+    assert len(mariadb.changes(here, f"{database}.*")) == 1
+
+
 def test_ordinary_tables_may_change_as_they_like(mariadb: MariaServer, database: str, here: str) -> None:
     """The catalog is asked only where the binlog leaves a doubt: a table without doubtful columns may even be gone."""
     mariadb.run(

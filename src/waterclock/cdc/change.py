@@ -3,6 +3,7 @@
 Rule 1: one form for all: (table, operation, key, position, values). It is what a sink that mirrors tables applies.
 Rule 2: of two changes of one key the one with the larger position is the later one, whatever order they are met in. A
         change whose position is not larger than the row's is applied already.
+        Two changes of a key at one position are the same change. An insert and an update are applied alike.
 Rule 3: `values` holds the columns that the message brings. A column that is not in it keeps what it has.
 """
 
@@ -11,20 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-Operation = Literal["upsert", "delete", "truncate"]
-UPSERT: Operation = "upsert"
-REMOVE: Operation = "delete"
-EMPTY: Operation = "truncate"
+Operation = Literal["insert", "update", "delete", "truncate"]
 
 
 class Change(NamedTuple):
-    """One row as it is to be (`upsert`), one that is to go (`delete`), or all that are older than `position` (`truncate`).
+    """One row as it is to be (`insert`, `update`), one that is to go (`delete`), or all older ones (`truncate`).
 
     `table` is `database.table` (PostgreSQL: `schema.table`). `key` maps the primary key's columns to their values; it is
     empty for a table that has none. `position` is a tuple of whole numbers, compared from the left; positions of one
     table have one length.
 
-    >>> change = Change("shop.item", "upsert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
+    >>> change = Change("shop.item", "insert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
     >>> change.position < (1700000000000001, 1)
     True
     """

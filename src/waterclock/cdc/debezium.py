@@ -16,13 +16,14 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from waterclock.cdc.change import EMPTY, REMOVE, UPSERT, Change, Met
+from waterclock.cdc.change import Change, Met, Operation
 from waterclock.errors import Unreadable
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _UNTOUCHED = "__debezium_unavailable_value"
 _EPOCH = datetime(1970, 1, 1)
-_OPERATIONS = ("c", "r", "u", "d", "t")  # created, read by a snapshot, updated, deleted, truncated
+# created, read by a snapshot, updated, deleted, truncated
+_OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
 Field = Mapping[str, Any]
 
 
@@ -34,21 +35,20 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
     if message.value is None:
         return
     schema, payload = _unwrapped(_read(message.value))
-    operation = payload.get("op")
-    if (operation is None and ("status" in payload or set(payload) == {"ts_ms"})) or operation == "m":
+    word = payload.get("op")
+    if (word is None and ("status" in payload or set(payload) == {"ts_ms"})) or word == "m":
         return  # where a transaction begins or ends, a heartbeat, an application's own word
-    if operation not in _OPERATIONS or not isinstance(payload.get("source"), dict):
+    operation = _OPERATIONS.get(str(word))
+    if operation is None or not isinstance(payload.get("source"), dict):
         raise Unreadable(
             f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
         )
     table, position = _table(payload["source"]), _position(payload["source"], message.offset)
-    if operation == "t":
-        yield Change(table, EMPTY, {}, position, {})
-    elif operation == "d":
-        yield Change(table, REMOVE, _key(message, types or {}), position, {})
-    else:
+    key = {} if operation == "truncate" else _key(message, types or {})
+    values: dict[str, Any] = {}
+    if operation in ("insert", "update"):
         values = _converted(payload["after"], _by_name(_by_name(schema).get("after")), types or {})
-        yield Change(table, UPSERT, _key(message, types or {}), position, values)
+    yield Change(table, operation, key, position, values)
 
 
 def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any]]:

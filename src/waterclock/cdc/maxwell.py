@@ -13,11 +13,17 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from waterclock.cdc.change import EMPTY, REMOVE, UPSERT, Change, Met
+from waterclock.cdc.change import Change, Met, Operation
 from waterclock.errors import Unreadable
 
 _LAST = 2**62  # Maxwell tells no xoffset for the last change of a transaction
-_UPSERTS = {"insert", "update", "bootstrap-insert"}
+_OPERATIONS: dict[str, Operation] = {
+    "insert": "insert",
+    "bootstrap-insert": "insert",
+    "update": "update",
+    "delete": "delete",
+    "truncate": "truncate",
+}
 _OTHERS = {"bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop", "database-create",
            "database-alter", "database-drop"}  # fmt: skip
 
@@ -27,28 +33,30 @@ def changes(message: Met) -> Iterator[Change]:
 
     >>> row = b'{"database":"shop","table":"item","type":"insert","primary_key_columns":["id"],"data":{"id":4,"p":1.10}}'
     >>> next(changes(Met(None, row, 7)))
-    Change(table='shop.item', operation='upsert', key={'id': 4}, position=(7,), values={'id': 4, 'p': Decimal('1.10')})
+    Change(table='shop.item', operation='insert', key={'id': 4}, position=(7,), values={'id': 4, 'p': Decimal('1.10')})
     """
     if message.value is None:
         return
     fields = _read(message.value)
-    kind, table = fields.get("type"), f"{fields.get('database')}.{fields.get('table')}"
-    if kind in _OTHERS:
+    if fields.get("type") in _OTHERS:
         return
-    position = _position(fields, message.offset)
-    if kind == "truncate":
-        yield Change(table, EMPTY, {}, position, {})
+    operation, data = _OPERATIONS.get(str(fields.get("type"))), fields.get("data")
+    table, position = f"{fields.get('database')}.{fields.get('table')}", _position(fields, message.offset)
+    if operation == "truncate":
+        yield Change(table, operation, {}, position, {})
         return
-    if kind not in {*_UPSERTS, "delete"} or not isinstance(fields.get("data"), dict):
-        raise Unreadable(f"The message at offset {message.offset} has the type {kind!r}, which Maxwell does not write.")
-    data, names = fields["data"], _key_names(fields, message)
-    if kind == "delete":
-        yield Change(table, REMOVE, _key(data, names, message), position, {})
-        return
-    old = fields.get("old") or {}
-    if any(name in old for name in names):
-        yield Change(table, REMOVE, _key({**data, **old}, names, message), position, {})
-    yield Change(table, UPSERT, _key(data, names, message), position, data)
+    if operation is None or not isinstance(data, dict):
+        what = f"has the type {fields.get('type')!r}, which Maxwell does not write"
+        raise Unreadable(f"The message at offset {message.offset} {what if operation is None else 'has no data'}.")
+    names = _key_names(fields, message)
+    former = {**data, **(fields.get("old") or {})}
+    if operation == "delete":
+        yield Change(table, "delete", _key(data, names, message), position, {})
+    elif operation == "update" and _key(former, names, message) != _key(data, names, message):
+        yield Change(table, "delete", _key(former, names, message), position, {})
+        yield Change(table, "insert", _key(data, names, message), position, data)
+    else:
+        yield Change(table, operation, _key(data, names, message), position, data)
 
 
 def _read(value: bytes) -> dict[str, Any]:

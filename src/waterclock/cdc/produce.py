@@ -48,6 +48,8 @@ _SETTINGS = {
     "linger.ms": 5,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 262_144,
+    "message.max.bytes": 1_000_000_000,  # how large a message may be is for the topic to say
+    "delivery.report.only.error": True,
 }
 
 
@@ -62,7 +64,9 @@ class Publisher:
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         settings = {**_QUIET, **(client or {}), "bootstrap.servers": target.servers}
         self._partitions = prepared(settings, target, self._state_topic)
-        self._producer = Producer({**settings, **_SETTINGS, "transactional.id": f"waterclock-cdc-{name}"})
+        self._refused: KafkaError | None = None  # the first message that Kafka did not take
+        named = {"transactional.id": f"waterclock-cdc-{name}", "on_delivery": self._delivered}
+        self._producer = Producer({**settings, **_SETTINGS, **named})
         self._open, self.in_transaction = False, 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -147,8 +151,16 @@ class Publisher:
         except KafkaException as raised:
             self._say(raised)
 
+    def _delivered(self, error: KafkaError | None, message: object) -> None:
+        self._refused = self._refused or error
+
     def _say(self, raised: KafkaException) -> NoReturn:
         error: KafkaError = raised.args[0]
+        if self._refused is not None and self._refused.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise UsageError(
+                f"A change is larger than the topic {self._target.topic} takes. Set the topic's max.message.bytes higher, "
+                "and start again: nothing was left out."
+            ) from None
         if error.code() in _FENCED:
             raise UsageError(
                 f"Another process captures under the name {self._name}, and Kafka lets only the later one "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from waterclock.cdc.position import Position
 from waterclock.errors import EnvironmentMissing, UsageError
@@ -47,7 +47,10 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
     except KafkaException as error:
         raise EnvironmentMissing(f"There is no Kafka to talk to at {target.servers}: {error.args[0].str()}.") from None
     wanted = 1 if target.order == "global" else target.partitions
-    _make(admin, [NewTopic(state_topic, 1, config=_COMPACTED)] if state_topic not in there else [])
+    if state_topic in there:
+        _check_kept(admin, state_topic)
+    else:
+        _make(admin, [NewTopic(state_topic, 1, config=_COMPACTED)])
     if target.topic not in there:
         _make(admin, [NewTopic(target.topic, wanted)])
         return wanted
@@ -61,8 +64,19 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
     return found
 
 
+def _check_kept(admin: AdminClient, topic: str) -> None:
+    """Refuse a topic that somebody made so that it forgets: without its position a capture would begin again."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    policy = admin.describe_configs([resource])[resource].result()["cleanup.policy"].value
+    if policy != "compact":
+        raise UsageError(
+            f"The topic {topic} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. Set "
+            "it to compact."
+        )
+
+
 def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
-    for name, made in (admin.create_topics(topics) if topics else {}).items():
+    for name, made in admin.create_topics(topics).items():
         try:
             made.result()
         except KafkaException as error:

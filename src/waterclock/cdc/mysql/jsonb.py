@@ -25,7 +25,7 @@ def json_of(text: str) -> str:
     """`text` where it is JSON, else the JSON string of it: a table may have been filled while its check was off."""
     try:
         json.loads(text, parse_constant=_refuse)
-    except ValueError:
+    except (ValueError, RecursionError):
         return quoted(text)
     return text
 

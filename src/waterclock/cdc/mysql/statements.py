@@ -24,10 +24,11 @@ _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}
 
 
 class Statement(NamedTuple):
-    """A statement, and the database that was in use when it ran."""
+    """A statement, the database that was in use when it ran, and when it ended: seconds, rounded up."""
 
     database: str
     text: str
+    ended: int = 0
 
     @property
     def word(self) -> str:
@@ -73,10 +74,11 @@ class Statement(NamedTuple):
 
 
 def statement(event: Event) -> Statement:
-    """The statement of an event: thread, seconds, lengths, variables, the database in use, the text."""
+    """The statement of an event: thread, seconds it took, lengths, variables, the database in use, the text."""
     body = event.body
     name = body[8]
     start = 13 + int.from_bytes(body[11:13], "little")
     raw = body[start + name + 1 :]
     text = (uncompressed(raw) if event.kind == MARIA_QUERY_COMPRESSED else raw).decode("utf-8", "replace")
-    return Statement(body[start : start + name].decode(), _COMMENTS.sub("", text))
+    ended = event.ts + int.from_bytes(body[4:8], "little") + 1
+    return Statement(body[start : start + name].decode(), _COMMENTS.sub("", text), ended)
