@@ -129,8 +129,11 @@ def test_a_change_that_is_too_large_for_the_topic_is_said_and_comes_once_the_top
     mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
     mariadb.run(
-        f"create table {database}.t (id int primary key, c longtext)",
-        f"insert into {database}.t values (1, repeat('a', 3000000)), (2, 'b')",
+        f"use {database}",
+        "create table t (id int primary key, c longtext)",
+        "set group_concat_max_len = 10000000",
+        "insert into t select 1, group_concat(md5(seq) separator '') from seq_1_to_90000",
+        "insert into t values (2, 'b')",
     )
     target = Target(broker.bootstrap, database, "global")
     with pytest.raises(UsageError, match=r"larger than the topic .* takes. Set the topic's max.message.bytes higher"):

@@ -60,9 +60,13 @@ class Statement(NamedTuple):
         """
         return self._table(_TRUNCATE)
 
+    def altered(self) -> tuple[str, str] | None:
+        """The table of an ALTER TABLE."""
+        return self._table(_ALTER)
+
     def partition(self) -> tuple[str, str] | None:
         """The table of which whole partitions went, or came, without a row in the binlog."""
-        return self._table(_ALTER) if _PARTITION.search(self.text) else None
+        return self.altered() if _PARTITION.search(self.text) else None
 
     def _table(self, pattern: re.Pattern[str]) -> tuple[str, str] | None:
         match = pattern.match(self.text)

@@ -101,14 +101,16 @@ class Tables:
         self._plans: dict[bytes, Table | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
         self._virtual: dict[int, set[str]] = {}
-        self._since = 0  # seconds: all changes of tables up to then have been passed in the binlog
+        self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
 
     def introduce(self, event: Event) -> None:
         """A table map: from here on its number stands for this table."""
         content = event.body[8:]
         if content not in self._plans:
+            found = table_map(event.body)
             # a statement that waited for ALTER TABLE to end has the time at which it began to wait
-            self._plans[content] = self._plan(table_map(event.body), content, max(event.ts, self._since))
+            written = max(event.ts, self._altered.get((found.database, found.table), 0))
+            self._plans[content] = self._plan(found, content, written)
         self._by_id[table_id(event.body)] = self._plans[content]
 
     def rows(self, event: Event) -> tuple[Table, Iterator[tuple[Row | None, Row | None]]] | None:
@@ -119,9 +121,10 @@ class Tables:
         table = self._by_id[number]
         return None if table is None else (table, self._read(table, event))
 
-    def changed(self, ended: int) -> None:
+    def changed(self, altered: tuple[str, str] | None, ended: int) -> None:
         """A statement that ended at `ended` seconds changed a table: what the catalog said no longer holds."""
-        self._since = max(self._since, ended)
+        if altered is not None:
+            self._altered[altered] = ended
         for content in self._lent:
             self._plans.pop(content, None)
         self._lent.clear()

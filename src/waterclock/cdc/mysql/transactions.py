@@ -196,7 +196,7 @@ class Transactions:
         if found.word == "XA" and self._xoffset:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         if found.changes():
-            self._tables.changed(found.ended)
+            self._tables.changed(found.altered(), found.ended)
         ends = (
             found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
             and "ROLLBACK TO" not in found.text.upper()
@@ -205,7 +205,7 @@ class Transactions:
 
     def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
         if found.changes():
-            self._tables.changed(found.ended)
+            self._tables.changed(found.altered(), found.ended)
         if (partition := found.partition()) and self._wanted(*partition):
             self._refuse(f"that partitions of {'.'.join(partition)} went or came as a whole, without their rows")
         if (emptied := found.emptied()) and self._wanted(*emptied):
