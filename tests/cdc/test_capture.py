@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import committed, messages, shop
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
+from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
+from waterclock.cdc.source import Item, Mark
 from waterclock.cdc.topics import Target, last_position
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
@@ -64,6 +67,67 @@ def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker
     broker.create_topic(database, partitions=3)
     with pytest.raises(UsageError, match="has 3 partitions, and a global order needs exactly one"):
         captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here)
+
+
+class Told:
+    """A source that tells what it is given, item by item; after each the test looks at what Kafka has."""
+
+    def __init__(self, items: list[Item], look: Callable[[], None]) -> None:
+        self._items, self._look, self._place = items, look, 0
+
+    def items(self) -> Iterator[Item]:
+        for item in self._items:
+            self._place += item is Mark.COMMITTED
+            yield item
+            self._look()
+
+    def position(self) -> Position:
+        return Position(f"0-1-{self._place}")
+
+    def reached(self, end: str) -> bool:
+        return end == f"0-1-{self._place}"
+
+    def stored(self, position: Position) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broker, database: str) -> None:
+    """What was gathered is committed when the source is quiet; not so the beginning of a transaction."""
+    changes = [
+        RowChange(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
+        for n in range(4)
+    ]
+    items = [
+        changes[0],
+        Mark.QUIET,
+        changes[1],
+        Mark.COMMITTED,
+        Mark.QUIET,
+        changes[2],
+        Mark.QUIET,
+        changes[3],
+        Mark.COMMITTED,
+    ]
+    counts: list[int] = []
+    source = Told(items, lambda: counts.append(capture.statistics().changes))
+    target = Target(broker.bootstrap, database, "global")
+    capture = Capture(
+        lambda: Publisher(target, database), lambda position: source, SystemClock(), start=lambda: Position("")
+    )
+    capture.run("0-1-2")
+    assert counts == [0, 0, 0, 0, 2, 2, 2, 2]
+    assert capture.statistics().changes == 4
+
+
+def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Broker, database: str) -> None:
+    publisher = Publisher(Target(broker.bootstrap, database), database)
+    publisher.commit(Position("0-1-7"))
+    for number in range(40):
+        publisher.store(Position(f"0-1-{100 + number}"))
+        publisher._producer.flush(10)
+        publisher.close()
+    assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-7")
 
 
 def test_a_topic_that_would_forget_the_position_is_refused(broker: Broker, database: str) -> None:

@@ -81,7 +81,7 @@ def test_maxwells_positions_rise_within_a_transaction_and_between_files() -> Non
         ("mysql-bin.000010:4", {"xoffset": 0}),
     ]
     found = [maxwell(position=position, data={}, **more)[0].position for position, more in told]
-    assert found == sorted(found)
+    assert found == sorted(set(found))
     assert found[0][:2] == (9, 500)
     assert maxwell(41, data={})[0].position == (41,)
 
