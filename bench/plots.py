@@ -45,6 +45,7 @@ ABOUT: Final = {
     "churn": "churn: cancel one, add one",
     "expire": "expire one, its callback run",
 }
+BROKERS: Final = {"waterclock": "#0b3c5d", "Apache Kafka, fsync": "#d55e00", "Apache Kafka, memory": KAFKA}
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9,
     "axes.titlesize": 11,
@@ -73,6 +74,8 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             figure = _verbs(figures)
         elif record["benchmark"] == "purgatory":
             figure = _rates(figures["rates"])
+        elif record["benchmark"] == "broker":
+            figure = _broker(figures["runs"])
         else:
             return False
         figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")
@@ -192,7 +195,7 @@ def _rates(records: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_title(f"each request under {title}")
         axes.set_xlabel("requests a second")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: short(int(rate))))
-        axes.set_xlim(0, max(r["rate"] for r in records) * 1.05)
+        axes.set_xlim(0, max(r["rate"] for r in records) * 1.45)  # names stand at the lines' ends
         axes.tick_params(length=0, labelleft=True)
         for (name, color, points), _ in lines:
             axes.annotate(name, points[-1], (6, 6), textcoords="offset points", color=color, fontsize=8.5)
@@ -213,3 +216,41 @@ def _loads(records: Sequence[Mapping[str, Any]], keys: str) -> list[tuple[Line, 
         color = LOADS[contender == "waterclock", p50_ms > 100]
         found.append(((f"{contender}, {of[0]['expected']:.0%} expire", color, points), [bool(r["held"]) for r in of]))
     return found
+
+
+# Broker
+
+
+def _broker(runs: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Requests a second by producers in a closed loop; p99 of a produce by connections."""
+    figure = Figure(figsize=(11.5, 4.6))
+    panels = figure.subplots(1, 2)
+    figure.subplots_adjust(left=0.055, right=0.85, top=0.91, bottom=0.17, wspace=0.56)
+    _servers(panels[0], runs, "closed-", "per_s")
+    _servers(panels[1], runs, "connections: ", "p99_ms")
+    panels[0].set_title("requests a second, acks=all")
+    panels[0].set_xlabel("producers, one request each under way")
+    panels[1].set_title("p99 of a produce, ms, at 1,000 a second")
+    panels[1].set_xlabel("connections")
+    return figure
+
+
+def _servers(axes: Axes, runs: Mapping[str, Mapping[str, Any]], kind: str, figure: str) -> None:
+    """A line for each server over the workloads that are `kind` and a number."""
+    lines = [(name, BROKERS[name], points) for name, of in runs.items() if (points := _points(of, kind, figure))]
+    for name, color, points in lines:
+        axes.plot(*zip(*points, strict=True), color=color, lw=2.4 if name == "waterclock" else 1.3, marker="o", ms=4)
+    numbers = sorted({number for _, _, points in lines for number, _ in points})
+    axes.set_xscale("log")
+    axes.set_xticks(numbers, [short(int(number)) for number in numbers])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
+    axes.tick_params(which="both", length=0)
+    _label_ends(axes, lines)
+
+
+def _points(of: Mapping[str, Any], kind: str, figure: str) -> list[tuple[float, float]]:
+    numbers = {name: name.removeprefix(kind).replace(",", "") for name in of if name.startswith(kind)}
+    found = {int(number): of[name].get(figure) for name, number in numbers.items() if number.isdigit()}
+    return sorted((float(number), value) for number, value in found.items() if value is not None)

@@ -63,7 +63,7 @@ class Pair:
 
         def lacks_nothing() -> bool:
             said, other = broker.statistics(), self.two if broker is self.one else self.one
-            if isinstance(other._role, Following) and other._role.copy.applied is None:
+            if isinstance(other._role, Following) and other._role.replica.applied is None:
                 return False  # what the store has is still to come
             return said.replication.in_sync == said.partitions + 1 and said.replication.lag == 0
 
@@ -121,12 +121,17 @@ def partition(broker: Broker, topic: str = "t", number: int = 0) -> Partition:
 
 def has(broker: Broker, topic: str) -> bool:
     """Whether the broker knows the topic."""
-    return broker.call(lambda: topic in _topics(broker).by_name)
+    return topic_id(broker, topic) is not None
+
+
+def topic_id(broker: Broker, topic: str) -> object:
+    """The id of a topic; None where there is none."""
+    return broker.call(lambda: getattr(_topics(broker).by_name.get(topic), "id", None))
 
 
 def _topics(broker: Broker) -> Topics:
     role = broker._role
-    return role.copy.topics if isinstance(role, Following) else role.topics
+    return role.replica.topics if isinstance(role, Following) else role.topics
 
 
 def high(broker: Broker, topic: str = "t", number: int = 0) -> int:

@@ -42,8 +42,10 @@ class Turned:
         return self.broker.bootstrap
 
     def advance_ms(self, duration_ms: int) -> None:
+        """Turn time; what was sent before it is dealt with first, and what it asks of the disk is there after it."""
         self.settle()
         self.broker.advance_s(duration_ms / 1000)
+        self.settle()
 
     def settle(self) -> None:
         """Everything that was sent has been read, is durable, and is answered as far as it will be for now."""

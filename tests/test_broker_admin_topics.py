@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,9 @@ def test_a_change_of_settings_beside_a_growth_loses_no_partition(tmp_path: Path)
         broker.create_topic("t")
         topics = broker._core.topics
         topic = topics.by_name["t"]
-        broker.call(lambda: (topics.grow(topic, 4), topics.configure(topic, {"retention.ms": "1"})))
+        grown: Future[bool] = Future()
+        broker.call(lambda: (topics.grow(topic, 4, grown.set_result), topics.configure(topic, {"retention.ms": "1"})))
+        assert grown.result(10)
     with Broker(tmp_path) as broker, Wire(broker.bootstrap) as wire:
         assert len(wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].partitions) == 4
 

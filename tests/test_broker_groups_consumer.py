@@ -159,6 +159,7 @@ def test_the_assignor_is_the_one_that_most_ask_for(served: Turned) -> None:
         ({"member_epoch": -2}, Error.INVALID_REQUEST),
         ({"server_assignor": "sticky"}, Error.UNSUPPORTED_ASSIGNOR),
         ({"subscribed_topic_regex": "("}, Error.INVALID_REGULAR_EXPRESSION),
+        ({"subscribed_topic_regex": "(?!a).*"}, Error.INVALID_REGULAR_EXPRESSION),
         ({"member_epoch": 1}, Error.GROUP_ID_NOT_FOUND),
         ({"member_epoch": -1}, Error.GROUP_ID_NOT_FOUND),
     ],

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from tests.consumer_members import Reader, readers
 from tests.group_clients import DELETE, DELETE_TOPICS, Turned, people, stable_group
 from waterclock.broker.groups.assignors import Division, by_range, uniform
+from waterclock.broker.groups.reconcile import ConsumerMember
+from waterclock.broker.groups.subscriptions import Subscriptions
 from waterclock.broker.wire.errors import Error
 
 GROW, REMOVE = 37, 47
@@ -115,6 +117,20 @@ def test_a_pattern_takes_in_the_topics_whose_whole_name_it_matches(served: Turne
         ann.says(subscribed_topic_regex="", subscribed_topic_names=["t"])
         assert {topic for topic, _ in ann.told} == {ann.topic_id("t")}
         assert ann.described().members[0].subscribed_topic_regex is None
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "a*a*a*a*a*a*a*a*a*b"])
+def test_no_pattern_keeps_the_broker_busy(served: Turned, pattern: str) -> None:
+    with readers(served, "ann") as (ann,):
+        ann.create_topic("a" * 30)
+        ann.joins(subscribed_topic_regex=pattern)
+        assert ann.told == set()
+
+
+def test_a_pattern_that_would_not_be_taken_any_more_matches_nothing(served: Turned) -> None:
+    served.broker.create_topic("a")
+    topics, kept = served.broker._core.topics, ConsumerMember("m", topics=frozenset({"t"}), regex="(?=a)a")
+    assert served.broker.call(lambda: Subscriptions().names(kept, topics)) == {"t"}
 
 
 def test_what_nobody_subscribes_to_any_more_is_not_the_groups(served: Turned) -> None:

@@ -149,3 +149,13 @@ def test_a_long_deed_is_left_where_it_is_when_the_broker_closes() -> None:
     hands.do_in_steps(long(), print, lambda error: None)
     assert begun.wait(20)
     hands.close()
+
+
+def test_what_is_asked_for_after_the_end_is_done_at_once_and_after_what_came_before() -> None:
+    """A broker that closes takes a snapshot of each partition when its thread is gone."""
+    done: list[str] = []
+    hands = Hands(lambda then, *values: then(*values))
+    hands.do(lambda: done.append("before"), print)
+    hands.close()
+    hands.do(lambda: done.append("after"), lambda error: done.append(f"told: {error}"))
+    assert done == ["before", "after", "told: None"]

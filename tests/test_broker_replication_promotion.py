@@ -103,7 +103,7 @@ def test_no_two_leaders_ever_have_the_same_epoch(both: Pair) -> None:
     def next_epoch(node: int, known: int) -> int:
         follower.identity.node = node
         partition(both.two).memo.epochs = [(known, 0)]
-        return follower.copy.next_epoch()
+        return follower.replica.next_epoch()
 
     expected = {(1, 0): 2, (1, 1): 2, (1, 2): 4, (2, 0): 1, (2, 1): 3, (2, 2): 3}
     assert {asked: both.two.call(partial(next_epoch, *asked)) for asked in expected} == expected

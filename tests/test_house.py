@@ -61,6 +61,7 @@ ONLY_IN = {
     "pymysql": ("cdc/mysql/",),
     "pymysqlreplication": ("cdc/mysql/",),
     "psycopg": ("cdc/postgres/", "cdc/command.py"),
+    "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
     "pickle": (),
 }

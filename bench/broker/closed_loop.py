@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
@@ -121,8 +122,9 @@ class Loop:
 def run(bootstrap: str, topic: str, partitions: int, producers: int, seconds: float, rate: float) -> dict[str, float]:
     """Requests a second, and their times; the first tenth is not counted."""
     asked = [request(topic, number % partitions, b"x" * 100) for number in range(producers)]
-    loop = Loop([Producer(connected(bootstrap), one) for one in asked], rate)
-    loop.run(seconds)
+    with ExitStack() as open_sockets:
+        loop = Loop([Producer(open_sockets.enter_context(connected(bootstrap)), one) for one in asked], rate)
+        loop.run(seconds)
     answered, times = len(loop.times), loop.times[len(loop.times) // 10 :]
     return {
         "messages": answered,

@@ -15,6 +15,7 @@ from typing import Final
 from waterclock.bench.broker import workloads
 from waterclock.bench.broker.asked import Figures, asked, polling
 from waterclock.bench.servers.server import Server
+from waterclock.errors import WrongAnswer
 
 RATE: Final = 1_000
 SLOW: Final = 50
@@ -46,8 +47,11 @@ def _partitions(server: Server, size: int, seconds: float) -> Figures:
 def _long_polls(server: Server, size: int, seconds: float) -> Figures:
     topic = f"polls-{size}"
     workloads.create(server.bootstrap, topic)
-    with polling(server, topic, size):
-        return asked(server, "closed_loop", topic, 1, 1, seconds, SLOW)
+    try:
+        with polling(server, topic, size):
+            return asked(server, "closed_loop", topic, 1, 1, seconds, SLOW)
+    except WrongAnswer as error:
+        return {"error": str(error)}
 
 
 KINDS: Final[dict[str, Callable[[Server, int, float], Figures]]] = {

@@ -21,6 +21,7 @@ FIGURES = {
     "p50_ms": ("p50 ms", "{:.2f}", False),
     "p99_ms": ("p99 ms", "{:.2f}", False),
     "cpu_s_per_million": ("CPU s a million", "{:.2f}", False),
+    "written_gb": ("GB in the log", "{:.1f}", True),
     "ready_s": ("ready after s", "{:.2f}", False),
     "resident_mb": ("resident MB", "{:,.0f}", False),
     "idle_percent": ("% of a core, 10 consumers wait", "{:.1f}", False),
@@ -48,7 +49,7 @@ def _cells(figures: dict[str, Any], ours: dict[str, Any], shown: list[str], own:
     cells = []
     for name in shown:
         _, form, more = FIGURES[name]
-        ratio = "" if own else _ratio(figures.get(name), ours.get(name), more)
+        ratio = "" if own or name == "written_gb" else _ratio(figures.get(name), ours.get(name), more)
         cells.append(form.format(figures[name]) + ratio if name in figures else "-")
     return cells
 

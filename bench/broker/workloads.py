@@ -1,6 +1,6 @@
 """What a client does to a broker, in a process of its own: each workload prints its figures as one line of JSON.
 
-    python -m waterclock.bench.broker.workloads NAME BOOTSTRAP TOPIC SECONDS
+    python -m waterclock.bench.broker.workloads BOOTSTRAP NAME TOPIC SECONDS
 
 Rule 1: every contender is asked by the same client code, librdkafka's, with the same settings.
 Rule 2: what was sent is counted again when it is read, or acknowledged one by one: a fast wrong answer is an error.
@@ -177,6 +177,20 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
     new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
     for made in admin.create_topics([new], operation_timeout=30).values():
         made.result(30)
+    _await_leader(_reader(bootstrap, topic), TopicPartition(topic, partitions - 1))
+
+
+def _await_leader(consumer: Consumer, last: TopicPartition) -> None:
+    """Apache Kafka answers before the partitions are led."""
+    deadline = time.perf_counter() + 30
+    while True:
+        try:
+            consumer.get_watermark_offsets(last, timeout=5)
+            consumer.close()
+            return
+        except KafkaException:
+            if time.perf_counter() > deadline:
+                raise
 
 
 WORKLOADS: dict[str, Callable[[str, str, float], dict[str, float]]] = {
@@ -192,7 +206,7 @@ WORKLOADS: dict[str, Callable[[str, str, float], dict[str, float]]] = {
 
 
 def main() -> None:
-    name, bootstrap, topic, seconds = sys.argv[1:]
+    bootstrap, name, topic, seconds = sys.argv[1:]
     try:
         figures = WORKLOADS[name](bootstrap, topic, float(seconds))
     except (KafkaException, WrongAnswer) as error:

@@ -23,7 +23,9 @@ class Uvloop(Keeper):
     """uvloop's `call_later`. Its clock cannot be turned: a delay is a thousandth, at least 1 ms, and `expire` waits."""
 
     checked = 2_000
-    step_ms = 100_000  # a tenth of a second of its time: adding the timers of a check must take less, whatever else runs
+    step_ms = (
+        100_000  # a tenth of a second of its time: adding the timers of a check must take less, whatever else runs
+    )
     repeats = 1  # it has to wait for seconds
 
     def __init__(self, callback: Callback) -> None:

@@ -66,6 +66,7 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._stopping = False
 
     @property
     def bootstrap(self) -> str:
@@ -78,21 +79,32 @@ class Broker:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, args=(started,), name="broker", daemon=True)
         self._thread.start()
-        started.result()
+        try:
+            started.result()
+        except Exception:
+            self._clean_up()
+            raise
         return self
+
+    def _clean_up(self) -> None:
+        """Wait for the thread, and take the temporary folder away."""
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
 
     def close(self) -> None:
         """Put everything onto the disk and stop; a second time does nothing."""
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
             with suppress(RuntimeError):  # it has stopped by itself
                 loop.call_soon_threadsafe(self._stop)
-            thread.join()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self._clean_up()
 
     def cut_power(self) -> None:
         """End as a power cut would: clients are dropped, and what was not on the disk yet is gone. Then `start()` again.
@@ -157,6 +169,7 @@ class Broker:
         return RuntimeError("the broker is not running: start() it, or use it in a with statement")
 
     def _stop(self) -> None:
+        self._stopping = True  # the present role may be over already, and the next one about to begin
         if not self._role.over.done():
             self._role.over.set_result(STOP)
 
@@ -216,10 +229,10 @@ class Broker:
 
     async def _change_roles(self, role: Core | Following) -> None:
         """Lead or follow until the end; then close, or lose what is not durable."""
-        while (end := await role.over) != STOP:
+        while (end := await role.over) != STOP and not self._stopping:
             await role.close()
             self._follow = None if end == LEAD else end
-            role = self._take_role()
+            role = await self._take_role()
             self._changed_over.set()
         await self._end()
 
@@ -227,12 +240,12 @@ class Broker:
         """What its folder remembers goes before what it was told, and what the other broker says before both."""
         kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
         self._follow = await whom_to_follow(kept, self._follow)
-        return self._take_role()
+        return await self._take_role()
 
     def _folder(self) -> str:
         return str(self._data) if self._temporary is None else self._temporary.name
 
-    def _take_role(self) -> Core | Following:
+    async def _take_role(self) -> Core | Following:
         """Begin to lead or to follow, on the port of the time before."""
         folder = self._folder()
         loop, place = asyncio.get_running_loop(), (self._host, self._port)
@@ -241,10 +254,14 @@ class Broker:
             role = Following(loop, folder, *place, self._settings, self._follow, self._access)
         else:
             own = Settings(self._settings.given)  # a client may change them while it runs
-            role = self._core = Core(loop, folder, *place, own, self._clock, _die, self._access)
+            role = self._core = Core(loop, folder, *place, own, self._clock, self._access)
             self._faults = Faults(self.call, role.table, role.topics, role.flusher, role.timer)
         self._role, self._port, self._end = role, role.listener.port, role.close
-        role.open()
+        try:
+            role.open()
+        except BaseException:
+            await role.close()
+            raise
         return role
 
 
@@ -257,9 +274,3 @@ def _settle(future: Future[Any], deed: Callable[[], Any]) -> None:
         future.set_result(deed())
     except BaseException as error:
         future.set_exception(error)
-
-
-def _die(error: OSError) -> None:
-    """A flush failed: the cache may be clean and the disk not, so nothing that this process says counts any more."""
-    os.write(2, f"waterclock broker: a flush failed, the process ends: {error}\n".encode())
-    os._exit(1)

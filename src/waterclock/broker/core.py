@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
+from waterclock.broker.durable import make_durable
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import let_go, locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
@@ -39,10 +41,10 @@ from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.door import door
-from waterclock.broker.replication.copy import open_journal
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leading import HIGHS_EVERY_S, Follower, Leading, id_of
+from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
@@ -56,6 +58,7 @@ from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.clock import WallClock
+from waterclock.errors import TimerClosed
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
@@ -63,7 +66,7 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Core:
-    """Serves `folder` on `host:port` with `loop`, which must be running; `on_failure(error)` hears of a failed flush."""
+    """Serves `folder` on `host:port` with `loop`, which must be running."""
 
     def __init__(
         self,
@@ -73,7 +76,6 @@ class Core:
         port: int,
         settings: Settings,
         clock: WallClock,
-        on_failure: Callable[[OSError], None],
         access: Access,
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
@@ -81,23 +83,19 @@ class Core:
         self.settings, self.clock, self._loop, self._folder = settings, clock, loop, folder
         self._lock = locked(folder)
         try:
-            self._make_rooms(loop, folder, (host, port), on_failure, access)
+            self._make_rooms(loop, folder, (host, port), access)
         except BaseException:
-            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "flusher", "hands", "store")))
+            let_go(
+                self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "flusher", "hands", "store"))
+            )
             raise
 
-    def _make_rooms(
-        self,
-        loop: Any,
-        folder: str,
-        address: tuple[str, int],
-        on_failure: Callable[[OSError], None],
-        access: Access,
-    ) -> None:
+    def _make_rooms(self, loop: Any, folder: str, address: tuple[str, int], access: Access) -> None:
         settings, clock = self.settings, self.clock
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
-        self.topics = Topics(folder, settings, self.store)
+        self.hands = Hands(loop.call_soon_threadsafe)
+        self.topics = Topics(folder, settings, self.store, self.hands.do)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
@@ -107,7 +105,7 @@ class Core:
         self.listener = door(loop, address, settings, self.timer, access)
         self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
-        self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed, on_failure)
+        self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)
         self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
         self.watermarks.raised_by(self.replicas.raise_high)
         self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
@@ -116,7 +114,6 @@ class Core:
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
-        self.hands = Hands(loop.call_soon_threadsafe)
         self.deletions = Purgatory("delete records", self.timer)
         self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)
         self.table = self._table(folder)
@@ -151,11 +148,12 @@ class Core:
 
     def _journal(self) -> Journal:
         partition = open_journal(self._folder, self.settings)
-        return Journal(partition, self.produces, self.flusher.mark, self.clock.wall_ms, self._tell_journal)
+        mark, wall_ms = self.flusher.mark, self.clock.wall_ms
+        return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
 
-    def _tell_journal(self) -> None:
-        if self.leading.journal is not None:
-            self.store.tell_all(self.leading.journal.reset)
+    def _later(self, delay_s: float, deed: Callable[[], Any]) -> None:
+        with suppress(TimerClosed):
+            self.timer.call_later(delay_s, deed)
 
     def depose(self, address: str, epoch: int) -> None:
         """There is a new leader at `address`: who waits is told so, and it is followed once that is durable."""
@@ -171,7 +169,7 @@ class Core:
         self.store.commit([Change("self", *item) for item in known.items()], partial(self._resign, address))
 
     def _resign(self, address: str, done: bool) -> None:
-        if not self.over.done():
+        if not self.over.done():  # where the store refused, following begins with asking it once more
             self.over.set_result(address)
 
     def _partitions(self) -> list[Partition]:
@@ -238,9 +236,6 @@ class Core:
 
 def _settle(partition: Partition) -> None:
     """Flush what is not durable, and keep the producers for the next start."""
-    files = partition.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    partition.flushed(partition.end, files)
+    make_durable(partition)
     if partition.producers.known:
         partition.take_snapshot()

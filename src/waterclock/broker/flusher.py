@@ -2,7 +2,7 @@
 
 Rule 1: only the event loop's thread touches partitions. A flushing thread gets a list of files and hands it back.
 Rule 2: a partition is in one flush at a time: the appends of its file never wait behind two.
-Rule 3: a flush that failed is never tried again. The cache may then be clean and the disk not: the process must end.
+Rule 3: a flush that failed ends the process: durable.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from waterclock.broker.durable import flush_files
 from waterclock.broker.statistics import FlushStatistics
 
 if TYPE_CHECKING:
@@ -37,10 +38,9 @@ class Flusher:
         loop: Any,
         now_ns: Callable[[], int],
         on_flushed: Callable[[list[Work]], None],
-        on_failure: Callable[[OSError], None],
     ) -> None:
         self._loop, self._now_ns = loop, now_ns
-        self._on_flushed, self._on_failure = on_flushed, on_failure
+        self._on_flushed = on_flushed
         self._count = self._partitions = self._last_ns = self._worst_ns = 0
         self._dirty: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
@@ -107,13 +107,8 @@ class Flusher:
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
             began_ns = self._now_ns()
-            try:
-                for _, _, files in work:
-                    for segment, _ in files:
-                        segment.flush()
-            except OSError as error:
-                self._loop.call_soon_threadsafe(self._on_failure, error)
-                return
+            for _, _, files in work:
+                flush_files(files)
             self._loop.call_soon_threadsafe(self._flushed, work, self._now_ns() - began_ns)
 
     def _flushed(self, work: list[Work], took_ns: int) -> None:

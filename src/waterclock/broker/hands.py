@@ -1,4 +1,4 @@
-"""A thread for the slow deeds of the log's upkeep: files removed, memos written, compactions.
+"""A thread for what is slow: partitions made and removed, snapshots and memos written, old files removed, compactions.
 
 Rule 1: it touches nothing that the loop touches but files; what it found out is told in the loop's thread.
 Rule 2: a long deed is done in steps, with a breath between them and the short deeds that came meanwhile: the loop gets
@@ -10,12 +10,24 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 STEPS_A_BREATH: Final = 4
 BREATH_S: Final = 0.001
 
 Then: TypeAlias = "Callable[[Exception | None], Any]"
+Do: TypeAlias = "Callable[[Callable[[], Any], Then], Any]"
+
+
+def at_once(deed: Callable[[], Any], then: Then) -> None:
+    """Do a deed here and now: `Hands.do` for whoever has no hands, and nobody to keep waiting."""
+    try:
+        deed()
+    except Exception as error:  # a damaged log too: what does deeds must outlive it
+        then(error)
+    else:
+        then(None)
 
 
 class Hands:
@@ -29,8 +41,14 @@ class Hands:
         self._thread.start()
 
     def do(self, deed: Callable[[], Any], then: Then) -> None:
-        """Have `deed()` done; `then(error or None)` is called in the loop's thread."""
-        self._short.put((deed, then))
+        """Have `deed()` done after those asked for before; `then(error or None)` is called in the loop's thread.
+
+        After `close` it is done at once.
+        """
+        if self._closing.is_set():
+            at_once(deed, then)
+        else:
+            self._short.put((deed, then))
 
     def do_in_steps(self, steps: Iterator[Any], told: Callable[[Any], Any], then: Then) -> None:
         """Have a long deed done, an iterator; `told` is called in the loop's thread with each value that is not None."""
@@ -47,12 +65,7 @@ class Hands:
             self._do(*asked)
 
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
-        try:
-            deed()
-        except Exception as error:  # a damaged log too: the thread must outlive it
-            self._soon(then, error)
-        else:
-            self._soon(then, None)
+        at_once(deed, partial(self._soon, then))
 
     def _walk(self, steps: Iterator[Any], told: Callable[[Any], Any]) -> None:
         for count, value in enumerate(steps):

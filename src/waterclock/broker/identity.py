@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from waterclock.broker.store import Store
+from waterclock.broker.store import Change, Store
 
 NODE: Final = 1
 
@@ -33,7 +33,9 @@ class Identity:
         kept, node = store.load("cluster").get("id"), store.load("self").get("node", NODE)
         cluster = kept or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if kept is None:
-            store.put_at_once("cluster", "id", cluster)  # before any log: logs and no cluster say that the store is new
+            store.commit_at_once(
+                Change("cluster", "id", cluster)
+            )  # before any log: logs and no cluster say that the store is new
         return cls(cluster, host, port, node, node)
 
     def brokers(self) -> list[tuple[int, str, int]]:

@@ -7,7 +7,7 @@
     nobody                          5
 A topic's own word, source 1, goes before all of them. The topmost counts; a client may take its own away again.
 
-Rule 1: what is changed holds at once, and is answered once it is durable.
+Rule 1: what is changed holds at once, and is answered once it is durable; where the store refuses, it is taken back.
 Rule 2: a name that the store has from another version and that is not known any more is left alone.
 """
 
@@ -72,11 +72,20 @@ class RuntimeSettings:
     def replace(self, level: str, given: Mapping[str, str], then: Then) -> None:
         """From now on a level says this, which was checked."""
         before = self.levels[level]
-        self.levels[level] = {name: text.strip() for name, text in given.items()}
+        self._hold(level, {name: text.strip() for name, text in given.items()})
+
+        def kept(done: bool) -> None:
+            if not done:
+                self._hold(level, before)
+            then(done)
+
+        self._store.put(ROOM, level, self.levels[level], kept)
+
+    def _hold(self, level: str, given: dict[str, str]) -> None:
+        before, self.levels[level] = self.levels[level], given
         for name in before.keys() | given.keys():
             self._apply(name)
         self._changed()
-        self._store.put(ROOM, level, self.levels[level], then)
 
     def _apply(self, name: str) -> None:
         first = self.words(name)[0]

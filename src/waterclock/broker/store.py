@@ -6,6 +6,10 @@ survives: what is written is JSON.
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.
 Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` where the disk refused them.
+Rule 4: what a room changes in memory before that it takes back in `then(False)`. All that was handed in behind a refused
+    commit is refused with it, since it may have been made of it. They are told without a break, the latest first: each
+    finds memory as it had left it. What cannot be taken back (files, answers, sessions) waits for `then(True)`.
+Rule 5: a flush that fails ends the process: what was to be refused may stand on the disk all the same.
 """
 
 from __future__ import annotations
@@ -15,9 +19,15 @@ import os
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import ExitStack, closing, suppress
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from waterclock.broker.durable import flush_failed
+from waterclock.broker.errors import LogDamaged
+
+FLUSH_FAILED: Final = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 Then: TypeAlias = "Callable[[bool], Any]"
 
 
@@ -30,35 +40,41 @@ class Change(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Every room but those of `but` is emptied: what a copy begins with."""
+    """Every room but those of `but` is emptied: what a replica begins with."""
 
     but: frozenset[str]
 
 
-class Copy(NamedTuple):
+class Snapshot(NamedTuple):
     """Everything that is kept, at its place in the order of the commits, is put into `into`."""
 
     into: list[Change]
 
 
-Step: TypeAlias = "Change | Forget | Copy"
+class Unwritable(NamedTuple):
+    """Of a commit that the journal refused: it fails, and those that are committed with it."""
+
+
+Step: TypeAlias = "Change | Forget | Snapshot | Unwritable"
+
+
+class Asked(NamedTuple):
+    """A commit on its way; `era` counts the refusals that had been told when it was handed in."""
+
+    era: int
+    steps: list[Step]
 
 
 class Store:
-    """`soon(callable, *arguments)` hands a call to the loop's thread."""
+    """`soon(callable, *arguments)` hands a call to the loop's thread. LogDamaged where the file is none, OSError."""
 
     def __init__(self, path: str, soon: Callable[..., Any]) -> None:
         self._soon = soon
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it has users' keys; SQLite's other files take its mode
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS kept (room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
-        )
-        self._reader = sqlite3.connect(path)
-        self._reader.execute("PRAGMA synchronous=FULL")
-        self._queue: queue.SimpleQueue[tuple[list[Step], Then | None] | None] = queue.SimpleQueue()
+        self._database, self._reader = _opened(path)
+        self._queue: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
+        self._waiting: deque[Then | None] = deque()  # who is to be told of what is on its way, in its order
+        self._era = 0
         self._journal: Callable[[list[Change | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
@@ -70,15 +86,17 @@ class Store:
 
     def commit(self, changes: Iterable[Change | Forget], then: Then | None = None) -> None:
         """Make the changes durable; returns at once."""
-        several: list[Any] = list(changes)
+        steps: list[Any] = list(changes)
         if self._journal is not None:
             try:
-                then = self._journal(several, then)
+                then = self._journal(steps, then)
             except OSError:  # the journal's disk refuses: so nothing is committed here either
-                if then is not None:
-                    self._soon(then, False)
-                return
-        self._queue.put((several, then))
+                steps = [Unwritable()]
+        self._hand_in(steps, then)
+
+    def _hand_in(self, steps: list[Step], then: Then | None) -> None:
+        self._waiting.append(then)
+        self._queue.put(Asked(self._era, steps))
 
     def journal(self, commit: Callable[[list[Change | Forget], Then | None], Then]) -> None:
         """From now on `commit` is handed every commit, and says what to tell its end to."""
@@ -87,16 +105,20 @@ class Store:
     def tell_all(self, then: Callable[[list[Change] | None], Any]) -> None:
         """Call `then` with everything that is kept at this place in the order of the commits; None where that failed."""
         everything: list[Change] = []
-        self._queue.put(([Copy(everything)], lambda done: then(everything if done else None)))
+        self._hand_in([Snapshot(everything)], lambda done: then(everything if done else None))
 
     def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
         self.commit((Change(room, key, value),), then)
 
-    def put_at_once(self, room: str, key: str, value: Any) -> None:
-        """One change, durable when this returns: for a start, which has nobody to serve yet."""
-        with self._reader:
-            self._reader.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (room, key, json.dumps(value)))
+    def commit_at_once(self, *changes: Change) -> None:
+        """Changes that are durable when this returns; OSError. For a start, which has nobody to serve yet."""
+        try:
+            with self._reader:
+                for change in changes:
+                    _apply(self._reader, change)
+        except sqlite3.Error as error:
+            raise OSError(f"the store cannot be written: {error}") from error
 
     def close(self) -> None:
         """Commit what is left and close the file."""
@@ -116,48 +138,97 @@ class Store:
         finally:
             store.close()
 
+    # In its thread
+
     def _commit_forever(self) -> None:
-        while (first := self._queue.get()) is not None:
-            group = [first]
-            last = self._gather(group)
-            done = self._commit(group)
-            for _, then in group:
-                if then is not None:
-                    self._soon(then, done)
-            if last:
-                return
+        refused, last = -1, False  # the era of the last refusal: what is of it, or older, is told by `_refused`
+        while not last:
+            several, last = self._next()
+            group = [asked for asked in several if asked.era > refused]
+            if group and self._commit(group):
+                for _ in group:
+                    self._soon(self._stored)
+            elif group:
+                refused = group[-1].era
+                self._soon(self._refused)
 
-    def _gather(self, group: list[tuple[list[Step], Then | None]]) -> bool:
-        """Add what came meanwhile; True where the end was asked for."""
-        while not self._queue.empty():
-            more = self._queue.get()
-            if more is None:
-                return True
-            group.append(more)
-        return False
+    def _next(self) -> tuple[list[Asked], bool]:
+        """What has been handed in, at least one commit; True where the end was asked for behind it."""
+        group: list[Asked] = []
+        while (asked := self._queue.get()) is not None:
+            group.append(asked)
+            if self._queue.empty():
+                return group, False
+        return group, True
 
-    def _commit(self, group: list[tuple[list[Step], Then | None]]) -> bool:
+    def _commit(self, group: list[Asked]) -> bool:
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            for changes, _ in group:
-                for change in changes:
-                    self._apply(change)
+            for asked in group:
+                for step in asked.steps:
+                    _apply(self._database, step)
             self._database.execute("COMMIT")
             return True
-        except sqlite3.Error:
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") in FLUSH_FAILED:
+                flush_failed(error)
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # then nothing more can be begun: all is refused from now on
+                    self._database.execute("ROLLBACK")
             return False
 
-    def _apply(self, change: Step) -> None:
-        if isinstance(change, Copy):
-            rows = self._database.execute("SELECT room, key, value FROM kept ORDER BY room, key")
-            change.into.extend(Change(room, key, json.loads(value)) for room, key, value in rows)
-        elif isinstance(change, Forget):
-            places = ", ".join("?" * len(change.but))
-            self._database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(change.but))
-        elif change.value is None:
-            self._database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (change.room, change.key))
-        else:
-            row = (change.room, change.key, json.dumps(change.value, separators=(",", ":")))
-            self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)
+    # In the loop's thread
+
+    def _stored(self) -> None:
+        then = self._waiting.popleft()
+        if then is not None:
+            then(True)
+
+    def _refused(self) -> None:
+        """Rule 4: tell all that is on its way."""
+        refused, self._waiting = self._waiting, deque()
+        self._era += 1
+        with ExitStack() as latest_first:
+            for then in refused:
+                if then is not None:
+                    latest_first.callback(then, False)
+
+
+def _opened(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """One for the thread that commits, and one to read with."""
+    with ExitStack() as opened:
+        try:
+            database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            opened.enter_context(closing(database))
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=FULL")
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS kept "
+                "(room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
+            )
+            reader = opened.enter_context(closing(sqlite3.connect(path)))
+            reader.execute("PRAGMA synchronous=FULL")
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{path} cannot be opened: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise LogDamaged(
+                f"{path} cannot be read ({error}). Restore it: it knows the topics and the offsets"
+            ) from error
+        opened.pop_all()
+    return database, reader
+
+
+def _apply(database: sqlite3.Connection, step: Step) -> None:
+    if isinstance(step, Unwritable):
+        raise sqlite3.OperationalError("the journal refused it")
+    if isinstance(step, Snapshot):
+        rows = database.execute("SELECT room, key, value FROM kept ORDER BY room, key")
+        step.into.extend(Change(room, key, json.loads(value)) for room, key, value in rows)
+    elif isinstance(step, Forget):
+        places = ", ".join("?" * len(step.but))
+        database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(step.but))
+    elif step.value is None:
+        database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (step.room, step.key))
+    else:
+        row = (step.room, step.key, json.dumps(step.value, separators=(",", ":")))
+        database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)

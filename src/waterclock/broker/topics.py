@@ -4,6 +4,9 @@ Rule 1: a topic is kept in the store before anybody hears of it or can append to
     that; so is a new partition. A folder that no topic owns is what a crash left of a creation or a deletion: it is
     removed at the start. So would be one with records that were acknowledged, if its topic were known too early.
 Rule 2: a name is checked before it becomes a path.
+Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back.
+Rule 4: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
+    has its turn when it is known how that one ended.
 """
 
 from __future__ import annotations
@@ -12,20 +15,24 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.memo import flush_folder
+from waterclock.broker.hands import Do, at_once
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.recovery import begin_partition, open_partition
+from waterclock.broker.making import Maker
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Store, Then
 from waterclock.errors import UsageError
 
 ROOM: Final = "topic"
 LONGEST_NAME: Final = 249
+Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
@@ -49,6 +56,10 @@ def why_illegal(name: str | None) -> str | None:
     return f"Topic name {name!r} is illegal: it may have letters, digits, '.', '_' and '-' only"
 
 
+def _nobody_waits(done: bool) -> None:
+    """For who does not ask how it ended."""
+
+
 class Topic:
     """A topic with its partitions."""
 
@@ -56,21 +67,32 @@ class Topic:
         self.name, self.id, self.settings = name, topic_id, settings
         self.partitions: list[Partition] = []
         self.promised = 0  # partitions, those included that are not durable yet
+        self.leaving = False  # its deletion is on its way to the store
+        self.growths: deque[tuple[int, Then | None]] = deque()  # up to how many, and who waits; the first is at work
+
+    @property
+    def asked(self) -> int:
+        """How many partitions it will have where nothing refuses."""
+        return max([self.promised, *(upto for upto, _ in self.growths)])
 
     def kept(self) -> dict[str, object]:
         return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
 
 
 class Topics:
-    """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch."""
+    """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch.
 
-    def __init__(self, folder: str, settings: Settings, store: Store) -> None:
+    `do` does what is slow, as `Hands.do`.
+    """
+
+    def __init__(self, folder: str, settings: Settings, store: Store, do: Do = at_once) -> None:
         self._folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
+        self._do, self._maker = do, Maker(self._folder, do)
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
-        os.makedirs(self._folder, exist_ok=True)
+        make_folder(self._folder)
         self._open_all()
 
     def __iter__(self) -> Iterator[Topic]:
@@ -95,18 +117,29 @@ class Topics:
         topic = self.by_name.get(name)
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
 
+    def changeable(self, named: str | uuid.UUID) -> Topic | None:
+        """The topic of that name or id that may be changed; None where there is none, or its deletion is on its way."""
+        topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
+        return None if topic is None or topic.leaving else topic
+
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
 
-        OSError, and no topic, where its folders cannot be made.
+        `then(False)`, and no topic, where the disk refuses it.
         """
         settings = TopicSettings(self._settings)
         settings.replace(given)
         topic = Topic(name, uuid.uuid4(), settings)
-        topic.partitions = self._opened(topic, partitions)
         self.making[name] = [] if then is None else [then]
-        self._store.put(ROOM, name, topic.kept(), partial(self._made, topic))
+        self._maker.make(self._openings(topic, partitions), partial(self._keep, topic))
         return topic
+
+    def _keep(self, topic: Topic, new: list[Partition] | None) -> None:
+        if new is None:
+            self._made(topic, False)
+            return
+        topic.partitions, topic.promised = new, len(new)
+        self._store.put(ROOM, topic.name, topic.kept(), partial(self._made, topic))
 
     def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
         """A new topic; UsageError where the name or the number is not good."""
@@ -125,41 +158,75 @@ class Topics:
     def _made(self, topic: Topic, done: bool) -> None:
         if done:
             self._add(topic)
+            self._tell_makers(topic.name, True)
         else:
-            _remove(topic.partitions)
-        for then in self.making.pop(topic.name):
+            self._maker.remove(topic.partitions, partial(self._tell_makers, topic.name, False))
+
+    def _tell_makers(self, name: str, done: bool) -> None:
+        for then in self.making.pop(name):
             then(done)
 
     def grow(self, topic: Topic, partitions: int, then: Then | None = None) -> None:
-        """More partitions for a topic, up to `partitions`; there once they are durable. OSError as `create`."""
-        before = topic.promised
-        new = self._opened(topic, partitions)
+        """More partitions for a topic, up to `partitions`; there once they are durable."""
+        topic.growths.append((partitions, then))
+        if len(topic.growths) == 1:
+            self._grow(topic)
 
-        def grown(done: bool) -> None:
-            if done:
-                topic.partitions.extend(new)
-            else:
-                topic.promised = before
-                _remove(new)
-            if then is not None:
-                then(done)
+    def _grow(self, topic: Topic) -> None:
+        self._maker.make(self._openings(topic, topic.growths[0][0]), partial(self._keep_grown, topic))
 
-        self._store.put(ROOM, topic.name, topic.kept(), grown)
+    def _keep_grown(self, topic: Topic, new: list[Partition] | None) -> None:
+        if new is None or self.changeable(topic.name) is not topic:  # deleted: its row must not come back
+            self._grown(topic, new or [], False)
+            return
+        topic.promised = len(topic.partitions) + len(new)
+        self._store.put(ROOM, topic.name, topic.kept(), partial(self._grown, topic, new))
+
+    def _grown(self, topic: Topic, new: list[Partition], done: bool) -> None:
+        if done:
+            topic.partitions.extend(new)
+            self._after_growth(topic, True)
+        else:
+            topic.promised = len(topic.partitions)
+            self._maker.remove(new, partial(self._after_growth, topic, False))
+
+    def _after_growth(self, topic: Topic, done: bool) -> None:
+        """Tell who waits for the first growth, and begin the next."""
+        _, then = topic.growths.popleft()
+        if topic.growths:
+            self._grow(topic)
+        if then is not None:
+            then(done)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
-        """Other settings for a topic; UsageError, and nothing changed, where one cannot be."""
+        """Other settings for a topic, until the store refuses; UsageError, and nothing changed, where one cannot be."""
+        before = topic.settings.given
         topic.settings.replace(given)
-        self._store.put(ROOM, topic.name, topic.kept(), then)
 
-    def delete(self, topic: Topic, then: Then | None = None) -> None:
-        """Forget a topic, and once that is durable remove its files; readers that have a file open may finish."""
-        self._forget(topic)
-
-        def deleted(done: bool) -> None:
-            if done:
-                _remove(topic.partitions)
+        def configured(done: bool) -> None:
+            if not done:
+                topic.settings.replace(before)
             if then is not None:
                 then(done)
+
+        self._store.put(ROOM, topic.name, topic.kept(), configured)
+
+    def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
+        """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
+
+        Readers that have a file open may finish.
+        """
+        topic.leaving = True
+
+        def deleted(done: bool) -> None:
+            topic.leaving = False
+            if not done or self.by_id.get(topic.id) is not topic:  # one request may name it twice
+                then(done)
+                return
+            self._forget(topic)
+            if gone is not None:
+                gone()
+            self._maker.remove(topic.partitions, partial(then, True))
 
         self._store.put(ROOM, topic.name, None, deleted)
 
@@ -169,8 +236,9 @@ class Topics:
         _remove(topic.partitions)
 
     def _forget(self, topic: Topic) -> None:
-        del self.by_name[topic.name], self.by_id[topic.id]
-        del self.by_key[topic.name.encode()], self.by_key[topic.id.bytes]
+        del self.by_id[topic.id], self.by_key[topic.id.bytes]
+        if self.by_name.get(topic.name) is topic:
+            del self.by_name[topic.name], self.by_key[topic.name.encode()]
         for partition in topic.partitions:
             partition.deleted = True
 
@@ -213,8 +281,8 @@ class Topics:
         """The partitions from those promised so far up to `upto`, which are promised from now on."""
         new: list[Partition] = []
         try:
-            for number in range(topic.promised, upto):
-                new.append(self._open(topic, number))  # noqa: PERF401 - what was opened before a failure is undone
+            for opening in self._openings(topic, upto):
+                new.append(opening())  # noqa: PERF401 - what was opened before a failure is undone
             flush_folder(self._folder)
         except OSError:
             _remove(new)
@@ -222,10 +290,16 @@ class Topics:
         topic.promised = max(topic.promised, upto)
         return new
 
-    def _open(self, topic: Topic, number: int) -> Partition:
+    def _openings(self, topic: Topic, upto: int) -> list[Callable[[], Partition]]:
+        """What makes the partitions from those promised so far up to `upto`."""
+        return [partial(self._open, topic, number, begin_partition) for number in range(topic.promised, upto)]
+
+    def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
         # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
         folder = os.path.join(self._folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
-        return open_partition(topic.name, number, folder, topic.settings)
+        partition = opened(topic.name, number, folder, topic.settings)
+        partition.do = self._do
+        return partition
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic

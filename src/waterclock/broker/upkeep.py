@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction
+from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.retention import retire
 from waterclock.broker.log.segment import Segment
@@ -66,15 +67,21 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self._hands.do(partial(_remove, gone), _tell("removing old files"))
+                self._hands.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
         self._changed(moved)
 
     # Deletion on request
 
     def begin_at(self, partition: Partition, offset: int, then: Callable[[bool], Any]) -> None:
-        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses."""
-        partition.memo.start = max(partition.memo.start, offset)
-        self._keep_memo(partition, lambda error: then(error is None))
+        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses it."""
+        partition.memo.start = moved = max(partition.start, offset)
+
+        def kept(error: Exception | None) -> None:
+            if error is not None and partition.start == moved:  # taken back, but not to where no file is any more
+                partition.memo.start = max(partition.memo.saved, partition.segments[0].base)
+            then(error is None)
+
+        self._keep_memo(partition, kept)
         self._changed([partition])
 
     def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
@@ -122,9 +129,13 @@ class Upkeep:
             return
         log.error("the compaction of %s-%d failed: %s", partition.topic, partition.number, error)
         partition.upkept = not abandon(partition.folder)
+        if not partition.upkept:
+            work.leave()
 
 
-def _remove(segments: list[Segment]) -> None:
+def _remove(folder: str, segments: list[Segment]) -> None:
+    with suppress(FileNotFoundError):  # the topic was deleted meanwhile
+        snapshot.settle(folder)  # what they said of producers
     for segment in segments:
         segment.delete()
 

@@ -9,7 +9,8 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
 
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
 Rule 2: a batch is never cut: an answer has at least one whole batch where there is one, however large. KIP-74
-Rule 3: where a file is damaged, its partition is refused, with a line in the log; the others are answered.
+Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
+Rule 4: where a file is damaged, its partition is refused, with a line in the log; the others are answered.
 """
 
 from __future__ import annotations
@@ -168,6 +169,7 @@ class FetchApi:
             delayed.on_complete(None)
             return
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, request.max_wait_ms / 1000)
+        slot.on_gone = op.force_complete
         self._purgatory.try_complete_else_watch(op, watched)
 
     def _of_replica(self, client_id: str, request: FetchRequest) -> tuple[FetchRequest, Error]:

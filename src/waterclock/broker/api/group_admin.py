@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.metadata import NOBODY_ASKED
@@ -82,10 +84,16 @@ class GroupAdminApis:
     def delete(self, request: Request) -> None:
         """The answer goes out when the last of them is gone for good."""
         names = request.body.groups_names
-        rows: list[Any] = []
-        several = Several(len(names), lambda: request.answer(results=tuple(rows)))
-        for group_id in names:
-            error = self._coordinator.delete(group_id, several.settled)
-            rows.append(request.make("DeletableGroupResult", group_id=group_id, error_code=error))
-            if error:
+        errors = [Error.NONE] * len(names)
+        several = Several(len(names), lambda: self._deleted(request, errors))
+        for place, group_id in enumerate(names):
+            refused = partial(errors.__setitem__, place, Error.COORDINATOR_NOT_AVAILABLE)
+            errors[place] = self._coordinator.delete(group_id, several.after(refused))
+            if errors[place]:
                 several.settled()
+
+    @staticmethod
+    def _deleted(request: Request, errors: Sequence[Error]) -> None:
+        pairs = zip(request.body.groups_names, errors, strict=True)
+        rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
+        request.answer(results=tuple(rows))

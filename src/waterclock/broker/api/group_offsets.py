@@ -56,7 +56,7 @@ class GroupOffsetApis:
             if refusal or len(asked.committed_metadata or "") > self._longest:
                 errors.setdefault(at, refusal or Error.OFFSET_METADATA_TOO_LARGE)
             elif not error:
-                good[name, number] = self._committed(request, asked)
+                good[name, number] = self._committed(request, asked, self._topics.by_name[name].id.hex)
         if not good:
             self._answer_commit(request, errors)
             return
@@ -83,12 +83,12 @@ class GroupOffsetApis:
             return Error.UNSUPPORTED_VERSION
         return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND else error
 
-    def _committed(self, request: Request, asked: Any) -> Committed:
+    def _committed(self, request: Request, asked: Any, topic: str) -> Committed:
         now_ms = self._coordinator.wall_ms()
         retention = getattr(request.body, "retention_time", -MILLISECOND)
         expires_ms = NEVER if retention == -MILLISECOND else now_ms + retention // MILLISECOND
         epoch = getattr(asked, "committed_leader_epoch", -1)
-        return Committed(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms)
+        return Committed(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms, topic)
 
     def _durable(self, request: Request, errors: dict[tuple[int, int], Error], done: bool) -> None:
         everywhere = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE
@@ -195,9 +195,12 @@ class GroupOffsetApis:
             request.make("OffsetDeleteResponseTopic", name=asked.name, partitions=tuple(rows.get(at, ())))
             for at, asked in enumerate(body.topics)
         )
-        coordinator.remove_offsets(
-            body.group_id, gone, lambda done: request.answer(error_code=Error.NONE, topics=topics)
-        )
+
+        def removed(done: bool) -> None:
+            error = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE
+            request.answer(error_code=error, topics=topics if done else ())
+
+        coordinator.remove_offsets(body.group_id, gone, removed)
 
 
 def _name_of(asked: Any) -> dict[str, Any]:

@@ -47,11 +47,8 @@ class MetadataApis:
         for name in missing:
             if name in self._topics.making:
                 self._topics.when_made(name, several.settled)
-                continue
-            try:
+            else:
                 self._topics.create(name, self._settings["num.partitions"], {}, several.settled)
-            except OSError:  # there is no topic then, and the answer says so
-                several.settled()
 
     def _missing(self, request: Request) -> list[str]:
         """The topics that are made because they are asked for, and those that are being made."""

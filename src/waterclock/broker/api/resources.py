@@ -140,7 +140,7 @@ class Resources:
         why = why_illegal(name)
         if why is not None:
             raise Refused(Error.INVALID_TOPIC_EXCEPTION, why)
-        topic = self._topics.by_name.get(name)
+        topic = self._topics.changeable(name)
         if topic is None:
             raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return TopicResource(topic, self._topics, self._runtime)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from waterclock.broker.api.several import Several
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
-from waterclock.broker.security.users import Users, change
+from waterclock.broker.security.users import Key, Users, change
 from waterclock.broker.store import Store
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -109,21 +109,20 @@ class ScramApis:
         return None
 
     def _alter(self, request: Request, name: str, asked: list[Any], rows: dict[str, Any], several: Several) -> None:
-        changes = []
+        changed: dict[Key, Credential | None] = {}
         for one in asked:
             key = (MECHANISMS[one.mechanism], one.name)
-            credential = None
-            if hasattr(one, "salted_password"):
-                credential = Credential.of(key[0], one.salted_password, one.salt, one.iterations)
-                self._users.credentials[key] = credential
+            sets = hasattr(one, "salted_password")
+            changed[key] = Credential.of(key[0], one.salted_password, one.salt, one.iterations) if sets else None
+
+        def kept(done: bool) -> None:
+            if done:
+                self._users.take(changed)
             else:
-                del self._users.credentials[key]
-            changes.append(change(key, credential))
+                rows[name] = self._row(request, name, NOT_KEPT)
+            several.settled()
 
-        def failed() -> None:
-            rows[name] = self._row(request, name, NOT_KEPT)
-
-        self._store.commit(changes, several.after(failed))
+        self._store.commit([change(*one) for one in changed.items()], kept)
 
     @staticmethod
     def _row(request: Request, name: str, refusal: Refusal | None) -> Any:

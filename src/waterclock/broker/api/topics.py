@@ -71,11 +71,8 @@ class TopicApis:
         def failed() -> None:
             rows[asked.name] = self._created(request, asked, NOT_KEPT, uuid.uuid4())
 
-        try:
-            topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
-            rows[asked.name] = self._created(request, asked, None, topic.id)
-        except OSError:
-            several.after(failed)(False)
+        topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
+        rows[asked.name] = self._created(request, asked, None, topic.id)
 
     def _create_refused(self, asked: Any) -> Refusal | None:
         illegal = why_illegal(asked.name)
@@ -162,8 +159,8 @@ class TopicApis:
             if one.topic is None or one.refusal:
                 several.settled()
             else:
-                self._topics.delete(one.topic, several.after(partial(failed, place)))
-                self._gone(one.topic)
+                then = several.after(partial(failed, place))
+                self._topics.delete(one.topic, then, partial(self._gone, one.topic))
 
     def _to_delete(self, body: Any) -> list[ToDelete]:
         named = getattr(body, "topics", None)
@@ -171,7 +168,7 @@ class TopicApis:
         return [self._one_to_delete(name, topic_id, times) for (name, topic_id), times in Counter(pairs).items()]
 
     def _one_to_delete(self, name: str | None, topic_id: Any, times: int) -> ToDelete:
-        topic = self._topics.by_id.get(topic_id) if topic_id else self._topics.by_name.get(name or "")
+        topic = self._topics.changeable(topic_id or name or "")
         refusal = self._delete_refused(name, topic_id, topic, times)
         if topic is None or (name is not None and topic_id):
             return ToDelete(name, topic_id, None, refusal)
@@ -216,10 +213,7 @@ class TopicApis:
             def failed(name: str = name) -> None:
                 rows[name] = self._grown(request, name, NOT_KEPT)
 
-            try:
-                self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
-            except OSError:
-                several.after(failed)(False)
+            self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
 
     @staticmethod
     def _grown(request: Request, name: str, refusal: Refusal | None) -> Any:
@@ -227,10 +221,10 @@ class TopicApis:
         return request.make("CreatePartitionsTopicResult", name=name, error_code=error, error_message=message)
 
     def _grow_refused(self, asked: Any) -> Refusal | None:
-        topic = self._topics.by_name.get(asked.name)
+        topic = self._topics.changeable(asked.name)
         if topic is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, None
-        has = topic.promised
+        has = topic.asked
         if asked.count <= has:
             return Error.INVALID_PARTITIONS, f"Topic '{asked.name}' has {has} partition(s); {asked.count} is not more."
         if asked.count > MOST_PARTITIONS:

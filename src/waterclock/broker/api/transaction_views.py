@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.patterns import matcher
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
@@ -19,7 +19,6 @@ from waterclock.broker.wire.errors import Error
 PRODUCERS, DESCRIBE, LIST = 61, 65, 66
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NOT_HERE: Final = "This server does not host this topic-partition."
-REPEATS: Final = frozenset("*+{")
 
 
 class TransactionViewApis:
@@ -87,7 +86,11 @@ class TransactionViewApis:
             error, rows, unknown = Error.INVALID_REGULAR_EXPRESSION, (), ()
         else:
             error, fits = Error.NONE, self._fits(asked, known)
-            found = (t for n, t in self._coordinator.ledger.by_name.items() if fits(t) and matches(n))
+            found = (
+                t
+                for n, t in self._coordinator.ledger.by_name.items()
+                if t.record.producer_id >= 0 and fits(t) and matches(n)
+            )
             rows = tuple(_listed(request, t) for t in found)
         request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)
 
@@ -142,35 +145,11 @@ def _states(names: tuple[str, ...]) -> tuple[set[str], tuple[str, ...]]:
     return every & set(names), tuple(name for name in names if name not in every)
 
 
-def _matcher(pattern: str | None) -> Callable[[str], Any] | None:
-    """What a whole name is held against; None for what is no regular expression, or could take for ever."""
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    """What a whole name is held against; None for what is no regular expression."""
     if not pattern:
         return lambda name: True
     try:
-        return None if nests(pattern) else re.compile(pattern).fullmatch
-    except re.error:
+        return matcher(pattern)
+    except ValueError:
         return None
-
-
-def nests(pattern: str) -> bool:
-    """Whether a regular expression repeats something that repeats: one name could keep the broker busy for ever.
-
-    >>> nests("(a+)+b"), nests("((a|b))*"), nests("orders-.*"), nests(r"(ab)+\\\\)+")
-    (True, True, False, False)
-    """
-    inner, at = [False], 0
-    while at < len(pattern):
-        sign = pattern[at]
-        if sign == "\\":
-            at += 1
-        elif sign == "(":
-            inner.append(False)
-        elif sign == ")" and len(inner) > 1:
-            varies = inner.pop()
-            if varies and pattern[at + 1 : at + 2] and pattern[at + 1] in REPEATS:
-                return True
-            inner[-1] |= varies
-        elif sign in REPEATS or sign == "|":
-            inner[-1] = True
-        at += 1
-    return False

@@ -190,7 +190,8 @@ class TransactionApis:
                     errors[place] = Error.OFFSET_METADATA_TOO_LARGE
                 else:
                     epoch = getattr(asked, "committed_leader_epoch", NONE)
-                    good[place] = Committed(asked.committed_offset, epoch, text, now_ms)
+                    topic_id = self._topics.by_name[topic.name].id.hex
+                    good[place] = Committed(asked.committed_offset, epoch, text, now_ms, topic=topic_id)
         return good
 
     def _answer_offsets(self, request: Request, errors: dict[Place, Error], error: Error) -> None:

@@ -9,13 +9,14 @@
 
 Rule 1: the epoch grows with every change of members, subscriptions or topics; the target belongs to an epoch.
 Rule 2: `owners` says who has a partition; nobody else is given it until it is let go of.
-Rule 3: what changed since the last `changes` is what must become durable before anybody hears of it.
+Rule 3: what changed since the last `changes` is what must become durable before anybody hears of it. Where the store
+    refuses that, the group is what it was before: `standing`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, Part
 from waterclock.broker.groups.members import CONSUMER
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 
 ROOM: Final = "consumer_group"
 MEMBERS: Final = "consumer_member"
+
+
+class Standing(NamedTuple):
+    """A group at one moment: what a change is taken back to."""
+
+    epoch: int
+    target_epoch: int
+    assignor: str
+    topics: dict[str, Seen]
+    members: dict[str, ConsumerMember]
+    target: dict[str, frozenset[Part]]
+
+
+NEVER: Final = Standing(1, 0, "", {}, {}, {})  # of a group that is not in the store yet
 
 
 class ConsumerGroup:
@@ -48,6 +63,8 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.topics: dict[str, Seen] = {}  # what it subscribes to, as the target has it
         self._changed: set[str] = set()  # members
+        self.standing = NEVER  # what it was at the last `changes`
+        self.on_their_way = 0  # changes that the store has not told of
 
     @property
     def empty(self) -> bool:
@@ -172,9 +189,23 @@ class ConsumerGroup:
         ]
         return [Change(ROOM, self.id, self._kept_group()), *members]
 
+    def stands(self) -> Standing:
+        """What it is now."""
+        target = self.target_epoch, self.assignor, self.topics
+        return Standing(self.epoch, *target, dict(self.members), dict(self.target))
+
+    def restore(self, before: Standing) -> None:
+        """Be again what it was."""
+        self.epoch, self.target_epoch, self.assignor, self.topics, members, target = self.standing = before
+        self.members, self.static, self.target, self.owners = {}, {}, dict(target), {}
+        self.subscriptions = Subscriptions()
+        for member in members.values():
+            self.put(member)
+        self._changed.clear()
+
     def removals(self) -> list[Change]:
         """What makes it durable that the group, which is empty, is gone."""
-        return [*self.changes(), Change(ROOM, self.id, None)]
+        return [Change(ROOM, self.id, None)]
 
     def _kept_group(self) -> dict[str, Any]:
         topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
@@ -189,13 +220,10 @@ class ConsumerGroup:
     @classmethod
     def of(cls, group_id: str, kept: dict[str, Any], members: list[dict[str, Any]]) -> ConsumerGroup:
         """The group that was kept."""
-        group = cls(group_id)
-        for row in members:
-            group.target[row["id"]] = parts(row.pop("target"))
-            group.put(ConsumerMember.of(row))
-        group.epoch, group.target_epoch, group.assignor = kept["epoch"], kept["target"], kept["assignor"]
-        group.topics = {name: Seen(next(iter(parts([row])))[0], row[1]) for name, row in kept["topics"].items()}
-        group._changed.clear()
+        group, target = cls(group_id), {row["id"]: parts(row.pop("target")) for row in members}
+        topics = {name: Seen(next(iter(parts([row])))[0], row[1]) for name, row in kept["topics"].items()}
+        there = {row["id"]: ConsumerMember.of(row) for row in members}
+        group.restore(Standing(kept["epoch"], kept["target"], kept["assignor"], topics, there, target))
         return group
 
     @property

@@ -1,7 +1,8 @@
 """The group coordinator: all groups by id, what is kept of them, who may commit, and what goes when it is old.
 
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
-Rule 2: an answer that promises something goes out when the store has it.
+Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
+    then; what a consumer group has become is taken back where the store refuses it.
 Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
 """
 
@@ -9,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.groups import consumer
 from waterclock.broker.groups.classic import ROOM, ClassicGroup, State
-from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.heartbeats import Beat, Heard, Heartbeats, Refused
+from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, Standing
+from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, Heard, Heartbeats, Refused
 from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining
 from waterclock.broker.groups.offsets import Committed, GroupOffsets, Place
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
-from waterclock.broker.store import Change, Store, Then
+from waterclock.broker.store import Store, Then
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -33,6 +34,14 @@ MINUTE_MS: Final = 60_000
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
+class Going(NamedTuple):
+    """What goes of a group: the offsets of these partitions, and the `whole` group if nobody comes until it is durable."""
+
+    group: Group
+    places: list[Place]
+    whole: bool
+
+
 class GroupCoordinator:
     """Every group of the broker. `wall_ms()` is the date."""
 
@@ -40,7 +49,7 @@ class GroupCoordinator:
         self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
     ) -> None:
         self._store, self._settings, self.wall_ms = store, settings, wall_ms
-        self.offsets = GroupOffsets(store)
+        self.offsets = GroupOffsets(store, topics)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")
         self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
@@ -69,7 +78,7 @@ class GroupCoordinator:
     def get(self, group_id: str) -> Group | None:
         """A group, or None where there is none of that id."""
         group = self._groups.get(group_id)
-        if group is None and self.offsets.has(group_id):
+        if group is None and (self.offsets.has(group_id) or self.offsets.pending(group_id)):
             group = self._make(group_id)
         return group
 
@@ -87,23 +96,34 @@ class GroupCoordinator:
 
     def _keep_changes(self, group: ConsumerGroup, then: Then) -> None:
         changes = group.changes()
-        if changes:
-            self._store.commit(changes, then)
-        else:
+        if not (changes or group.on_their_way):
             then(True)
+            return
+        before = group.standing if changes else None
+        if changes:
+            group.standing = group.stands()
+        group.on_their_way += 1
+        self._store.commit(changes, partial(self._kept, group, before, then))
 
-    def _make_way(self, group: Group) -> None:
+    def _kept(self, group: ConsumerGroup, before: Standing | None, then: Then, done: bool) -> None:
+        group.on_their_way -= 1
+        if not done and before is not None:
+            self.consumers.take_back(group, before)
+            if before is NEVER and self._groups.get(group.id) is group:
+                del self._groups[group.id]
+        then(done)
+
+    def _make_way(self, group: Group, then: Then) -> None:
         """An empty group of the other protocol goes; its offsets stay."""
-        self._store.commit(self._bury(group))
+        self._go([Going(group, [], True)], then)
 
-    def _bury(self, group: Group) -> list[Change]:
+    def _bury(self, group: Group) -> None:
         """Forget a group that is empty."""
         if isinstance(group, ClassicGroup):
             for member_id in list(group.promised):
                 self.sessions.end(group.id, member_id)
             group.move(State.DEAD, self.wall_ms())
-        self._groups.pop(group.id, None)
-        return group.removals()
+        del self._groups[group.id]
 
     def settle(self, then: Then) -> None:
         """`then` is called when everything that was done up to now is durable."""
@@ -125,9 +145,15 @@ class GroupCoordinator:
             answer(Joined(Error.UNKNOWN_MEMBER_ID, asked.member))
         else:
             if isinstance(group, ConsumerGroup):
-                self._make_way(group)
-            classic = group if isinstance(group, ClassicGroup) else self._make(asked.group)
-            self.classic.join(classic, asked, version, answer)
+                self._make_way(group, partial(self._join_again, asked, version, answer))
+                return
+            self.classic.join(group or self._make(asked.group), asked, version, answer)
+
+    def _join_again(self, asked: Joining, version: int, answer: Join, done: bool) -> None:
+        if done:
+            self.join(asked, version, answer)
+        else:
+            answer(Joined(Error.COORDINATOR_NOT_AVAILABLE, asked.member))
 
     def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
         """The classic group that a member speaks of, or what it is told where there is none."""
@@ -151,9 +177,23 @@ class GroupCoordinator:
             if not group.empty:
                 problem = f"The classic group {beat.group} has members: it becomes a consumer group once it is empty."
                 raise Refused(Error.GROUP_ID_NOT_FOUND, problem)
-            self._make_way(group)
+            self._make_way(group, partial(self._hear_again, beat, answer))
+            return
+        self._hear_first(beat, answer)
+
+    def _hear_first(self, beat: Beat, answer: Callable[[Heard], Any]) -> None:
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
         self.consumers.hear(made, beat, answer)
+
+    def _hear_again(self, beat: Beat, answer: Callable[[Heard], Any], done: bool) -> None:
+        if not done:
+            answer(NOT_KEPT)
+            return
+        hear = self.hear if beat.group in self._groups else self._hear_first  # somebody else may have come meanwhile
+        try:
+            hear(beat, answer)
+        except Refused as refused:
+            answer(refused.heard)
 
     # Offsets
 
@@ -168,7 +208,7 @@ class GroupCoordinator:
         if group is None:
             if generation >= 0:
                 return Error.ILLEGAL_GENERATION if transactional else Error.GROUP_ID_NOT_FOUND
-            group = self._make(group_id)
+            group = ClassicGroup(group_id, self.wall_ms())  # there once it has an offset
         error = group.check_commit(member_id, group_instance_id, generation, transactional)
         if not error and not transactional and isinstance(group, ClassicGroup):
             self.classic.commits(group, member_id)
@@ -183,9 +223,10 @@ class GroupCoordinator:
 
     def commit(self, group_id: str, offsets: Mapping[Place, Committed], then: Then) -> None:
         """Make offsets durable, then show them, then tell."""
-        self._store.commit(self.offsets.changes(group_id, offsets), partial(self._committed, group_id, offsets, then))
+        self._store.commit(self.offsets.send(group_id, offsets), partial(self._committed, group_id, offsets, then))
 
     def _committed(self, group_id: str, offsets: Mapping[Place, Committed], then: Then, done: bool) -> None:
+        self.offsets.arrived(group_id, offsets)
         if done:
             self.offsets.apply(group_id, offsets)
         then(done)
@@ -199,9 +240,9 @@ class GroupCoordinator:
         return Error.NON_EMPTY_GROUP if in_use else Error.NONE
 
     def remove_offsets(self, group_id: str, places: list[Place], then: Then) -> None:
-        """Forget offsets; `then` is told when that is durable."""
-        self.offsets.remove(group_id, places)
-        self._store.commit(self.offsets.removals(group_id, places), then)
+        """Forget offsets once that is durable."""
+        group = self.get(group_id)
+        self._go([] if group is None else [Going(group, places, False)], then)
 
     # What goes
 
@@ -212,37 +253,41 @@ class GroupCoordinator:
             return Error.GROUP_ID_NOT_FOUND
         if not group.empty:
             return Error.NON_EMPTY_GROUP
-        self._store.commit(self._forget(group), then)
+        self._go([Going(group, list(self.offsets.all(group.id)), True)], then)
         return Error.NONE
 
-    def _forget(self, group: Group) -> list[Change]:
-        places = list(self.offsets.all(group.id))
-        self.offsets.remove(group.id, places)
-        return [*self._bury(group), *self.offsets.removals(group.id, places)]
+    def _go(self, going: list[Going], then: Then) -> None:
+        changes = []
+        for group, places, whole in going:
+            changes += [*(group.removals() if whole else ()), *self.offsets.removals(group.id, places)]
+        self._store.commit(changes, partial(self._gone, going, then))
+
+    def _gone(self, going: list[Going], then: Then, done: bool) -> None:
+        for group, places, whole in going if done else ():
+            self.offsets.remove(group.id, places)
+            if whole and group.empty and self._groups.get(group.id) is group:  # nobody has come meanwhile
+                self._bury(group)
+        then(done)
 
     def topic_gone(self, topic: str) -> None:
-        """A topic was deleted, and with it all offsets in it."""
-        changes: list[Change] = []
+        """A topic was deleted for good, and with it all offsets in it."""
         for group_id in self.offsets.groups():
-            places = [place for place in self.offsets.all(group_id) if place[0] == topic]
             self.get(group_id)  # it goes on existing without them
-            self.offsets.remove(group_id, places)
-            changes += self.offsets.removals(group_id, places)
+        changes = self.offsets.forget_topic(topic)
         if changes:
-            self._store.commit(changes)
+            self._store.commit(changes)  # where the store refuses, they say nothing: they belong to the topic's id
 
     def expire(self) -> None:
         """Drop offsets past their retention, and empty groups that have none left."""
-        changes: list[Change] = []
+        going = []
         for group in self:
-            pending = self.offsets.pending(group.id)
-            places = [place for place in self._expired(group) if place not in pending]
-            self.offsets.remove(group.id, places)
-            changes += self.offsets.removals(group.id, places)
-            if group.idle and not (self.offsets.has(group.id) or pending):
-                changes += self._forget(group)
-        if changes:
-            self._store.commit(changes)
+            coming, has = self.offsets.on_their_way(group.id), self.offsets.all(group.id)
+            places = [place for place in self._expired(group) if place not in coming]
+            whole = group.idle and not coming and len(places) == len(has)
+            if places or whole:
+                going.append(Going(group, places, whole))
+        if going:
+            self._go(going, _nobody_waits)
 
     def _expired(self, group: Group) -> Iterator[Place]:
         now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
@@ -252,3 +297,7 @@ class GroupCoordinator:
                 continue
             if committed.expired(since_ms, now_ms, retention_ms):
                 yield place
+
+
+def _nobody_waits(done: bool) -> None:
+    """What is too old is looked at again."""

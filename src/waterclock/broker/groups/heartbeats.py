@@ -16,22 +16,24 @@ Source: KIP-848, KIP-1082 (members name themselves).
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, Part
-from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.consumer import ConsumerGroup, Standing
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
-from waterclock.broker.groups.subscriptions import pattern
+from waterclock.broker.patterns import matcher
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
+
+
+SHOWN: Final = 249  # characters of a pattern, in an error's message
 
 
 class Heard(NamedTuple):
@@ -42,6 +44,9 @@ class Heard(NamedTuple):
     member: str | None = None
     epoch: int = 0
     assigned: frozenset[Part] | None = None
+
+
+NOT_KEPT: Final = Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
 
 
 class Refused(Exception):
@@ -95,7 +100,7 @@ class Heartbeats:
         heard = self._leave(group, beat) if beat.epoch < 0 else self._beat(group, beat)
 
         def durable(done: bool) -> None:
-            answer(heard if done else Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk."))
+            answer(heard if done else NOT_KEPT)
 
         self._keep(group, durable)
 
@@ -189,6 +194,13 @@ class Heartbeats:
         self._sessions.end(group.id, member.id)
         self._revocations.end(group.id, member.id)
 
+    def take_back(self, group: ConsumerGroup, before: Standing) -> None:
+        """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
+        for member in group.members.values():
+            self._forget(group, member)
+        group.restore(before)
+        self.resume(group)
+
     # Time
 
     def resume(self, group: ConsumerGroup) -> None:
@@ -238,12 +250,17 @@ def check(beat: Beat, version: int) -> None:
             Error.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}.",
         )
+    if beat.regex:
+        check_pattern(beat.regex)
+
+
+def check_pattern(regex: str) -> None:
+    """`Refused` for what is no regular expression."""
     try:
-        pattern(beat.regex or "")
-    except re.error as error:
-        raise Refused(
-            Error.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{beat.regex}` is not valid: {error}."
-        ) from None
+        matcher(regex)
+    except ValueError as error:
+        message = f"SubscribedTopicRegex `{regex[:SHOWN]}` is not valid: {error}."
+        raise Refused(Error.INVALID_REGULAR_EXPRESSION, message) from None
 
 
 def require(holds: bool, message: str) -> None:

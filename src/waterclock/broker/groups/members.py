@@ -90,6 +90,13 @@ class Member:
         """It joins anew, with these timeouts and protocols."""
         self.session_ms, self.rebalance_ms, self.protocols = asked.session_ms, asked.rebalance_ms, asked.protocols
 
+    def said(self) -> Joining:
+        """What it said of itself when it joined last."""
+        return Joining(
+            "", self.id, self.instance, self.client_id, self.client_host, self.session_ms, self.rebalance_ms, "",
+            self.protocols,
+        )  # fmt: skip
+
     @property
     def keeps_alive(self) -> bool:
         """Whether it is known to be there without a heartbeat: it waits for an answer of ours."""

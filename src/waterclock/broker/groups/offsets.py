@@ -3,29 +3,40 @@
 Rule 1: what is fetched is durable: `changes` makes offsets so, `apply` shows them, in this order.
 Rule 2: what an open transaction has written for a group is held, not shown; a fetch that wants stable offsets is told
     to wait. The transaction's end lets go of it, and applies it or not.
+Rule 3: an offset belongs to the topic's id. Once that topic is gone it is neither kept nor shown, on whichever way it
+    was: another topic of the name begins without offsets.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.store import Change, Store
 
+if TYPE_CHECKING:
+    from waterclock.broker.topics import Topics
+
 ROOM: Final = "offset"
 NEVER: Final = -1
+UNKNOWN: Final = ""  # the topic's id in stores of versions that did not keep it
 
 Place: TypeAlias = "tuple[str, int]"  # topic, partition
 
 
 class Committed(NamedTuple):
-    """One committed offset. `expires_ms`: the date that an old client gave it, or -1 for the broker's retention."""
+    """One committed offset. `expires_ms`: the date that an old client gave it, or -1 for the broker's retention.
+
+    `topic` is the topic's id, in hexadecimal.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
     expires_ms: int = NEVER
+    topic: str = UNKNOWN
 
     def expired(self, since_ms: int, now_ms: int, retention_ms: int) -> bool:
         """Whether it is too old, counted from `since_ms`.
@@ -37,18 +48,35 @@ class Committed(NamedTuple):
 
 
 class GroupOffsets:
-    """All groups' offsets, read from the store at the start."""
+    """All groups' offsets, read from the store at the start. `topics` are those that there are."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, topics: Topics) -> None:
+        self._topics = topics
         self._committed: dict[str, dict[Place, Committed]] = {}
         self._held: dict[str, dict[int, dict[Place, Committed]]] = {}  # group -> producer id -> offsets
+        self._sent: Counter[tuple[str, Place]] = Counter()  # on their way to the store
+        stale = []
         for key, value in store.load(ROOM).items():
             group, topic, partition = key.rsplit(":", 2)  # a topic's name has no colon, a group's may
-            self._committed.setdefault(group, {})[topic, int(partition)] = Committed(*value)
+            place, committed = (topic, int(partition)), Committed(*value)
+            if self._current(place, committed):
+                self._committed.setdefault(group, {})[place] = committed
+            else:
+                stale.append(Change(ROOM, key, None))
+        if stale:
+            store.commit(stale)
+
+    def _current(self, place: Place, committed: Committed) -> bool:
+        """Rule 3: whether the topic is there for which it was committed."""
+        topic = self._topics.by_name.get(place[0])
+        return topic is not None and committed.topic in (topic.id.hex, UNKNOWN)
+
+    def _those_current(self, offsets: Mapping[Place, Committed]) -> dict[Place, Committed]:
+        return {place: committed for place, committed in offsets.items() if self._current(place, committed)}
 
     def groups(self) -> Iterator[str]:
-        """Groups that have offsets."""
-        return iter(list(self._committed))
+        """Groups that have offsets, or will have them with a transaction's end."""
+        return iter(list(dict.fromkeys([*self._committed, *(group for group in self._held if self.pending(group))])))
 
     def has(self, group: str) -> bool:
         return group in self._committed
@@ -69,7 +97,7 @@ class GroupOffsets:
 
     def hold(self, group: str, producer_id: int, offsets: Mapping[Place, Committed]) -> None:
         """An open transaction has written these."""
-        self._held.setdefault(group, {}).setdefault(producer_id, {}).update(offsets)
+        self._held.setdefault(group, {}).setdefault(producer_id, {}).update(self._those_current(offsets))
 
     def let_go(self, group: str, producer_id: int) -> dict[Place, Committed]:
         """The producer's transaction is over; what it had written for the group."""
@@ -83,12 +111,26 @@ class GroupOffsets:
 
     def changes(self, group: str, offsets: Mapping[Place, Committed]) -> list[Change]:
         """What makes these offsets durable."""
-        return [Change(ROOM, _key(group, place), list(committed)) for place, committed in offsets.items()]
+        kept = self._those_current(offsets)
+        return [Change(ROOM, _key(group, place), list(committed)) for place, committed in kept.items()]
+
+    def send(self, group: str, offsets: Mapping[Place, Committed]) -> list[Change]:
+        """As `changes`; until they have `arrived`, these are not too old."""
+        self._sent.update((group, place) for place in offsets)
+        return self.changes(group, offsets)
+
+    def arrived(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+        """They are durable, or refused."""
+        self._sent -= Counter((group, place) for place in offsets)
+
+    def on_their_way(self, group: str) -> set[Place]:
+        """Partitions whose offset will be another one soon."""
+        return self.pending(group) | {place for name, place in self._sent if name == group}
 
     def apply(self, group: str, offsets: Mapping[Place, Committed]) -> None:
         """These offsets are durable: show them."""
-        if offsets:
-            self._committed.setdefault(group, {}).update(offsets)
+        if shown := self._those_current(offsets):
+            self._committed.setdefault(group, {}).update(shown)
 
     def removals(self, group: str, places: Iterable[Place]) -> list[Change]:
         """What makes it durable that these are gone."""
@@ -101,6 +143,16 @@ class GroupOffsets:
             offsets.pop(place, None)
         if not offsets:
             self._committed.pop(group, None)
+
+    def forget_topic(self, topic: str) -> list[Change]:
+        """A topic is gone, and with it what was committed for it, within transactions too; what makes that durable."""
+        for held in (offsets for some in self._held.values() for offsets in some.values()):
+            for place in [place for place in held if place[0] == topic]:
+                del held[place]
+        gone = {g: [place for place in offsets if place[0] == topic] for g, offsets in self._committed.items()}
+        for group, places in gone.items():
+            self.remove(group, places)
+        return [change for group, places in gone.items() for change in self.removals(group, places)]
 
 
 def _key(group: str, place: Place) -> str:

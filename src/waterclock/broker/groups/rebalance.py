@@ -8,6 +8,8 @@
 
 Rule 1: an assignment goes out when it is durable, and only while the group is still in that generation.
 Rule 2: a member that waits for an answer of ours needs no heartbeat; its session begins anew with the answer.
+Rule 3: generations are made in memory and become durable with their assignment; who has left stays out though the store
+    refuses. After a restart the generation that was durable last is there again, until its sessions end.
 Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (static members), KIP-394 (member ids),
     KIP-814 (a static leader is told to skip the division).
 """
@@ -103,22 +105,37 @@ class Rebalance:
     def _join_static(self, group: ClassicGroup, asked: Joining, member_id: str, version: int, answer: Join) -> None:
         """A static member is back, and in a stable group gets its share without a rebalance."""
         assert asked.instance is not None
-        old_leader = group.leader or ""
-        self._sessions.end(group.id, group.static[asked.instance])
+        old_leader, old_id = group.leader or "", group.static[asked.instance]
+        old = group.members[old_id].said()
+        self._sessions.end(group.id, old_id)
         member = group.replace(asked.instance, member_id)
         self._begin_session(group, member)
         group.update(member, asked, answer)
         if group.state is State.COMPLETING:
             self._prepare(group)  # the leader may divide by the old member id
         elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
-            self._keep(group, lambda done: self._welcome_back(group, member, done, version, old_leader))
+
+            def kept(done: bool) -> None:
+                if done:
+                    self._welcome_back(group, member, version, old_leader)
+                else:
+                    self._send_away(group, member, old)
+
+            self._keep(group, kept)
         else:
             self._go_on(group)
 
-    def _welcome_back(self, group: ClassicGroup, member: Member, done: bool, version: int, old_leader: str) -> None:
-        if not done:
-            group.answer_join(member, Joined(Error.COORDINATOR_NOT_AVAILABLE))
-        elif version >= 9:
+    def _send_away(self, group: ClassicGroup, member: Member, old: Joining) -> None:
+        """The store refused a static member's new id: unless everybody divides anew by now, the old one holds again."""
+        group.answer_join(member, Joined(Error.COORDINATOR_NOT_AVAILABLE))
+        if old.instance is not None and group.state is State.STABLE and group.members.get(member.id) is member:
+            self._sessions.end(group.id, member.id)
+            group.replace(old.instance, old.member)
+            group.update(member, old, None)
+            self._begin_session(group, member)
+
+    def _welcome_back(self, group: ClassicGroup, member: Member, version: int, old_leader: str) -> None:
+        if version >= 9:
             group.answer_join(member, group.joined(member, skip=True))
         else:  # such a client, told that it leads, would divide anew: it is told of the old leader
             group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))

@@ -1,18 +1,18 @@
 """What a consumer group subscribes to, by name and by pattern, against the topics that there are.
 
 Rule 1: names and patterns are counted, so that a heartbeat costs as much as there are topics, not members.
-Rule 2: a pattern must match the whole name. Kafka's is RE2; here it is Python's `re`, which knows more.
+Rule 2: a pattern must match the whole name (patterns.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from waterclock.broker.groups.reconcile import ConsumerMember
+from waterclock.broker.patterns import matcher
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
@@ -23,12 +23,6 @@ class Seen(NamedTuple):
 
     id: UUID
     partitions: int
-
-
-@lru_cache(maxsize=1000)
-def pattern(text: str) -> re.Pattern[str]:
-    """A compiled pattern; `re.error` for what is none."""
-    return re.compile(text)
 
 
 class Subscriptions:
@@ -65,5 +59,12 @@ class Subscriptions:
         if self._known != topics.by_name.keys():
             self._known, self._matches = frozenset(topics.by_name), {}
         if text not in self._matches:
-            self._matches[text] = frozenset(name for name in self._known if pattern(text).fullmatch(name))
+            self._matches[text] = _matched(text, self._known)
         return self._matches[text]
+
+
+def _matched(text: str, names: Iterable[str]) -> frozenset[str]:
+    try:
+        return frozenset(filter(matcher(text), names))
+    except ValueError:  # a member that was kept may have a pattern that would not be taken now
+        return frozenset()

@@ -3,7 +3,10 @@
 Rule 1: a transaction is found by its marker's offset: it concerns who reads at or before the marker.
 Rule 2: kept in a file of each segment (the one with the marker), written once the marker is durable. A disk that refuses
     is asked again with the next: until the next snapshot of the producers, a start finds the rows in the log.
-Rule 3: `settled` makes them durable, before a snapshot says that a start need not read their markers again.
+Rule 3: they are made durable before a snapshot says that a start need not read their markers again: `unsettled` says
+    which files that takes, snapshot.py has it done.
+Rule 4: a reader costs as much as there are transactions from its first record to the last marker of one that begins
+    before its end, however many came later: `_floors` never fall, so where the later ones begin is found by bisection.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import accumulate
 from typing import Final
 
-from waterclock.broker.log.memo import write_whole
+from waterclock.broker.durable import write_whole
 from waterclock.broker.log.producers import Aborted
 from waterclock.broker.log.segment import Segment
 
@@ -26,28 +30,37 @@ class AbortedTransactions:
     """In the order of their markers."""
 
     def __init__(self) -> None:
-        self._rows: list[Aborted] = []
+        self._have([])
         self._written = 0
         self._unflushed: set[str] = set()
-        self._doubtful = False  # whether a flush has failed
+
+    def _have(self, rows: list[Aborted]) -> None:
+        self._rows = rows
+        self._floors = [*accumulate((row.first for row in reversed(rows)), min)][::-1]  # of each row and all after it
 
     def add(self, aborted: Aborted) -> None:
+        """One more, with the last marker of all."""
+        place, first = len(self._rows), aborted.first
         self._rows.append(aborted)
+        self._floors.append(first)
+        while place and self._floors[place - 1] > first:
+            place -= 1
+            self._floors[place] = first
 
     def between(self, first: int, upto: int) -> list[Aborted]:
         """Those that concern a reader of the offsets from `first` to before `upto`."""
-        start = bisect_left(self._rows, first, key=lambda row: row.last)
-        return [row for row in self._rows[start:] if row.first < upto]
+        start = bisect_left(self._rows, first, key=_marker)
+        return [row for row in self._rows[start : bisect_left(self._floors, upto)] if row.first < upto]
 
     def save(self, segments: Iterable[Segment], durable: int) -> None:
         """Write those whose marker is durable and not in a file yet."""
         if self._written == len(self._rows):
             return
-        homes = list(segments)
+        homes = list(segments)[::-1]
         with suppress(OSError):
             while self._written < len(self._rows) and self._rows[self._written].last < durable:
                 row = self._rows[self._written]
-                home = max((s for s in homes if s.base <= row.last), key=lambda s: s.base, default=None)
+                home = next((segment for segment in homes if segment.base <= row.last), None)
                 if home is not None:
                     self._append(home.path + ".aborted", row)
                 self._written += 1
@@ -62,43 +75,41 @@ class AbortedTransactions:
         finally:
             os.close(fd)
 
-    def settled(self, before: int) -> bool:
-        """Put the rows of markers before offset `before` onto the disk; False where they cannot be there."""
+    def unsettled(self, before: int) -> set[str] | None:
+        """The files with rows of markers before offset `before` that may not be on the disk: whoever asks flushes them.
+
+        None where such a row is in no file yet.
+        """
         if self._written < len(self._rows) and self._rows[self._written].last < before:
-            return False
-        if self._doubtful:
-            return False
-        self._doubtful = bool(self._unflushed)  # a flush that fails is not tried again: a start finds the rows itself
-        for path in self._unflushed:
-            with suppress(FileNotFoundError):  # gone with its segment
-                _flush(path)
-        self._unflushed.clear()
-        self._doubtful = False
-        return True
+            return None
+        files, self._unflushed = self._unflushed, set()
+        return files
 
     def load(self, segments: Iterable[Segment], before: int) -> None:
         """Read those whose marker lies before offset `before`; the walk of the recovery finds the later ones."""
+        rows: list[Aborted] = []
         for segment in segments:
             had = read_rows(segment.path)
             kept = [row for row in had if row.last < before]
-            self._rows += kept
+            rows += kept
             if len(kept) < len(had):  # so that none stands twice
                 write_rows(segment.path, kept)
-        self._rows.sort(key=lambda row: row.last)
-        self._written = len(self._rows)
+        self._have(sorted(rows, key=_marker))
+        self._written = len(rows)
 
     def forget(self, start: int, end: int) -> None:
         """Drop those whose marker lies before `start` or not before `end`."""
         kept = [row for row in self._rows if start <= row.last < end]
         unwritten = sum(start <= row.last < end for row in self._rows[self._written :])
-        self._rows, self._written = kept, len(kept) - unwritten
+        self._have(kept)
+        self._written = len(kept) - unwritten
 
     def replace(self, first: int, upto: int, rows: list[Aborted]) -> None:
         """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
         before = [row for row in self._rows if row.last < first]
         after = [row for row in self._rows if row.last >= upto]
         unwritten = sum(row.last >= upto for row in self._rows[self._written :])
-        self._rows = [*before, *rows, *after]
+        self._have([*before, *rows, *after])
         self._written = len(self._rows) - unwritten
 
 
@@ -119,11 +130,3 @@ def write_rows(path: str, rows: Iterable[Aborted]) -> None:
 
 def _marker(row: Aborted) -> int:
     return row.last
-
-
-def _flush(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -64,7 +64,6 @@ class Swapped(NamedTuple):
     old: list[Segment]
     upto: int
     told: list[Aborted]
-    entries: Index
 
 
 def plan(partition: Partition, now_ms: int) -> Plan | None:
@@ -80,7 +79,7 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
         return None
     chosen = [segment for segment, end in closed if end <= upto]
     for segment in chosen:
-        _ = segment.tail  # its index is read before its file goes
+        _ = segment.tail  # it is found out before its files go
     aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
     last = {pid: p.sent[-1].end if p.sent else -1 for pid, p in partition.producers.known.items()}
     keep_ms = settings["delete.retention.ms"]
@@ -112,6 +111,8 @@ class Compaction:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        for segment in plan.segments:
+            segment.pin()  # who reads it needs its index longer than that has its name
         self._offsets: dict[bytes, int] = {}
         self._decided = Decided(plan.aborted)
         self.covered = plan.upto
@@ -123,6 +124,11 @@ class Compaction:
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
             yield from self._rewrite(group)
         self.done = True
+
+    def leave(self) -> None:
+        """It has failed, and no file of the log has lost its name."""
+        for segment in self._plan.segments:
+            segment.unpin()
 
     # The keys
 
@@ -168,7 +174,7 @@ class Compaction:
             rows.flush()
             os.fsync(rows.fileno())
         swap(plan.folder, base, following, index)
-        yield Swapped(group, following, told, index)
+        yield Swapped(group, following, told)
 
     def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
         at, latest = 0, NEVER
@@ -255,6 +261,5 @@ def adopt(partition: Partition, swapped: Swapped) -> None:
     """Take a new segment in place of the old ones; in the loop's thread."""
     place = partition.segments.index(swapped.old[0])
     new = Segment(partition.folder, swapped.old[0].base)
-    new.__dict__["index"] = swapped.entries  # known already: nobody needs to read it
     partition.segments[place : place + len(swapped.old)] = [new]
     partition.aborted.replace(new.base, swapped.upto, swapped.told)

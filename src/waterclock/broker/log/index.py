@@ -59,6 +59,11 @@ class Index:
             finally:
                 os.close(fd)
 
+    @property
+    def complete(self) -> bool:
+        """Whether every row is in the file."""
+        return self._written == len(self.at)
+
     def _row(self, place: int) -> bytes:
         base, at, latest = self.bases[place], self.at[place], self.times[place]
         return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
@@ -121,8 +126,11 @@ class Index:
         return self.at[row] if row >= 0 else 0
 
 
-def last_row(path: str, start: int, size: int) -> tuple[int, int] | None:
-    """Offset and byte of the last row in the file of the segment from offset `start` on, of `size` bytes; None without."""
+def last_row(path: str, start: int, size: int) -> tuple[int, int, int] | None:
+    """The last row in the file of the segment from offset `start` on, of `size` bytes; None where there is no good one.
+
+    It is its offset, its byte, and the latest timestamp before it.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             whole = os.fstat(file.fileno()).st_size // ENTRY.size * ENTRY.size
@@ -132,7 +140,7 @@ def last_row(path: str, start: int, size: int) -> tuple[int, int] | None:
     if len(raw) < ENTRY.size:
         return None
     base, at, latest, check = ENTRY.unpack(raw)
-    return (base, at) if check == base ^ at ^ latest ^ SALT ^ start and 0 <= at < size else None
+    return (base, at, latest) if check == base ^ at ^ latest ^ SALT ^ start and 0 <= at < size else None
 
 
 def _whole_rows(path: str) -> bytes:

@@ -13,26 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from waterclock.broker.durable import write_whole
 from waterclock.broker.errors import LogDamaged
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Replace the file at `path` by one with `data`, durably."""
-    with open(path + ".new", "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-    flush_folder(os.path.dirname(path))
-
-
-def flush_folder(folder: str) -> None:
-    """Make names made, changed or removed in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @dataclass
@@ -44,6 +26,11 @@ class Memo:
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     cleaned: int = 0
+    saved: int = field(init=False)
+    """The start that stands on the disk."""
+
+    def __post_init__(self) -> None:
+        self.saved = self.start
 
     @classmethod
     def load(cls, folder: str) -> Memo:
@@ -68,7 +55,9 @@ class Memo:
 
     def save(self) -> None:
         """Write it, durably: milliseconds on a slow disk. The loop has it written by the upkeep's thread."""
+        start = self.start
         write_whole(self.path, self.dump())
+        self.saved = start
 
     def dump(self) -> bytes:
         """What stands in the file."""

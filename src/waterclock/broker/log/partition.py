@@ -3,18 +3,19 @@
 Rule 1: a batch is written as it was received, at a known place, after all checks: a refused one changes nothing.
 Rule 2: `end` counts what was appended, `durable` what is on the disk, `high` (the high watermark) what readers may see.
     start <= high <= durable <= end.
-Rule 3: only the event loop's thread calls these methods. A flusher touches nothing but files.
+Rule 3: only the event loop's thread calls these methods. A flusher touches nothing but files, and so does what `do` is
+    handed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.log import snapshot
+from waterclock.broker.hands import Do, at_once
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
@@ -34,6 +35,7 @@ from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import Aborted, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment, Slice
+from waterclock.broker.log.snapshot import Snapshots
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Partition:
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
+        self._snapshots = Snapshots(folder)
+        self.do: Do = at_once  # where there are hands they do what is slow, in the order in which it was asked for
 
     @property
     def start(self) -> int:
@@ -168,7 +172,10 @@ class Partition:
 
     def roll(self) -> Segment:
         """Begin a new segment at the end."""
-        self.segments.append(segment := Segment(self.folder, self.end))
+        segment = Segment(self.folder, self.end)
+        if self.segments:
+            self.active.rest()
+        self.segments.append(segment)
         return segment
 
     def drop(self, count: int) -> list[Segment]:
@@ -216,6 +223,8 @@ class Partition:
         """Everything before offset `end` is durable, and so are `files` as far as they went."""
         for segment, size in files:
             segment.flushed(size)
+            if segment is not self.active:
+                segment.rest()
         if end > self.durable:
             self.durable = end
             self.aborted.save(self.segments, end)
@@ -236,12 +245,16 @@ class Partition:
         self._snapshot_every = max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * len(data))
 
     def _write_snapshot(self) -> None:
-        """Where the disk refuses, the next one is tried: a start reads more, no more is lost."""
+        """Have it written; where that cannot be the next one is tried: a start reads more, no more is lost."""
         assert self._snapshot is not None
         (offset, data), self._snapshot = self._snapshot, None
-        with suppress(OSError):
-            if self.aborted.settled(offset):
-                snapshot.write(self.folder, offset, data)
+        rows = self.aborted.unsettled(offset)
+        if rows is not None:
+            self.do(partial(self._snapshots.write, offset, data, rows), self._snapshot_written)
+
+    def _snapshot_written(self, error: Exception | None) -> None:
+        """The next flush makes its name durable; whoever wrote it has dealt with a disk that refuses."""
+        self.active.name_anew()
 
     def lose_undurable(self) -> None:
         """Drop what is not durable: nobody can say that it would have survived a power cut."""
@@ -285,7 +298,7 @@ class Partition:
 
     def bound(self, records: Slice) -> int:
         """An offset that everything in `records` lies before, not far behind it: for its aborted transactions."""
-        after = records.segment.index.offset_after(records.at + records.size)
+        after = records.segment.lookup.offset_after(records.at + records.size)
         place = self.segment_of(records.segment.base) + 1
         if after is None and place < len(self.segments):
             return self.segments[place].base
@@ -295,7 +308,7 @@ class Partition:
         """How many bytes of whole batches lie between `at` and `stop` and are not more than `limit`."""
         if stop - at <= limit:
             return stop - at
-        fits = max(at, segment.index.before_byte(at + limit))
+        fits = max(at, segment.lookup.before_byte(at + limit))
         for byte, batch in segment.headers(fits):
             if byte + PREFIX + batch.length - at > limit:
                 break

@@ -15,15 +15,17 @@ Rule 2: what is kept was flushed before it is used: the machine may have died, n
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import NEVER
-from waterclock.broker.log.memo import Memo, flush_folder
+from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import finish
@@ -53,6 +55,24 @@ def open_partition(topic: str, number: int, folder: str, settings: TopicSettings
         partition.segments, unproved, end = [Segment(folder, partition.start)], 0, partition.start
     _replay(partition, end)
     _settle(partition, unproved, end)
+    return partition
+
+
+def begin_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
+    """A new partition; OSError, and no folder, where it cannot be made. The folder's name is the caller's to flush.
+
+    What is in it need not be durable yet: its first flush makes the names so, and a start makes anew what is missing.
+    """
+    try:
+        os.mkdir(folder)
+    except FileExistsError:  # a removal has left it
+        return open_partition(topic, number, folder, settings)
+    try:
+        partition = Partition(topic, number, folder, settings, Memo.load(folder))
+        partition.segments = [Segment(folder, partition.start)]
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return partition
 
 
@@ -180,7 +200,7 @@ def _replay(partition: Partition, end: int) -> None:
     since, partition.producers = snapshot.newest(partition.folder, partition.segments[0].base, end)
     partition.aborted.load(partition.segments, since)
     for segment in partition.segments[partition.segment_of(since) :]:
-        for at, batch in segment.headers(segment.index.before_offset(since)):
+        for at, batch in segment.headers(segment.lookup.before_offset(since)):
             if batch.base >= since:
                 partition.note(batch, _body(segment, at, batch))
     partition.aborted.forget(partition.start, end)
@@ -197,6 +217,8 @@ def _settle(partition: Partition, unproved: int, end: int) -> None:
         segment.flush()
         segment.durable = 0
         segment.flushed(segment.size)
+        if segment is not partition.active:
+            segment.rest()
     flush_folder(partition.folder)
     partition.end = partition.durable = partition.high = end
     partition.aborted.save(partition.segments, end)

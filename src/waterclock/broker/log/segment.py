@@ -4,6 +4,8 @@ Rule 1: `size` is where the next batch goes. What a failed or cut-off write left
 Rule 2: `durable` bytes are on the disk; nobody but the writer of this file reads beyond them.
 Rule 3: the file is open as long as somebody holds the segment: a flusher or an answer on its way may outlive its deletion.
 Rule 4: its index file is made before it, empty. An index that is there and empty says: nothing here was ever durable.
+Rule 5: while it grows its index is in memory. Afterwards it is looked up in the file: what is held does not grow with the
+    log, and no reader of old records makes the loop read a whole index.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, Buffer, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
-from waterclock.broker.log.memo import flush_folder
+from waterclock.broker.log.stored_index import StoredIndex
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
@@ -53,13 +56,54 @@ class Segment:
         self.size = self.durable = os.fstat(self.fd).st_size
         self.latest = NEVER  # the latest timestamp, in ms, of what was noted since it was opened
         self.began_ms = NEVER  # the latest timestamp of its first batch: from there on segment.ms counts
+        self._pinned: int | None = None  # its index, opened
 
     @cached_property
     def index(self) -> Index:
-        """Read from its file when first asked for: a log of many segments opens at once."""
+        """All of it, read from its file when first asked for: for who adds to it, mends it or cuts it."""
         index = Index(self.path + ".index", self.base)
         index.load(self.size)
         return index
+
+    @property
+    def _held(self) -> Index | None:
+        """Its index where that is in memory."""
+        return self.__dict__.get("index")
+
+    @property
+    def lookup(self) -> Index | StoredIndex:
+        """Where its batches are looked up."""
+        if self._held is not None or not self.size:  # an empty one may grow yet
+            return self.index
+        _ = self.tail  # what the file lacks is found first
+        return StoredIndex(self.path + ".index", self.base, self._pinned, self._mended)
+
+    def _mended(self) -> Index | StoredIndex:
+        """Its index without the rows that are damaged, and with what was in them."""
+        if self._pinned is not None:
+            return self.index_anew()  # the file's name may be another segment's by now
+        self._find_tail()
+        return self.lookup
+
+    def rest(self) -> None:
+        """Nothing is appended to it any more: no index is kept in memory, once all of it is in the file."""
+        if self._held is not None and self._held.complete:
+            del self.__dict__["index"]
+
+    def pin(self) -> None:
+        """Until `unpin`, it can be read whatever becomes of its files' names."""
+        if self._held is None and self._pinned is None:
+            with suppress(OSError):
+                self._pinned = os.open(self.path + ".index", os.O_RDONLY)
+                return
+            self.index_anew()
+
+    def unpin(self) -> None:
+        """Its files' names are its own still."""
+        if self._pinned is not None:
+            os.close(self._pinned)
+            self._pinned = None
+        self.rest()
 
     def index_anew(self) -> Index:
         """An empty index in place of one that may be wrong, whose file stays as it is."""
@@ -91,11 +135,12 @@ class Segment:
         """All before byte `size` is durable, and so may its index be."""
         if size > self.durable:
             self.durable = size
-            self.index.save(size)
+            if self._held is not None:
+                self._held.save(size)
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Byte and size of the batch that holds `offset`, or of the first one after it. It must be there."""
-        at = self.index.before_offset(offset)
+        at = self.lookup.before_offset(offset)
         while True:
             chunk = os.pread(self.fd, INDEX_EVERY + HEADER, at)
             here = 0
@@ -137,12 +182,33 @@ class Segment:
     @cached_property
     def tail(self) -> Tail:
         """The end of a segment that nothing is appended to any more. What its index lacks is found and kept."""
+        found = self._tail_from_last_row() if self._held is None else None
+        return found or self._find_tail()
+
+    def _tail_from_last_row(self) -> Tail | None:
+        """The tail, where the last row of the index is a good one, not far from the end; otherwise None."""
+        row = last_row(self.path + ".index", self.base, self.size)
+        if row is None:
+            return None
+        end, at, latest = row
+        with suppress(LogDamaged):
+            for here, batch in self.headers(at):
+                if here >= at + INDEX_EVERY:  # it should have a row of its own
+                    return None
+                end, latest = batch.last + 1, max(latest, batch.max_timestamp)
+            return Tail(end, latest)
+        return None
+
+    def _find_tail(self) -> Tail:
+        """The tail, by the whole index, which is mended on the way."""
         index = self.index
         try:
             return self._walked()
         except LogDamaged:
             index.forget(0)  # it may be the index that is wrong
             return self._walked()
+        finally:
+            self.rest()
 
     def _walked(self) -> Tail:
         index = self.index
@@ -161,7 +227,7 @@ class Segment:
         row = last_row(self.path + ".index", self.base, self.size)
         if row is not None:
             with suppress(LogDamaged):
-                return self._end_from(*row)
+                return self._end_from(*row[:2])
         return self._end_from(self.base, 0)
 
     def _end_from(self, offset: int, at: int) -> int:
@@ -178,12 +244,16 @@ class Segment:
         self.size, self.durable = size, min(self.durable, size)
 
     def flush(self) -> None:
-        """Put what was written onto the disk; the first time its name too."""
+        """Put what was written onto the disk; the first time, and after `name_anew`, the folder's names too."""
         os.fdatasync(self.fd)
         if not self._named:
+            self._named = True  # before: a name that is made from here on is for the next flush
             with suppress(FileNotFoundError):  # its topic was deleted meanwhile
                 flush_folder(os.path.dirname(self.path))
-            self._named = True
+
+    def name_anew(self) -> None:
+        """A file beside it is new, or has another name: the next flush makes that durable along with the records."""
+        self._named = False
 
     def delete(self) -> None:
         """Remove its files; who reads it now may finish."""
@@ -194,6 +264,8 @@ class Segment:
     def __del__(self) -> None:
         with suppress(AttributeError, OSError):
             os.close(self.fd)
+            if self._pinned is not None:
+                os.close(self._pinned)
 
 
 def _opened(path: str) -> tuple[int, bool]:

@@ -3,22 +3,53 @@
 Rule 1: a snapshot is named after the offset that it was taken at: all batches before are in it, none after.
 Rule 2: it is written when everything before that offset is durable, and it carries its own checksum.
     One that is torn or newer than the log is passed over for the one before.
+Rule 3: whoever writes it does not flush it: its name is durable with the next flush of the log, and before files go that
+    it stands in for, `settle` is called.
+Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
+    can say that of any later snapshot: no more are written, and a start reads from the last good one on.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
 from crc32c import crc32c
 
+from waterclock.broker.durable import flush_file, flush_folder
 from waterclock.broker.log.producers import Producers
 
 CRC: Final = struct.Struct(">I")
 KEPT: Final = 2
 ENDING: Final = ".snapshot"
+
+
+class Snapshots:
+    """Writes the snapshots of the partition in `folder`, one after the other, in whichever thread does its slow deeds."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._doubtful = False
+
+    def write(self, offset: int, data: bytes, rows: Collection[str]) -> None:
+        """Flush the files in `rows`, then write the snapshot. A disk that refuses costs time at a start, no more."""
+        if self._doubtful:
+            return
+        with suppress(OSError):
+            self._doubtful = True
+            self._flush(rows)
+            self._doubtful = False
+            write(self._folder, offset, data)
+
+    def _flush(self, rows: Collection[str]) -> None:
+        for path in rows:
+            with suppress(FileNotFoundError):  # gone with its segment
+                flush_file(path)
+        if rows:
+            flush_folder(self._folder)  # one of them may be new
 
 
 def write(folder: str, offset: int, data: bytes) -> None:
@@ -30,6 +61,13 @@ def write(folder: str, offset: int, data: bytes) -> None:
     for old in offsets(folder)[:-KEPT]:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, f"{old:020}{ENDING}"))
+
+
+def settle(folder: str) -> None:
+    """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before."""
+    for offset in offsets(folder)[-1:]:
+        flush_file(os.path.join(folder, f"{offset:020}{ENDING}"))
+    flush_folder(folder)
 
 
 def offsets(folder: str) -> list[int]:

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.log.index import Index
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.segment import FILES
 
 CLEANED: Final = ".cleaned"

@@ -53,7 +53,7 @@ def _latest(partition: Partition, segment: Segment) -> int:
 
 
 def _in_segment(segment: Segment, timestamp: int, start: int, upto: int) -> Moment:
-    for at, batch in segment.headers(segment.index.before_time(timestamp)):
+    for at, batch in segment.headers(segment.lookup.before_time(timestamp)):
         if batch.base >= upto:
             return NONE
         if batch.max_timestamp >= timestamp and batch.last >= start:

@@ -10,8 +10,8 @@ Rule 2: a crash between any two steps leaves a partition that can be opened, wit
 
 from __future__ import annotations
 
+from waterclock.broker.durable import flush_folder
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.memo import flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
@@ -42,7 +42,7 @@ def _drop_snapshots(partition: Partition, end: int) -> None:
 
 def _first_byte(segment: Segment, end: int) -> int:
     """Where the first batch with a record at or after `end` begins."""
-    for at, batch in segment.headers(segment.index.before_offset(end)):
+    for at, batch in segment.headers(segment.lookup.before_offset(end)):
         if batch.last >= end:
             return at
     return segment.size
@@ -66,5 +66,8 @@ def begin_at(partition: Partition, start: int) -> None:
     partition.memo.start = max(partition.memo.start, min(start, partition.end))
     partition.memo.save()
     before = [after.base for after in partition.segments[1:] if after.base <= partition.memo.start]
-    for segment in partition.drop(len(before)):
+    gone = partition.drop(len(before))
+    if gone:
+        snapshot.settle(partition.folder)
+    for segment in gone:
         segment.delete()

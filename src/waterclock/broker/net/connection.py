@@ -282,7 +282,11 @@ class Connection:
         self._read_no_more()
         self.fd = -1
         self._hang_up()
+        unanswered = list(self.slots)
         self.slots.clear()
+        for slot in unanswered:
+            if slot.on_gone is not None:
+                slot.on_gone()
         self._out.clear()
         self._kept = b""
         if self._frame is not None:

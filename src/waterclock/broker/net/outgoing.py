@@ -2,10 +2,12 @@
 
 Rule 1: an answer is a list of bytes and slices of files; its first bytes begin with the answer's size.
 Rule 2: whoever completes a slot later than in its own request makes its connection ready; ready ones are sent together.
+Rule 3: whoever waits for something to answer with may hear that nobody waits for the answer any more (`on_gone`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.broker.log.segment import Slice
@@ -19,11 +21,12 @@ Part: TypeAlias = "bytes | Slice"
 class Slot:
     """The place of one request in its connection's answers."""
 
-    __slots__ = ("connection", "parts")
+    __slots__ = ("connection", "on_gone", "parts")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.parts: list[Part] | None = None
+        self.on_gone: Callable[[], Any] | None = None
 
     @property
     def gone(self) -> bool:

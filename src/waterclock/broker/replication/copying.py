@@ -24,9 +24,9 @@ from crc32c import crc32c
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
-from waterclock.broker.replication.copy import Copy
 from waterclock.broker.replication.leading import JOURNAL_KEYS
 from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
+from waterclock.broker.replication.replica import Replica
 from waterclock.broker.store import Change
 from waterclock.broker.wire import asking
 from waterclock.broker.wire.errors import Error
@@ -45,28 +45,28 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Copying:
-    """Keeps `copy` the same as what the broker at the other end of `link` has, as the replica that `identity` names."""
+    """Keeps `replica` the same as what the broker at the other end of `link` has, as the replica that `identity` names."""
 
-    def __init__(self, copy: Copy, link: Link, identity: Identity) -> None:
-        self._copy, self._link, self._identity = copy, link, identity
+    def __init__(self, replica: Replica, link: Link, identity: Identity) -> None:
+        self._replica, self._link, self._identity = replica, link, identity
         self.rounds = 0
         self.says = ""
         """What it logged last: whom it follows, or why it cannot."""
 
     async def run(self) -> None:
         """Copy until it is cancelled; CannotFollow where that is impossible."""
-        await self._copy.catch_up()
+        await self._replica.catch_up()
         while True:
             try:
                 await self._link.connect()
                 await self._introduce()  # 1
-                await self._agree([self._copy.journal])  # 2
-                while await self._round([self._copy.journal], 0):
+                await self._agree([self._replica.journal])  # 2
+                while await self._round([self._replica.journal], 0):
                     pass
-                await self._agree(list(self._copy.topics.partitions()))  # 3
+                await self._agree(list(self._replica.topics.partitions()))  # 3
                 self._say(f"following {self._link.address}")
                 while True:
-                    await self._round(self._copy.partitions(), WAIT_MS)  # 4
+                    await self._round(self._replica.partitions(), WAIT_MS)  # 4
             except LinkLost as lost:
                 self._say(str(lost))
                 self._link.close()
@@ -86,16 +86,16 @@ class Copying:
     async def _introduce(self) -> None:
         """Whether the other leads, and leads this cluster."""
         said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
-        us, address, empty = self._identity, self._link.address, not self._copy.topics.by_name
+        us, address, empty = self._identity, self._link.address, not self._replica.topics.by_name
         if said.controller_id == us.node:
-            if not empty or self._copy.applied is not None:
+            if not empty or self._replica.applied is not None:
                 raise CannotFollow(
                     f"for {address}, broker {us.node} leads, which is this one: promote the other first "
                     f"(waterclock broker promote --at {address})"
                 )
             us.node, us.peer = 3 - us.node, us.node
             us.leader = 3 - us.node
-            await self._copy.keep([Change("self", "node", us.node)])
+            await self._replica.keep([Change("self", "node", us.node)])
         if said.cluster_id != us.cluster and not empty:
             raise CannotFollow(
                 f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
@@ -113,14 +113,14 @@ class Copying:
                     break
                 log.warning("%s-%d: cut from %d to %d", partition.topic, partition.number, partition.end, end)
                 new = cut(partition, end)
-                self._copy.replace(partition, new)
+                self._replica.replace(partition, new)
                 partition = new
 
     async def _common_end(self, partition: Partition) -> int:
         """Up to where this log and the leader's can be the same."""
         epoch = partition.memo.epoch
         error, theirs, end = await self._end_at_leader(partition, epoch, -1)
-        if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._copy.journal:
+        if error == Error.UNKNOWN_TOPIC_OR_PARTITION and partition is not self._replica.journal:
             return partition.end  # it is being deleted
         if error:
             raise LinkLost(f"{self._link.address} refuses to be followed: {error.name}")
@@ -167,9 +167,9 @@ class Copying:
         return any(len(row.records) for _, row in taken)
 
     def _key(self, partition: Partition) -> bytes:
-        if partition is self._copy.journal:
+        if partition is self._replica.journal:
             return JOURNAL_KEY
-        return self._copy.topics.by_name[partition.topic].id.bytes
+        return self._replica.topics.by_name[partition.topic].id.bytes
 
     async def _fetch(self, body: bytes) -> list[asking.Copied]:
         while True:
@@ -184,7 +184,7 @@ class Copying:
     async def _refused(self, partition: Partition, row: asking.Copied) -> None:
         if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
             log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
-            self._copy.replace(partition, begin_anew(partition, row.start))
+            self._replica.replace(partition, begin_anew(partition, row.start))
         elif row.error in (
             Error.UNKNOWN_TOPIC_ID,
             Error.KAFKA_STORAGE_ERROR,
@@ -197,12 +197,12 @@ class Copying:
         for partition, row in rows:
             for batch in _batches(row.records):
                 _append(partition, batch)
-        await self._copy.flush()
+        await self._replica.flush()
         for partition, row in rows:
             partition.high = max(partition.high, min(row.high, partition.durable))
             if row.start > partition.start:
                 begin_at(partition, row.start)
-        await self._copy.catch_up()
+        await self._replica.catch_up()
 
 
 def _batches(data: memoryview) -> list[memoryview]:

@@ -32,15 +32,16 @@ from waterclock.broker.folder import let_go, locked
 from waterclock.broker.identity import Identity
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.door import door
-from waterclock.broker.replication.copy import Copy
 from waterclock.broker.replication.copying import Copying
 from waterclock.broker.replication.elsewhere import elsewhere
 from waterclock.broker.replication.leading import Follower, id_of
 from waterclock.broker.replication.link import Link
+from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, of_follower
 from waterclock.broker.store import Change, Store
+from waterclock.broker.topics import Topics
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -64,29 +65,31 @@ class Following:
         try:
             self._make_rooms(loop, folder, (host, port), settings, access)
         except BaseException:
-            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "store")))
+            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "store")))
             raise
 
     def _make_rooms(self, loop: Any, folder: str, address: tuple[str, int], settings: Settings, access: Access) -> None:
         leader = self._leader
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
+        topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
         node = self.store.load("self").get("node", 2)
         self.timer = AsyncTimer()
         self.listener = door(loop, address, settings, self.timer, access)
         self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.identity.node, self.identity.leader = node, 3 - node
         self.identity.peer, self.identity.peer_at = 3 - node, leader
-        self.store.commit(Change("self", *known) for known in (("node", node), ("follows", leader), ("deposed", None)))
-        self.copy = Copy(folder, settings, self.store, self.identity)
+        known = {"node": node, "follows": leader, "deposed": None}
+        self.store.commit_at_once(*(Change("self", *item) for item in known.items()))
+        self.replica = Replica(folder, settings, self.store, topics, self.identity)
         us = Follower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-        self.copying = Copying(self.copy, Link(leader, us.name()), self.identity)
+        self.copying = Copying(self.replica, Link(leader, us.name()), self.identity)
         self._asking: set[asyncio.Task[None]] = set()
         self.table = self._table(settings, folder)
         self._task: asyncio.Task[None] | None = None
         self._promotion: asyncio.Task[None] | None = None
 
     def _table(self, settings: Settings, folder: str) -> Table:
-        topics = self.copy.topics
+        topics = self.replica.topics
         rooms = (
             MetadataApis(self.identity, topics, settings, self._both),
             PartitionApis(self.identity, topics, self._both),
@@ -123,7 +126,7 @@ class Following:
 
     def statistics(self) -> BrokerStatistics:
         """What there is of it, and whom it follows."""
-        return of_follower(self.listener, self.table, self.copy.topics, self._leader)
+        return of_follower(self.listener, self.table, self.replica.topics, self._leader)
 
     # Promotion
 
@@ -145,7 +148,7 @@ class Following:
 
     def promote(self, unclean: bool = False) -> Error:
         """Become the leader; ELIGIBLE_LEADERS_NOT_AVAILABLE where nothing was copied yet, and that is not accepted."""
-        if self.copy.applied is None and not unclean:
+        if self.replica.applied is None and not unclean:
             return Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
         if self._promotion is None:
             self._promotion = self._loop.create_task(self._take_over())
@@ -154,13 +157,13 @@ class Following:
 
     async def _take_over(self) -> None:
         await self._stop_copying()  # 1
-        await self.copy.catch_up()
-        await self.copy.flush()  # 2
-        epoch = self.copy.next_epoch()
-        await self._loop.run_in_executor(None, self.copy.begin, epoch)  # 3
+        await self.replica.catch_up()
+        await self.replica.flush()  # 2
+        epoch = self.replica.next_epoch()
+        await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 3
         deposed = {"address": self._leader, "epoch": epoch}
         known = {"epoch": epoch, "deposed": deposed, "follows": None, "follower": None, "applied": None, "high": None}
-        await self.copy.keep(Change("self", key, value) for key, value in known.items())  # 4
+        await self.replica.keep(Change("self", key, value) for key, value in known.items())  # 4
         if not self.over.done():
             self.over.set_result(LEAD)
 
@@ -172,7 +175,7 @@ class Following:
     async def close(self) -> None:
         """Stop copying, and close the files."""
         await self._leave()
-        for partition in self.copy.partitions():
+        for partition in self.replica.partitions():
             if partition.producers.known:
                 partition.take_snapshot()
         self._close()
@@ -180,7 +183,7 @@ class Following:
     async def lose_power(self) -> None:
         """Keep of the logs what is durable, as if the machine had died."""
         await self._leave()
-        for partition in self.copy.partitions():
+        for partition in self.replica.partitions():
             partition.lose_undurable()
         self._close()
 

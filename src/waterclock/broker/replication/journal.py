@@ -2,7 +2,7 @@
 
 It exists from the first follower on. It begins with everything (`reset`, in as many records as it takes, all but the last
 with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
-and when a commit failed that stands in it already.
+and when a commit failed that stands in it already. Where it cannot begin anew, that is tried every RETRY_S.
 
 Rule 1: a commit is told done when it is durable here and below the journal's high watermark: an in-sync follower has it.
 Rule 2: rooms in OWN belong to one broker and are not copied.
@@ -12,6 +12,7 @@ Rule 3: between the asking for everything and its coming, commits are held back,
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -25,10 +26,13 @@ TOPIC: Final = "__waterclock_store"
 OWN: Final = frozenset({"self"})
 MANY: Final = 2000  # changes in one record of a reset
 RENEW: Final = 64 << 20  # bytes after which the journal starts over
+RETRY_S: Final = 1.0
+log = logging.getLogger("waterclock.broker")
 
 
 class Journal:
-    """The leader's journal in `partition`. `mark(partition)` has it flushed, `renew()` asks the store for everything."""
+    """The leader's journal in `partition`. `mark(partition)` has it flushed, `tell_all(then)` asks the store for all it
+    has, `later(delay_s, deed)` runs a deed after a while."""
 
     def __init__(
         self,
@@ -36,19 +40,37 @@ class Journal:
         waits: Purgatory,
         mark: Callable[[Partition], None],
         wall_ms: Callable[[], int],
-        renew: Callable[[], None],
+        tell_all: Callable[[Callable[[list[Change] | None], Any]], Any],
+        later: Callable[[float, Callable[[], Any]], Any],
     ) -> None:
-        self.partition, self._waits, self._mark, self._wall_ms, self._renew = partition, waits, mark, wall_ms, renew
+        self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
+        self._tell_all, self._later = tell_all, later
         self._held: list[list[Change]] | None = []  # commits that came before the reset was written
-        self._missed = False  # the store could not say what it has
+        self._untold: list[Both] = []  # those that the store has, and a reset that failed should have told of
         self._tainted = False  # of the commits held back one has failed
         self._grown = 0
 
     def reset(self, everything: Iterable[Change] | None) -> None:
-        """Write down everything; what stood before is not needed any more. None: ask again with the next commit."""
-        if everything is None:
-            self._missed = True
+        """Write down everything; what stood before is not needed any more.
+
+        Where the store could not say what it has (None), or the disk refuses, it is tried again from the asking on.
+        """
+        try:
+            self._begin_with(everything)
+        except OSError as error:
+            log.warning("the journal of the store cannot begin anew: %s. It is tried again in %.0f s", error, RETRY_S)
+            self._later(RETRY_S, self._renew)
             return
+        self._held = None
+        untold, self._untold = self._untold, []
+        for commit in untold:
+            commit.stored(True)
+        if self._tainted:
+            self.begin_anew()
+
+    def _begin_with(self, everything: Iterable[Change] | None) -> None:
+        if everything is None:
+            raise OSError("the store does not say what it has")
         changes = [change for change in everything if change.room not in OWN]
         if self.partition.active.size:
             self.partition.roll()
@@ -57,12 +79,9 @@ class Journal:
             more = at + MANY < len(changes)
             self._append({"reset": at == 0, "more": more, "changes": changes[at : at + MANY]})
         self._drop_before(first)
-        held, self._held, self._grown = self._held or [], None, 0
-        for some in held:
+        self._grown = 0
+        for some in self._held or []:
             self._append({"reset": False, "more": False, "changes": some})
-        if self._tainted:
-            self._tainted = False
-            self.begin_anew()
 
     def _drop_before(self, first: int) -> None:
         partition = self.partition
@@ -80,9 +99,6 @@ class Journal:
             return then or _nobody_waits
         if self._grown > RENEW:
             self.begin_anew()
-        if self._missed:
-            self._missed = False
-            self._renew()
         if self._held is not None:
             self._held.append(shared)
             return Both(self, None, then).stored  # the reset is told before this commit is
@@ -90,15 +106,25 @@ class Journal:
         return Both(self, self.partition.end, then).stored
 
     def begin_anew(self) -> None:
-        """Ask for everything once more; it holds what the store was given before."""
+        """Ask for everything once more, unless that is on its way."""
         if self._held is None:
-            self._held = []
             self._renew()
+
+    def _renew(self) -> None:
+        """Ask for everything: it holds what the store was given before, and what was held back with it."""
+        self._held, self._tainted = [], False
+        self._tell_all(self.reset)
 
     def failed(self) -> None:
         """A commit failed: the follower must not keep what is not here."""
         self._tainted = self._held is not None
         self.begin_anew()
+
+    def told(self, commit: Both) -> bool:
+        """Whether a commit that was held back stands in it; where not, it is told `stored` once more when it does."""
+        if self._held is not None:
+            self._untold.append(commit)
+        return self._held is None
 
     def when_copied(self, end: int, deed: Callable[[], Any]) -> None:
         """Run `deed` once the high watermark is at `end`."""
@@ -128,11 +154,11 @@ class Both:
             self._journal.failed()
         if self._then is None:
             return
-        if done:
+        if not done:
+            self._then(False)
+        elif self._end is not None or self._journal.told(self):
             end = self._journal.partition.end if self._end is None else self._end
             self._journal.when_copied(end, self._copied)
-        else:
-            self._then(False)
 
     def _copied(self) -> None:
         assert self._then is not None

@@ -14,6 +14,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.partition import Partition
@@ -90,8 +91,11 @@ class Leading:
         """Remember how far readers may read: after a restart nothing more is certain of the follower."""
         highs = {_place(partition): partition.high for partition in partitions}
         if self._follower is not None and highs != self._highs:
+            self._store.put(ROOM, "high", highs, partial(self._kept_highs, highs))
+
+    def _kept_highs(self, highs: dict[str, int], done: bool) -> None:
+        if done:
             self._highs = highs
-            self._store.put(ROOM, "high", highs)
 
     def place(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
@@ -160,8 +164,8 @@ def _place(partition: Partition) -> str:
 
 
 def id_of(store: Store) -> str:
-    """What tells a broker's folder from every other, made at its first question."""
+    """What tells a broker's folder from every other, made at its first question; OSError where it cannot be kept."""
     kept: Any = store.load(ROOM).get("id")
     if kept is None:
-        store.put(ROOM, "id", kept := uuid.uuid4().hex)
+        store.commit_at_once(Change(ROOM, "id", kept := uuid.uuid4().hex))
     return str(kept)

@@ -34,7 +34,7 @@ NEVER: Final = -(1 << 62)
 
 
 @dataclass(slots=True)
-class Copy:
+class ReplicaState:
     """A partition at the follower: its end there, when it was last at the leader's end, and whether it is in sync.
 
     `seen_end` was the leader's end at its last fetch, which came at `seen_ns`.
@@ -54,7 +54,7 @@ class Replicas:
         self, node: int, settings: Settings, clock: Clock, changed: Callable[[Iterable[Partition]], None]
     ) -> None:
         self._node, self._settings, self._clock, self._changed = node, settings, clock, changed
-        self._copies: dict[Partition, Copy] = {}
+        self._states: dict[Partition, ReplicaState] = {}
         self._ends: dict[Partition, int] = {}  # at the start: below, the high watermark may be lower than it was
         self._heard_ns = NEVER
         self.follower: int | None = None  # its id, once one was seen
@@ -62,7 +62,7 @@ class Replicas:
     def attach(self, follower: int) -> None:
         """There is a follower from now on, of which nothing is known."""
         self.follower = follower
-        self._copies.clear()
+        self._states.clear()
         self.heard()
 
     def miss(self, follower: int) -> None:
@@ -73,7 +73,7 @@ class Replicas:
         """After a start: the follower of before counts, and had everything before `high`."""
         self._ends[partition] = partition.end
         partition.high = min(partition.end, max(partition.start, high))
-        self._copies[partition] = Copy(partition.high, True, *self._as_seen(partition))
+        self._states[partition] = ReplicaState(partition.high, True, *self._as_seen(partition))
 
     def heard(self) -> None:
         """The follower has asked for something."""
@@ -93,37 +93,39 @@ class Replicas:
 
     def raise_high(self, partition: Partition) -> None:
         """Raise the high watermark as far as it may be."""
-        copy, high = self._copy(partition), partition.durable
-        if copy is not None and (copy.in_sync or copy.caught_up_ns >= self._since_ns()):
-            high = min(high, copy.end)
+        state, high = self._state(partition), partition.durable
+        if state is not None and (state.in_sync or state.caught_up_ns >= self._since_ns()):
+            high = min(high, state.end)
         if high > partition.high and not self.refused(partition):
             partition.high = high
 
-    def _copy(self, partition: Partition) -> Copy | None:
+    def _state(self, partition: Partition) -> ReplicaState | None:
         if self.follower is None:
             return None
-        copy = self._copies.get(partition)
-        if copy is None:  # a new one, or one with a new follower
-            copy = Copy(partition.high, self.alive and not partition.high, NEVER, *self._as_seen(partition)[1:])
-            if copy.in_sync:
-                copy.caught_up_ns = copy.seen_ns
-            self._copies[partition] = copy
-        return copy
+        state = self._states.get(partition)
+        if state is None:  # a new one, or one with a new follower
+            state = ReplicaState(
+                partition.high, self.alive and not partition.high, NEVER, *self._as_seen(partition)[1:]
+            )
+            if state.in_sync:
+                state.caught_up_ns = state.seen_ns
+            self._states[partition] = state
+        return state
 
     def fetched(self, partition: Partition, offset: int) -> None:
         """The follower has everything before `offset`."""
-        copy, now_ns = self._copy(partition), self._clock.monotonic_ns()
-        if copy is None:
+        state, now_ns = self._state(partition), self._clock.monotonic_ns()
+        if state is None:
             return
-        if offset < copy.end:
-            copy.caught_up_ns = NEVER  # it has lost what it had
-        copy.end = offset
+        if offset < state.end:
+            state.caught_up_ns = NEVER  # it has lost what it had
+        state.end = offset
         if offset >= partition.durable:
-            copy.caught_up_ns = now_ns
-        elif offset >= copy.seen_end:
-            copy.caught_up_ns = max(copy.caught_up_ns, copy.seen_ns)
-        copy.seen_end, copy.seen_ns = partition.durable, now_ns
-        copy.in_sync = offset >= partition.high
+            state.caught_up_ns = now_ns
+        elif offset >= state.seen_end:
+            state.caught_up_ns = max(state.caught_up_ns, state.seen_ns)
+        state.seen_end, state.seen_ns = partition.durable, now_ns
+        state.in_sync = offset >= partition.high
         before = partition.high
         self.raise_high(partition)
         if partition.high > before:
@@ -132,10 +134,10 @@ class Replicas:
     def drop_laggards(self) -> list[Partition]:
         """Take the follower out of sync where its time is up; the partitions concerned."""
         least_ns = self._since_ns()
-        lagging = [p for p, copy in self._copies.items() if copy.in_sync and copy.caught_up_ns < least_ns]
+        lagging = [p for p, state in self._states.items() if state.in_sync and state.caught_up_ns < least_ns]
         for partition in lagging:
-            self._copies[partition].in_sync = False
-        late = [p for p, copy in self._copies.items() if not copy.in_sync and p.high < p.durable]
+            self._states[partition].in_sync = False
+        late = [p for p, state in self._states.items() if not state.in_sync and p.high < p.durable]
         for partition in late:
             self.raise_high(partition)
         if lagging or late:
@@ -149,13 +151,13 @@ class Replicas:
     def forget(self, partitions: Iterable[Partition]) -> None:
         """Partitions were deleted."""
         for partition in partitions:
-            self._copies.pop(partition, None)
+            self._states.pop(partition, None)
             self._ends.pop(partition, None)
 
     def in_sync(self, partition: Partition) -> tuple[int, ...]:
         """The ids of the replicas that are in sync, the leader's first."""
-        copy = self._copy(partition)
-        return (self._node,) if copy is None or not copy.in_sync else (self._node, self.follower or 0)
+        state = self._state(partition)
+        return (self._node,) if state is None or not state.in_sync else (self._node, self.follower or 0)
 
     def all(self) -> tuple[int, ...]:
         """The ids of all replicas."""
@@ -168,6 +170,6 @@ class Replicas:
 
     def statistics(self, peer: str) -> ReplicationStatistics:
         """What is known of the follower at `peer`."""
-        copies = self._copies.items()
-        in_sync, lag = sum(copy.in_sync for _, copy in copies), sum(max(0, p.durable - c.end) for p, c in copies)
+        states = self._states.items()
+        in_sync, lag = sum(state.in_sync for _, state in states), sum(max(0, p.durable - s.end) for p, s in states)
         return ReplicationStatistics(True, peer, in_sync, lag)

@@ -13,7 +13,7 @@ import base64
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from waterclock.broker.security.plain import PLAIN, Plain
@@ -86,6 +86,14 @@ class Users:
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._zeal, password.encode(errors="surrogateescape"), "sha256")
+
+    def take(self, changed: Mapping[Key, Credential | None]) -> None:
+        """Credentials that are durable hold from now on; None takes one away."""
+        for key, credential in changed.items():
+            if credential is None:
+                self.credentials.pop(key, None)
+            else:
+                self.credentials[key] = credential
 
     def exchange(self, mechanism: str) -> Plain | Scram:
         """The server's side of a mechanism, one of MECHANISMS."""

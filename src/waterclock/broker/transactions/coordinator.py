@@ -18,6 +18,7 @@ Source: KIP-98, KIP-360 (an epoch raised by its own producer), KIP-890 (an epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.transactions.admission import Admission
@@ -25,7 +26,7 @@ from waterclock.broker.transactions.ending import RETRY_S, Ending, Groups, Told
 from waterclock.broker.transactions.ledger import Ledger, Transaction
 from waterclock.broker.transactions.producer_ids import ProducerIds
 from waterclock.broker.transactions.record import NOBODY, NONE, Id, Place, Record
-from waterclock.broker.transactions.states import DECIDED, State
+from waterclock.broker.transactions.states import DECIDED, IDLE, State
 from waterclock.broker.transactions.timeouts import Timeouts
 from waterclock.broker.transactions.verdicts import verdict
 from waterclock.broker.wire.errors import Error
@@ -180,8 +181,27 @@ class TransactionCoordinator:
         if transaction is None or error:
             then(error)
             return
+        before = transaction.record
         self._join(transaction, places, groups)
-        self.ledger.keep(transaction, lambda done: then(Error.NONE if done else UNAVAILABLE))
+        self._keep(transaction, before, then)
+
+    def _keep(self, transaction: Transaction, before: Record, then: Told) -> None:
+        """Make durable what it has become; where the store refuses, that did not happen."""
+        joined = transaction.record
+
+        def kept(done: bool) -> None:
+            if not done:
+                transaction.take_back(joined, before, self._written_to(joined))
+                if transaction.record.state is not State.ONGOING:
+                    self.timeouts.over(transaction)
+            then(Error.NONE if done else UNAVAILABLE)
+
+        self.ledger.keep(transaction, kept)
+
+    def _written_to(self, record: Record) -> list[Place]:
+        """The partitions of a transaction that have records of it."""
+        there = ((place, self._topics.partition(*place)) for place in record.partitions)
+        return [place for place, p in there if p is not None and record.producer_id in p.producers.open]
 
     def has(self, name: str, producer: Id, place: Place) -> Error:
         """Whether a partition takes part already: what a broker asks before it appends."""
@@ -214,10 +234,18 @@ class TransactionCoordinator:
         if transaction is None or error:
             then(error)
             return
+        before = transaction.record
         self._join(transaction, (), (member.group,))
         transaction.become(transaction.record.with_offsets(member.group, offsets))
         self._groups.offsets.hold(member.group, producer.producer_id, offsets)
-        self.ledger.keep(transaction, lambda done: then(Error.NONE if done else UNAVAILABLE))
+        self._keep(transaction, before, partial(self._held, transaction, before, member.group, then))
+
+    def _held(self, transaction: Transaction, before: Record, group: str, then: Told, error: Error) -> None:
+        if error and transaction.record.state in IDLE | {State.ONGOING}:
+            producer_id, held = transaction.record.producer_id, self._groups.offsets
+            held.let_go(group, producer_id)
+            held.hold(group, producer_id, transaction.record.offsets.get(group, {}))
+        then(error)
 
     def _takes_part(self, transaction: Transaction, group: str, protocol: int) -> Error:
         record = transaction.record

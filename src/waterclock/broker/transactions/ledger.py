@@ -3,19 +3,20 @@
 Rule 1: a step that decides something (a new producer, an end) is seen once it is durable. Until then the transaction is
     busy, and whoever asks is told CONCURRENT_TRANSACTIONS.
 Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
-    store refused, they stay; the next request about them writes them again.
+    store refused them they are taken back; but a partition with records of the transaction stays, it needs a marker:
+    the next request writes it again, and a start would find it in the log.
 Rule 3: after `close` nothing is taken up any more: what the store did at the very end is found at the next start.
 Rule 4: the store keeps the order of what it is given: what is written later is never undone by what was written before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 from waterclock.broker.store import Change, Store, Then
-from waterclock.broker.transactions.record import NONE, Record, follows
+from waterclock.broker.transactions.record import NONE, Place, Record, follows
 from waterclock.broker.transactions.states import State
 
 ROOM: Final = "transaction"
@@ -37,6 +38,12 @@ class Transaction:
             raise RuntimeError(f"a transaction cannot go from {self.record.state} to {record.state}")
         self.record = record
         self.changed += 1
+
+    def take_back(self, joined: Record, before: Record, written: Collection[Place]) -> None:
+        """The step from `before` to `joined` was refused; what came behind it stays, and so do places with records."""
+        if self.record.state is State.ONGOING:
+            self.record = self.record.without(joined, before, written)
+            self.changed += 1
 
 
 class Ledger:

@@ -7,7 +7,7 @@ Rule 3: under protocol 2 (KIP-890) the epoch rises with every end; the markers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -109,6 +109,15 @@ class Record:
     def with_offsets(self, group: str, offsets: Mapping[Place, Committed]) -> Record:
         """With offsets to commit for a group that takes part."""
         return replace(self, offsets={**self.offsets, group: {**self.offsets[group], **offsets}})
+
+    def without(self, joined: Record, before: Record, written: Collection[Place]) -> Record:
+        """Without what made `joined` of `before`, which the store refused; but in `written` there are records already."""
+        had = before.partitions if before.state is State.ONGOING else {}
+        gone = joined.partitions.keys() - had.keys() - set(written)
+        partitions = {place: None for place in self.partitions if place not in gone}
+        if before.state is State.ONGOING or partitions:
+            return replace(self, partitions=partitions, offsets=before.offsets)
+        return before
 
     def fenced(self) -> Record:
         """Its producer is shut out, before it is aborted."""

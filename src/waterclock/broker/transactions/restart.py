@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from waterclock.broker.durable import make_durable
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ending import COORDINATOR_EPOCH
@@ -45,7 +46,7 @@ def take_up(
             marked[transaction] = _decided(coordinator, transaction.record)
     joining, aborted = _undecided(coordinator, every)
     for partition in dict.fromkeys([*aborted, *(p for several in marked.values() for p in several)]):
-        _flush(partition)
+        make_durable(partition)
         raise_high(partition)
     for transaction in coordinator.ledger.by_name.values():
         waits = [(partition, partition.end) for partition in marked.get(transaction, ())]
@@ -105,10 +106,3 @@ def _mark(partition: Partition, producer_id: int, epoch: int, commit: bool, now_
     error, _ = partition.mark(marker(producer_id, epoch, commit, COORDINATOR_EPOCH, now_ms))
     if error:
         raise OSError(f"{partition.folder}: no marker can be written; make room on the disk and start again")
-
-
-def _flush(partition: Partition) -> None:
-    files = partition.unflushed()
-    for segment, _ in files:
-        segment.flush()
-    partition.flushed(partition.end, files)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.durable import flush_files, make_folder
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
@@ -31,14 +32,16 @@ CHUNK: Final = 4 << 20
 def open_journal(folder: str, settings: Settings) -> Partition:
     """The journal's partition in a broker's folder: nothing of it is ever too old, or too large."""
     own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30), "min.insync.replicas": "1"})
-    return open_partition(TOPIC, 0, os.path.join(folder, JOURNAL), own)
+    path = os.path.join(folder, JOURNAL)
+    make_folder(path)
+    return open_partition(TOPIC, 0, path, own)
 
 
-class Copy:
-    """The copy in `folder`. `applied` is how far the journal was done, or None where nothing was copied yet."""
+class Replica:
+    """The follower's, in `folder`. `applied` is how far the journal was done, or None where nothing was copied yet."""
 
-    def __init__(self, folder: str, settings: Settings, store: Store, identity: Identity) -> None:
-        self.store, self.topics, self._identity = store, Topics(folder, settings, store), identity
+    def __init__(self, folder: str, settings: Settings, store: Store, topics: Topics, identity: Identity) -> None:
+        self.store, self.topics, self._identity = store, topics, identity
         self.journal = open_journal(folder, settings)
         self.applied: int | None = store.load("self").get("applied")
         self._begin_reading()
@@ -108,13 +111,14 @@ class Copy:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.store.commit(changes, partial(_tell, done))
         if not await done:
-            raise OSError("the copy of the store cannot be written")
+            raise OSError("the replica of the store cannot be written")
 
     async def flush(self) -> None:
         """Make all durable that was appended."""
         work = [(p, p.end, p.unflushed()) for p in self.partitions() if p.durable < p.end]
         if work:
-            await asyncio.get_running_loop().run_in_executor(None, _flush_all, [files for _, _, files in work])
+            every = [file for _, _, files in work for file in files]
+            await asyncio.get_running_loop().run_in_executor(None, flush_files, every)
         for partition, end, files in work:
             partition.flushed(end, files)
 
@@ -134,13 +138,3 @@ class Copy:
 def _tell(done: asyncio.Future[bool], stored: bool) -> None:
     if not done.done():  # the copying may have been cancelled meanwhile
         done.set_result(stored)
-
-
-def _flush_all(work: list[list[tuple[Any, int]]]) -> None:
-    try:
-        for files in work:
-            for segment, _ in files:
-                segment.flush()
-    except OSError as error:  # the cache may be clean and the disk not: nothing this process says counts any more
-        os.write(2, f"waterclock broker: a flush failed, the process ends: {error}\n".encode())
-        os._exit(1)

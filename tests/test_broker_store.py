@@ -1,0 +1,188 @@
+"""The store alone: what it refuses, what is refused with that, and in which order who is told."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+pytest.importorskip("crc32c")
+
+from waterclock.broker.errors import LogDamaged
+from waterclock.broker.store import Change, Store
+
+PATIENCE_S = 20.0
+LARGE = "x" * 200_000
+
+
+class Loop:
+    """A loop whose calls wait until the test has them run."""
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+
+    def soon(self, deed: Callable[..., Any], *arguments: Any) -> None:
+        self.calls.put((deed, arguments))
+
+    def turn(self) -> None:
+        """Run one call, which may be still to come."""
+        deed, arguments = self.calls.get(timeout=PATIENCE_S)
+        deed(*arguments)
+
+
+class Scene:
+    """A store on a disk that has no room for anything large, and what its commits were told, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.loop = Loop()
+        self.store = Store(str(path), self.loop.soon)
+        self.told: list[tuple[str, bool]] = []
+        self.room(False)
+
+    def room(self, there: bool) -> None:
+        (pages,) = self.store._database.execute("PRAGMA page_count").fetchone()
+        self.store._database.execute(f"PRAGMA max_page_count = {2**30 if there else pages + 2}")
+
+    def put(self, key: str, value: Any) -> None:
+        self.store.put("r", key, value, lambda done: self.told.append((key, done)))
+
+    def until(self, count: int) -> list[tuple[str, bool]]:
+        while len(self.told) < count:
+            self.loop.turn()
+        return self.told
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path / "store.sqlite")
+    yield scene
+    scene.store.close()
+
+
+def test_what_a_full_disk_refuses_is_told_and_not_there(scene: Scene) -> None:
+    scene.put("small", 1)
+    assert scene.until(1) == [("small", True)]
+    scene.put("large", LARGE)
+    assert scene.until(2)[1:] == [("large", False)]
+    assert scene.store.load("r") == {"small": 1}
+
+
+def test_what_was_handed_in_behind_a_refused_commit_is_refused_too_the_latest_first(scene: Scene) -> None:
+    scene.put("large", LARGE)
+    deed, arguments = scene.loop.calls.get(timeout=PATIENCE_S)  # it is refused, and nobody has been told
+    scene.put("made of it", 1)
+    scene.put("made of that", 2)
+    deed(*arguments)
+    assert scene.told == [("made of that", False), ("made of it", False), ("large", False)]
+    scene.put("later", 3)
+    assert scene.until(4)[3:] == [("later", True)]
+    assert scene.store.load("r") == {"later": 3}
+
+
+def test_what_was_handed_in_before_it_is_told_as_it_went(scene: Scene) -> None:
+    scene.put("first", 1)
+    first = scene.loop.calls.get(timeout=PATIENCE_S)
+    scene.put("large", LARGE)
+    second = scene.loop.calls.get(timeout=PATIENCE_S)
+    for deed, arguments in (first, second):
+        deed(*arguments)
+    assert scene.told == [("first", True), ("large", False)]
+    assert scene.store.load("r") == {"first": 1}
+
+
+def test_what_is_handed_in_by_who_was_refused_is_committed(scene: Scene) -> None:
+    def again(done: bool) -> None:
+        scene.told.append(("large", done))
+        scene.put("instead", 1)
+
+    scene.store.put("r", "large", LARGE, again)
+    assert scene.until(2) == [("large", False), ("instead", True)]
+
+
+def test_an_error_of_one_who_is_told_keeps_nothing_from_the_others(scene: Scene) -> None:
+    def fails(done: bool) -> NoReturn:
+        raise ValueError("mine")
+
+    scene.put("large", LARGE)
+    deed, arguments = scene.loop.calls.get(timeout=PATIENCE_S)
+    scene.store.put("r", "k", 1, fails)
+    scene.put("last", 2)
+    with pytest.raises(ValueError, match="mine"):
+        deed(*arguments)
+    assert scene.told == [("last", False), ("large", False)]
+
+
+def test_what_the_journal_refuses_is_refused_with_all_behind_it(scene: Scene) -> None:
+    def journal(changes: list[Any], then: Any) -> Any:
+        if changes[0].key == "bad":
+            raise OSError(28, "No space left on device")
+        return then
+
+    scene.store.journal(journal)
+    scene.put("bad", 1)
+    deed, arguments = scene.loop.calls.get(timeout=PATIENCE_S)
+    scene.put("behind", 2)
+    deed(*arguments)
+    assert scene.told == [("behind", False), ("bad", False)]
+    assert scene.store.load("r") == {}
+
+
+def test_the_whole_store_is_told_or_none_of_it(scene: Scene) -> None:
+    told: list[Any] = []
+    scene.put("k", 1)
+    scene.store.tell_all(told.append)
+    while not told:
+        scene.loop.turn()
+    scene.put("large", LARGE)
+    scene.store.tell_all(told.append)
+    while len(told) < 2:
+        scene.loop.turn()
+    assert told == [[Change("r", "k", 1)], None]
+
+
+def test_after_a_refusal_the_end_is_reached_all_the_same(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "store.sqlite")
+    scene.put("large", LARGE)
+    scene.put("behind", 1)
+    scene.store.close()
+    again = Store(str(tmp_path / "store.sqlite"), lambda *arguments: None)
+    assert again.load("r") == {}
+    again.close()
+
+
+def test_at_once_means_durable_or_an_error(scene: Scene) -> None:
+    scene.store.commit_at_once(Change("r", "a", 1), Change("r", "b", 2))
+    scene.store.commit_at_once(Change("r", "a", None))
+    assert scene.store.load("r") == {"b": 2}
+    scene.store._reader.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(OSError, match=r"the store cannot be written: .*full"):
+        scene.store.commit_at_once(Change("r", "c", LARGE))
+    assert scene.store.load("r") == {"b": 2}
+
+
+def test_a_flush_of_the_store_that_fails_ends_the_process(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file system fails at a flush on demand: SQLite's error is made by hand."""
+    ends: list[Exception] = []
+
+    def fails(database: Any, step: Any) -> NoReturn:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+        raise error
+
+    monkeypatch.setattr("waterclock.broker.store._apply", fails)
+    monkeypatch.setattr("waterclock.broker.store.flush_failed", ends.append)
+    scene.put("k", 1)
+    scene.until(1)
+    assert [str(error) for error in ends] == ["disk I/O error"]
+
+
+def test_a_file_that_is_no_store_is_said_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database at all " * 100)
+    with pytest.raises(LogDamaged, match=r"store\.sqlite cannot be read .*Restore it"):
+        Store(str(path), lambda *arguments: None)
+    assert path.read_bytes() == b"not a database at all " * 100
