@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from waterclock import Rules
 from waterclock.bench import contenders, orders
 from waterclock.spark.config import Config, Source
+from waterclock.spark.destination import SQLiteFile
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.session import start
 
@@ -87,7 +88,8 @@ def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]
 
 def _ours(spark: SparkSession, folder: Path, name: str, rules: Rules, made: orders.Orders, files: int) -> Run:
     source = Source("parquet", folder / "in", 1, KINDS)
-    config = Config(name, folder / name, source, 120_000_000, True, rules, folder / f"{name}.db", "results", None, {})
+    sink = SQLiteFile(folder / f"{name}.db", "results")
+    config = Config(name, folder / name, source, 120_000_000, True, rules, sink, None, {})
     pipeline = Pipeline(config)
     pipeline.run(spark)
     ms = _batch_ms(pipeline.progress(), files)

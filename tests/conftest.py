@@ -1,4 +1,4 @@
-"""What several files of tests share: one Spark session, small and quick to start; a folder for the files that are read."""
+"""What several files of tests share: one Spark session, small and quick to start; one PostgreSQL; places for sinks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ pytest.register_assert_rewrite("tests.reading_ways")
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.postgres_server import PostgresServer
+    from tests.sink_stores import Store
+
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
 settings.register_profile("steady", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False)
@@ -29,10 +32,15 @@ QUICK = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes, what needs Spark stays in one of them: a second session would only cost memory."""
+    """With several processes, what needs Spark stays in one of them: a second session would only cost memory.
+
+    So does what needs PostgreSQL: some tests kill the server.
+    """
     for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for server in ("spark", "postgres"):
+            if item.get_closest_marker(server):
+                item.add_marker(pytest.mark.xdist_group(server))
+                break
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +56,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for all examples of a property; a file whose tests each need a folder of their own says so itself."""
     return tmp_path_factory.mktemp("reading")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server that runs; a test that stops it starts it again."""
+    from tests.postgres_server import running_server
+
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A place for a sink, new for each test: every sink of the contract suites in turn."""
+    from tests.sink_stores import PostgresStore, SQLiteStore
+
+    if request.param == "sqlite":
+        return SQLiteStore(tmp_path)
+    return PostgresStore(request.getfixturevalue("postgres"))

@@ -1,25 +1,30 @@
 """Places that sinks write to, seen from outside, with batches to write and ways to die while writing.
 
 A `Store` makes sinks, looks with a connection of its own, and tells a child process how to make a sink. A new sink
-joins the contract suite, `test_sink_contract.py`, with one more class in STORES.
+joins the contract suites, `test_sink_contract*.py`, with one more class here and in the fixture `store` of conftest.py.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from waterclock.sinks import Batch, Sink, SQLiteSink
+from waterclock import sinks
+from waterclock.sinks import Batch, Mirror, Sink, SQLiteSink
 from waterclock.spark import frames
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
 
 EVENT = pa.schema([("case", pa.string()), ("n", pa.int64()), ("d", pa.float64()), ("b", pa.bool_())])
 SCHEMA = frames.result_schema(pa.string(), EVENT)
@@ -29,31 +34,90 @@ COUNTERS = {"events": 2, "late": 1}
 class Store(Protocol):
     """A place for results, seen from outside of the sink."""
 
-    def sink(self, table: str = "results") -> Sink: ...
+    impossible_tables: Sequence[str]
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> Sink: ...
 
     def source(self) -> str:
-        """An expression that makes the sink in another process."""
+        """An expression that makes the sink in another process, where `sinks` is waterclock.sinks."""
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        """Rows as another connection sees them."""
+        """Rows as another connection sees them, ordered by the first two columns."""
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        """Rows of a table in the order in which a sink added them."""
+
+    def run(self, statement: str) -> None:
+        """Change something there, as somebody else does."""
+
+    def tables(self) -> list[str]:
+        """The names of all tables."""
 
 
 class SQLiteStore:
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "sqlite_results")
+
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.db"
 
-    def sink(self, table: str = "results") -> SQLiteSink:
-        return SQLiteSink(self.path, table)
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> SQLiteSink:
+        return SQLiteSink(self.path, table, mirror=mirror)
 
     def source(self) -> str:
-        return f"SQLiteSink({str(self.path)!r})"
+        return f"sinks.SQLiteSink({str(self.path)!r})"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.path, timeout=0)) as other:
-            return other.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2").fetchall()
+        return self._ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(f"SELECT {columns} FROM {table} ORDER BY rowid")
+
+    def run(self, statement: str) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self._ask(statement)
+
+    def tables(self) -> list[str]:
+        return [name for (name,) in self._ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
+            return other.execute(statement).fetchall()
 
 
-STORES = [SQLiteStore]
+class PostgresStore:
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "a" * 51, "\u00e9" * 26)
+    _count = itertools.count(1)
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.schema = server, f"s{next(self._count)}"
+        self.run(f"CREATE SCHEMA {self.schema}")
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.PostgresSink:
+        return sinks.PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
+
+    def source(self) -> str:
+        return f"sinks.PostgresSink({self.server.url()!r}, schema={self.schema!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
+
+    def run(self, statement: str) -> None:
+        self.ask(statement)
+
+    def tables(self) -> list[str]:
+        rows = self.ask(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}' ORDER BY 1")
+        return [name for (name,) in rows]
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg  # a child that writes to SQLite can do without
+
+        options = f"-c search_path={self.schema} -c timezone=UTC"
+        with closing(psycopg.connect(self.server.url(), autocommit=True, options=options)) as other:
+            cursor = other.execute(statement)
+            return cursor.fetchall() if cursor.description else []
 
 
 def results(batch_id: int, count: int = 2) -> pa.Table:
@@ -132,7 +196,8 @@ CHILD = """
 import sys
 sys.path.insert(0, {root!r})
 from tests.sink_stores import Deadly, Dying, SCHEMA, batch
-from waterclock.sinks import SQLiteSink, apply_once
+from waterclock import sinks
+from waterclock.sinks import apply_once
 sink = {sink}
 sink.open(SCHEMA)
 {body}

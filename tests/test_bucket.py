@@ -114,7 +114,7 @@ def test_a_null_id_is_not_the_id_of_another_row() -> None:
 
 
 def test_state_of_another_version_is_refused_with_the_remedy() -> None:
-    with pytest.raises(StateMismatch, match=r"version 9, this waterclock reads 1: use the version that wrote it"):
+    with pytest.raises(StateMismatch, match=r"version 9, this waterclock reads 1 and 2: use the version that wrote it"):
         Bucket(COLUMNS, Stored(bytes([9]) + msgpack.packb([None, {}]), b""))
 
 

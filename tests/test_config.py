@@ -8,9 +8,9 @@ import pytest
 from tests.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.errors import UsageError
-from waterclock.sinks import SQLiteSink
 from waterclock.spark import frames
 from waterclock.spark.config import Config, Source, load
+from waterclock.spark.destination import SQLiteFile
 from waterclock.spark.reading import Layout
 
 
@@ -40,8 +40,7 @@ def test_the_least_file_gets_the_defaults_that_are_promised(folder: Path) -> Non
         watermark_delay_us=0,
         close=True,
         rules=Rules(key="case", time="ts"),
-        sink_path=folder / "out.db",
-        sink_table="results",
+        sink=SQLiteFile(folder / "out.db", "results"),
         cores=None,
         spark_conf={},
     )
@@ -63,7 +62,7 @@ def test_everything_that_is_said_is_taken(folder: Path) -> None:
     config = load(write(folder, text))
     assert (config.name, config.checkpoint, config.close) == ("fines", folder / "cp", False)
     assert (config.watermark_delay_us, config.cores) == (1_209_600_000_000, 3)
-    assert (config.sink_path, config.sink_table) == (Path("/abs/out.db"), "fines")
+    assert config.sink == SQLiteFile(Path("/abs/out.db"), "fines")
     assert (config.source.format, config.source.files_per_batch) == ("parquet", 2)
     assert config.spark_conf == {"spark.driver.memory": "1g", "spark.ui.port": "4050"}
     assert config.rules == Rules(key="n", time="ts", sequence="seq").deliver_at("at")
@@ -81,11 +80,11 @@ def test_the_shipped_pipeline_loads() -> None:
         (('[sink]\npath = "out.db"', ""), "the file: 'sink' is missing"),
         (('path = "out.db"', ""), "[sink]: 'path' is missing"),
         (('path = "out.db"', "path = 5"), "[sink]: 'path' must be a text, got 5"),
-        (('"out.db"', '"out.db"\nformat = "csv"'), "[sink]: 'format' must be one of sqlite, got 'csv'"),
+        (('"out.db"', '"out.db"\nformat = "csv"'), "[sink]: 'format' must be one of sqlite, postgres, got 'csv'"),
         (('path = "in"', ""), "[source]: 'path' is missing"),
         (
             ('path = "in"', 'path = "in"\nformat = "csv"'),
-            "[source]: 'format' must be one of jsonl, parquet, got 'csv'",
+            "[source]: 'format' must be one of jsonl, parquet, kafka, got 'csv'",
         ),
         (
             ('path = "in"', 'path = "in"\nfiles_per_batch = 0'),
@@ -224,7 +223,7 @@ def test_a_column_of_any_name_is_refused_or_has_its_place_in_the_table(folder: P
         return
     source = config.source
     event = Layout(source.format, source.columns, config.rules).schema()
-    sink = SQLiteSink(config.sink_path, config.sink_table)
+    sink = config.sink.sink()
     with closing(sink), suppress(UsageError):
         sink.open(frames.result_schema(event.field("case").type, event))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from waterclock.examples.fines import main
 from waterclock.examples.fines.check import check
 from waterclock.examples.fines.log import penalties, read_log, unpaid, without_penalties
 from waterclock.examples.fines.main import answers, prepare, run_pipeline
@@ -21,32 +22,41 @@ def test_the_log_is_the_one_that_the_job_is_about() -> None:
 
 
 def test_the_same_seed_makes_the_same_replay_and_another_one_another(tmp_path: Path) -> None:
-    def made(name: str, seed: int) -> list[str]:
-        prepare(tmp_path / name, seed, file_count=2)
-        return [file.read_text() for file in sorted((tmp_path / name / "replay").iterdir())]
-
-    assert made("a", 5) == made("b", 5)
-    assert made("c", 6) != made("a", 5)
+    assert prepare(tmp_path, 5) == prepare(tmp_path, 5)
+    assert prepare(tmp_path, 6) != prepare(tmp_path, 5)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "partitions", "files", "files_a_batch"), [(2, 2, 16, 2), (3, 3, 9, 4), (4, 1, 5, 1)])
+@pytest.mark.parametrize(
+    ("seed", "shuffle", "partitions", "per_batch", "rate"),
+    [(2, 2, 4, 4000, 1_000_000), (3, 3, 3, 9000, 10_000), (4, 1, 1, 7000, 20_000)],
+)
 def test_every_penalty_is_made_on_its_day_whatever_the_seed_batches_and_partitions(
-    spark: SparkSession, tmp_path: Path, seed: int, partitions: int, files: int, files_a_batch: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    shuffle: int,
+    partitions: int,
+    per_batch: int,
+    rate: int,
 ) -> None:
-    replay = prepare(tmp_path, seed, files)
+    monkeypatch.setattr(main, "PARTITIONS", partitions)
+    replay = prepare(tmp_path, seed)
     pipeline = tmp_path / "pipeline.toml"
-    pipeline.write_text(pipeline.read_text().replace("files_per_batch = 2", f"files_per_batch = {files_a_batch}"))
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    pipeline.write_text(pipeline.read_text().replace("per_batch = 4000", f"per_batch = {per_batch}"))
+    spark.conf.set("spark.sql.shuffle.partitions", shuffle)
     try:
-        summary = run_pipeline(tmp_path, Session(spark, "the tests' Java"))
+        run = run_pipeline(tmp_path, Session(spark, "the tests' Java"), replay, rate)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
-    found = answers(tmp_path, replay, summary, seed, "the tests' Java")
+    found = answers(tmp_path, replay, run, seed, "the tests' Java")
     right = {"recreated": 4635, "missing": 0, "extra": 0, "unpaid_expected": 4617, "unpaid_found": 4617, "late": 0}
     assert {name: found[name] for name in right} == right
     assert found["duplicates_removed"] == found["duplicates_injected"] > 1_400
     assert (found["out_of_order_cases"], found["verdict"]) == (0, "right")
+    assert len(run.latencies_s) == replay.events
+    assert 0 < found["latency_p50_s"] <= found["latency_p99_s"]
 
 
 @pytest.mark.spark

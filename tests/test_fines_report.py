@@ -55,11 +55,12 @@ RESULTS = """
 2 expired A1 unpaid 2007-03-11 -
 2 emit B2 Add_penalty 2007-03-13 -
 """
+# what was read of the topic's only partition by the end of each batch; the last record is a heartbeat
 BATCHES = (
-    (0, {"events": 4, "released": 4, "pending": 2, "files": 1}, None, 2.0),
-    (1, {"events": 3, "duplicates": 1, "reordered": 1, "pending": 1, "files": 1}, "2006-12-27", 0.5),
-    (2, {"pending": -3}, "2007-01-18", 0.1),
-    (3, {}, "9999-12-31", 0.1),
+    (0, 4, {"events": 4, "released": 4, "pending": 2, "records": 4}, None, 2.0),
+    (1, 7, {"events": 3, "duplicates": 1, "reordered": 1, "pending": 1, "records": 3}, "2006-12-27", 0.5),
+    (2, 8, {"pending": -3, "records": 1}, "2007-01-18", 0.1),
+    (3, 8, {}, "9999-12-31", 0.1),
 )
 ANSWERS: dict[str, Any] = json.loads("""{
 "recreated": 2, "missing": 0, "extra": 0, "unpaid_expected": 1, "unpaid_found": 1, "out_of_order_cases": 0,
@@ -81,9 +82,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         log.setdefault(case, []).append(LogEvent(case, activity, date.fromisoformat(day), number))
     monkeypatch.setattr(report, "read_log", lambda: log)
     (tmp_path / "replay").mkdir()
-    lines = [replay_line(*columns) for columns in split(REPLAY, 4)]
-    (tmp_path / "replay/events-00000.jsonl").write_text("".join(lines[:4]))
-    (tmp_path / "replay/events-00001.jsonl").write_text("".join(lines[4:]))
+    lines = [replay_line(offset, *columns) for offset, columns in enumerate(split(REPLAY, 4))]
+    (tmp_path / "replay/events.jsonl").write_text("".join(lines))
     write_results(tmp_path / "fines.db")
     return tmp_path
 
@@ -99,9 +99,10 @@ def split(table: str, columns: int) -> list[list[str]]:
     return [line.split(" ", columns - 1) for line in table.strip().split("\n")]
 
 
-def replay_line(case: str, number: str, day: str, activity: str) -> str:
+def replay_line(offset: int, case: str, number: str, day: str, activity: str) -> str:
     row = {"case_id": case, "ts": f"{day}T00:00:00Z", "activity": activity}
-    return json.dumps({**row, "event_id": f"{case}-{number}", "seq": int(number)}) + "\n"
+    place = {"partition": 0, "offset": offset}
+    return json.dumps({**row, "event_id": f"{case}-{number}", "seq": int(number), **place}) + "\n"
 
 
 def write_results(path: Path) -> None:
@@ -127,8 +128,9 @@ def write_results(path: Path) -> None:
                 *event,
             )
             db.execute(f"INSERT INTO results VALUES ({', '.join('?' * 13)})", row)
-        for batch, counters, day, seconds in BATCHES:
-            row = ("query", batch, "{}", json.dumps(counters), day and f"{day} 00:00:00.000000", seconds)
+        for batch, end, counters, day, seconds in BATCHES:
+            offsets = f'v1\n{{}}\n{{"fines": {{"0": {end}}}}}\n-'
+            row = ("query", batch, offsets, json.dumps(counters), day and f"{day} 00:00:00.000000", seconds)
             db.execute("INSERT INTO results_batches VALUES (?, ?, ?, ?, ?, ?)", row)
         db.commit()
 

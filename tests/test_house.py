@@ -56,13 +56,14 @@ ONLY_IN = {
         "broker/replication/",
     ),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
+    "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/command.py"),
+    "pgpq": ("sinks/postgres_copy.py",),
     "kio": ("broker/wire/",),
-    "confluent_kafka": ("cdc/",),
     "pymysql": ("cdc/mysql/",),
     "pymysqlreplication": ("cdc/mysql/",),
-    "psycopg": ("cdc/postgres/", "cdc/command.py"),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
+    "confluent_kafka": ("spark/kafka/", "cdc/"),
     "pickle": (),
 }
 

@@ -7,21 +7,14 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.sink_stores import COUNTERS, EVENT, SCHEMA, STORES, Store, batch, everything, in_a_child, of_batches
+from tests.sink_stores import COUNTERS, EVENT, SCHEMA, Store, batch, everything, in_a_child, of_batches
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import Applied, Sink, apply_once, check_belongs
 from waterclock.spark import frames
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.__name__)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made: Store = request.param(tmp_path)
-    return made
 
 
 @pytest.fixture
@@ -134,7 +127,7 @@ def test_a_batch_whose_write_fails_leaves_nothing_and_the_sink_goes_on(store: St
 
 def test_rows_of_a_batch_stand_in_the_order_in_which_they_came(sink: Sink, store: Store) -> None:
     apply_once(sink, batch(0, count=1000))
-    assert [n for _, _, n in store.look("batch_id, rule, event_n")] == list(range(1000))
+    assert [n for (n,) in store.in_order("event_n")] == list(range(1000))
 
 
 @pytest.mark.parametrize(
@@ -161,10 +154,10 @@ def test_a_table_of_other_columns_is_refused_with_the_ways_out_and_left_alone(
     assert everything(store) == of_batches(0)
 
 
-@pytest.mark.parametrize("table", ["", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "sqlite_results"])
-def test_a_table_of_an_impossible_name_is_refused(store: Store, table: str) -> None:
-    with pytest.raises(UsageError, match="table"):
-        store.sink(table).open(SCHEMA)
+def test_a_table_of_an_impossible_name_is_refused(store: Store) -> None:
+    for table in store.impossible_tables:
+        with pytest.raises(UsageError, match="table"):
+            store.sink(table).open(SCHEMA)
 
 
 def test_describe_names_the_table_and_the_place(sink: Sink) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.sink_stores import SCHEMA, SQLiteStore, batch, everything, in_a_child, of_batches
 from waterclock.errors import UsageError
-from waterclock.sinks import Applied, SQLiteSink, apply_once
+from waterclock.sinks import SQLiteSink, apply_once
 from waterclock.spark import frames
 
 
@@ -98,47 +98,6 @@ def test_a_failed_open_does_not_lock_the_file_for_others(tmp_path: Path) -> None
             failing.open(frames.result_schema(pa.string(), twice))
         with closing(sqlite3.connect(store.path, timeout=0)) as other:
             other.execute("CREATE TABLE mine (n)")
-
-
-def test_a_table_beside_one_of_another_purpose_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path)
-    with closing(store.sink("a_batches")) as other:
-        other.open(SCHEMA)
-    before = store.look("name, 1", "sqlite_master")
-    with closing(store.sink("a")) as sink, pytest.raises(UsageError, match=r"'a_batches'.*another table.*--fresh"):
-        sink.open(SCHEMA)
-    assert store.look("name, 1", "sqlite_master") == before
-
-
-def test_columns_of_any_printable_name_have_their_place(tmp_path: Path) -> None:
-    event = pa.schema([(name, pa.string()) for name in ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?")])
-    with closing(SQLiteStore(tmp_path).sink()) as sink:
-        for _ in range(2):
-            sink.open(frames.result_schema(pa.string(), event))
-
-
-def test_remove_drops_the_tables_of_the_sink_and_no_others(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path)
-    with closing(store.sink()) as sink, closing(store.sink("others")) as other:
-        sink.remove()
-        for each in (sink, other):
-            each.open(SCHEMA)
-            apply_once(each, batch(0))
-        sink.remove()
-        assert other.last_applied() == Applied("q", 0)
-        sink.open(SCHEMA)
-        assert (sink.last_applied(), sink.totals()) == (None, {})
-
-
-@pytest.mark.parametrize("name", ["results", "results_batches", "results_dead_letters"])
-def test_remove_leaves_a_table_that_is_none_of_a_sink(tmp_path: Path, name: str) -> None:
-    store = SQLiteStore(tmp_path)
-    with closing(store.sink()) as sink:
-        with closing(sqlite3.connect(store.path)) as other:
-            other.execute(f"CREATE TABLE {name} (batch_id, mine)")
-        with pytest.raises(UsageError, match=f"'{name}' .*is not removed"):
-            sink.remove()
-    assert store.look("*, 1", name) == []
 
 
 FULL = """

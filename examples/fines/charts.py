@@ -13,10 +13,10 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 import matplotlib as mpl
@@ -25,6 +25,8 @@ from matplotlib.axis import Axis
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from .latency import taken
 
 TRUTH, MADE, LIMIT = "#9ccbe8", "#0b3c5d", "#d55e00"
 DELAY_DAYS = 14
@@ -58,16 +60,19 @@ class Batch:
     watermark: date | None
 
 
-def read_batches(db: sqlite3.Connection, copies: Iterable[bool]) -> Iterator[Batch]:
-    """The batches in order. `copies`: of each arrival, if it is a copy; a batch took its number of them."""
-    lines = iter(copies)
-    rows = db.execute("SELECT batch_id, counters, watermark, seconds FROM results_batches ORDER BY batch_id")
-    for number, text, watermark, seconds in rows:
+def read_batches(db: sqlite3.Connection, copies: Mapping[tuple[int, int], bool]) -> Iterator[Batch]:
+    """The batches in order. `copies`: for the partition and offset of each arrival, if it is a copy."""
+    rows = db.execute("SELECT batch_id, offsets, counters, watermark, seconds FROM results_batches ORDER BY batch_id")
+    told = rows.fetchall()
+    injected: Counter[int] = Counter()
+    for number, partition, first, end in taken([row[:2] for row in told]):
+        injected[number] += sum(copies.get((partition, offset), False) for offset in range(first, end))
+    for number, _, text, watermark, seconds in told:
         counted = json.loads(text)
         events, removed, held, pending = (counted.get(n, 0) for n in ("events", "duplicates", "held", "pending"))
         known = watermark and watermark < "9000"  # the closing heartbeat is near the end of time
         until = date.fromisoformat(watermark[:10]) if known else None
-        yield Batch(number, events, sum(islice(lines, events)), removed, held, pending, seconds, until)
+        yield Batch(number, events, injected[number], removed, held, pending, seconds, until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The main job from end to end: make the replay, run the pipeline on it, check the answer, show it.
+"""The main job from end to end: send the replay through a topic, run the pipeline on it, check the answer, show it.
 
-1. the log is read, the penalties are taken out, the rest is replayed in disorder    replay.py
-2. the pipeline runs on the replay, as it would on any folder                         pipeline.toml
-3. its table is compared with a plain computation over the clean log                  check.py
-4. a page for people, report.json for programs                                        report.py
+1. the log is read, the penalties are taken out, the rest is put in disorder                replay.py
+2. a broker is started; the replay is sent to it while the pipeline runs on its topic        feed.py, pipeline.toml
+3. the pipeline's table is compared with a plain computation over the clean log              check.py
+4. a page for people, report.json for programs                                               report.py
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from waterclock.broker import Broker
+from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress, Summary
@@ -27,11 +29,14 @@ from waterclock.spark.progress import Bar
 from waterclock.spark.session import Session, start
 
 from .check import Verdict, check
+from .feed import TOPIC, Feed
+from .latency import latencies_s, percentile
 from .log import read_log, without_penalties
-from .replay import Replay, write_replay
+from .replay import Replay, make_replay
 from .report import terminal_summary, write_report
 
 OWN = (
+    "broker",
     "replay",
     "checkpoint",
     "fines.db",
@@ -41,6 +46,17 @@ OWN = (
     "report.json",
     "spark.log",
 )
+PARTITIONS = 4
+RATE = 5_000  # lines a second
+_SHIPPED = "localhost:9092"  # in pipeline.toml, where the address of the broker comes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run leaves: the pipeline's summary, and the seconds from sending to commit of every event, sorted."""
+
+    summary: Summary
+    latencies_s: list[float]
 
 
 def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
@@ -48,8 +64,8 @@ def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
     replay = prepare(folder, seed)
     with Bar("fines", quiet=as_json) as bar:
         session = start("fines", log=folder / "spark.log")
-        summary = run_pipeline(folder, session, bar.tell)
-    found = answers(folder, replay, summary, seed, session.java)
+        run = run_pipeline(folder, session, replay, RATE, bar.tell)
+    found = answers(folder, replay, run, seed, session.java)
     page = write_report(folder, found)
     if as_json:
         print(json.dumps(found, indent=1))
@@ -60,8 +76,8 @@ def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
     return 0 if found["verdict"] == "right" else 1
 
 
-def prepare(folder: Path, seed: int, file_count: int = 16) -> Replay:
-    """A fresh `folder` with the replay and the pipeline's file; only what an earlier run made is removed."""
+def prepare(folder: Path, seed: int) -> Replay:
+    """A fresh `folder` with the pipeline's file, and the replay; only what an earlier run made is removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in OWN:
@@ -70,21 +86,45 @@ def prepare(folder: Path, seed: int, file_count: int = 16) -> Replay:
         (folder / "pipeline.toml").write_text((files(__package__) / "pipeline.toml").read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"the folder {str(folder)!r} cannot be used ({error}): name another with --folder") from error
-    return write_replay(without_penalties(read_log()), folder / "replay", seed, file_count)
+    return make_replay(without_penalties(read_log()), seed)
 
 
-def run_pipeline(folder: Path, session: Session, tell: Callable[[Progress], None] | None = None) -> Summary:
-    """Run the prepared folder's pipeline to its end."""
+def run_pipeline(
+    folder: Path, session: Session, replay: Replay, rate: int, tell: Callable[[Progress], None] | None = None
+) -> Run:
+    """Run the prepared folder's pipeline on a broker of its own while the replay is sent, `rate` lines a second."""
+    with Broker(folder / "broker") as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        file = folder / "pipeline.toml"
+        file.write_text(file.read_text().replace(_SHIPPED, broker.bootstrap))
+        return _run(folder, session, Feed(broker.bootstrap, PARTITIONS, replay, rate), tell)
+
+
+def _run(folder: Path, session: Session, feed: Feed, tell: Callable[[Progress], None] | None) -> Run:
+    clock, committed_s = SystemClock(), dict[int, float]()
+
+    def committed(progress: Progress) -> None:
+        committed_s[progress.batch_id] = clock.monotonic_s()
+        feed.go_on()
+        if tell is not None:
+            tell(progress)
+
     pipeline = Pipeline(load(folder / "pipeline.toml"))
     try:
-        return pipeline.run(session.spark, tell=tell)
+        feed.start(pipeline.end)
+        try:
+            summary = pipeline.run(session.spark, live=True, tell=committed)
+        finally:
+            feed.stop()
     finally:
         pipeline.close()
+    feed.write(folder / "replay")
+    return Run(summary, latencies_s(folder / "fines.db", feed.sent_s, committed_s))
 
 
-def answers(folder: Path, replay: Replay, summary: Summary, seed: int, java: str) -> dict[str, Any]:
+def answers(folder: Path, replay: Replay, run: Run, seed: int, java: str) -> dict[str, Any]:
     """The content of report.json, which is written too."""
-    verdict = check(read_log(), folder / "fines.db")
+    verdict, summary = check(read_log(), folder / "fines.db"), run.summary
     found = {
         **_figures(verdict),
         "duplicates_injected": replay.duplicates,
@@ -95,6 +135,8 @@ def answers(folder: Path, replay: Replay, summary: Summary, seed: int, java: str
         "events": replay.events,
         "seconds": round(summary.seconds, 2),
         "events_per_second": round(summary.events_per_second),
+        "latency_p50_s": round(percentile(run.latencies_s, 50), 3),
+        "latency_p99_s": round(percentile(run.latencies_s, 99), 3),
         "verdict": "right" if verdict.right and _all_removed(replay, summary) else "wrong",
         "seed": seed,
         "java": java,

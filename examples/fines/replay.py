@@ -1,17 +1,15 @@
 """The replay: the log as a careless network would deliver it, from a seed.
 
 Each event arrives up to 14 days of event time after it happened, so events overtake each other; one in twenty arrives
-twice. Lines are written in the order of arrival, into files of equal size.
+twice. Lines are in the order of arrival.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
-from pathlib import Path
 from typing import Any
 
 from .log import LogEvent
@@ -22,24 +20,23 @@ DOUBLED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What was written: the number of lines, and how many of them are duplicates."""
+    """What is to be sent: (case, JSON) of each line, how many of them are duplicates, and the first moment of all."""
 
-    events: int
+    lines: list[tuple[str, str]]
     duplicates: int
+    begin: datetime
+
+    @property
+    def events(self) -> int:
+        return len(self.lines)
 
 
-def write_replay(cases: dict[str, list[LogEvent]], folder: Path, seed: int, file_count: int) -> Replay:
-    """Write `cases` into `file_count` files of JSON lines in `folder`, which is made."""
-    arrivals = _arrivals(cases, random.Random(seed))
-    lines = [json.dumps(row) + "\n" for _, _, row in sorted(arrivals, key=lambda a: a[:2])]
-    folder.mkdir(parents=True)
-    size, now_s = -(-len(lines) // file_count), folder.stat().st_mtime
-    for number, start in enumerate(range(0, len(lines), size)):
-        file = folder / f"events-{number:05d}.jsonl"
-        file.write_text("".join(lines[start : start + size]))
-        # Spark takes files by the time they were written, to the millisecond: let one have come every second
-        os.utime(file, (now_s - file_count + number, now_s - file_count + number))
-    return Replay(len(lines), len(lines) - sum(map(len, cases.values())))
+def make_replay(cases: dict[str, list[LogEvent]], seed: int) -> Replay:
+    """The events of `cases` in the order of arrival."""
+    arrivals = sorted(_arrivals(cases, random.Random(seed)), key=lambda a: a[:2])
+    lines = [(row["case_id"], json.dumps(row)) for _, _, row in arrivals]
+    first = min(event.day for events in cases.values() for event in events)
+    return Replay(lines, len(lines) - sum(map(len, cases.values())), datetime.combine(first, time(), UTC))
 
 
 def _arrivals(cases: dict[str, list[LogEvent]], chance: random.Random) -> list[tuple[float, int, dict[str, Any]]]:

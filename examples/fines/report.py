@@ -36,19 +36,22 @@ FIGURES: tuple[tuple[str, str, str, int | str | None], ...] = (
     ("duplicates_removed", "Duplicates removed", "dropped; must be the number above", "duplicates_injected"),
     ("reordered", "Events re-ordered", "taken before an earlier one of their fine; held for it", None),
     ("late", "Events late", "more than 14 days behind, too late for the watermark; must be 0", 0),
-    ("dead_letters", "Dead letters", "lines that could not be read", None),
+    ("dead_letters", "Dead letters", "records that could not be read", None),
     ("events", "Events", "lines of the replay, copies included", None),
     ("seconds", "Seconds", "from the start of the stream to its last commit", None),
     ("events_per_second", "Events a second", "over those seconds", None),
+    ("latency_p50_s", "Latency, half", "seconds from sending to commit: half of the events took no longer", None),
+    ("latency_p99_s", "Latency, 99 of 100", "the same, for 99 in 100 of them", None),
 )
 ABOUT = """In the records of an Italian police force, a penalty is added to a traffic fine exactly 60 days
 after its notification: the records show a timer firing. This job takes 10,000 of these fines, removes
 every penalty, and replays the rest as a careless network would: each event up to 14 days late, so that
-events overtake each other, and one in twenty of them twice. A Spark pipeline with waterclock’s rules
-drops the copies, puts the events of each fine back in order, and sets a 60-day timer at each
-notification. Then what it wrote is compared with the records: each penalty must stand on its exact day,
-once, and no other; each fine without a payment by that day must be listed as unpaid; and each event must
-come out once, in order."""
+events overtake each other, and one in twenty of them twice. The replay is sent to a topic of Kafka, on
+waterclock’s own broker, while a Spark pipeline with waterclock’s rules runs on it. The pipeline drops the
+copies, puts the events of each fine back in order, and sets a 60-day timer at each notification. Then what
+it wrote is compared with the records: each penalty must stand on its exact day, once, and no other; each
+fine without a payment by that day must be listed as unpaid; and each event must come out once, in
+order."""
 TRACED = """What went in (+2 d: it came two days behind the latest event time seen), and what came out. The
 number in front is the event’s place in its fine. Fines paid in time come first: the records have a penalty
 for them too, but they are not unpaid."""
@@ -56,7 +59,7 @@ for them too, but they are not unpaid."""
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A line of the replay; `behind`: the days it came after the latest event time seen before it."""
+    """A line of the replay; `behind`: the days it came after the latest event time sent before it."""
 
     case_id: str
     day: date
@@ -64,6 +67,8 @@ class Arrival:
     sequence: int
     behind: int
     copy: bool
+    partition: int
+    offset: int
 
 
 @dataclass(slots=True)
@@ -96,7 +101,7 @@ def write_report(folder: Path, answers: Mapping[str, Any]) -> Path:
     log, arrivals = read_log(), list(read_arrivals(folder / "replay"))
     with closing(sqlite3.connect(folder / "fines.db")) as db:
         cases = read_cases(db, arrivals)
-        batches = list(read_batches(db, [a.copy for a in arrivals]))
+        batches = list(read_batches(db, {(a.partition, a.offset): a.copy for a in arrivals}))
     real, owing = dict(penalties(log)), dict(unpaid(log))
     made = [day for case in cases.values() for day in case.days("emit")]
     behind = [arrival.behind for arrival in arrivals if not arrival.copy]
@@ -129,7 +134,8 @@ def read_arrivals(folder: Path) -> Iterator[Arrival]:
         for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
             day = date.fromisoformat(row["ts"][:10])
             behind, copy = max(0, (latest - day).days), row["event_id"] in seen
-            yield Arrival(row["case_id"], day, row["activity"], row["seq"], behind, copy)
+            place = row["partition"], row["offset"]
+            yield Arrival(row["case_id"], day, row["activity"], row["seq"], behind, copy, *place)
             latest = max(latest, day)
             seen.add(row["event_id"])
 

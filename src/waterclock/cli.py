@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        return _fail(1, _how_to_get(error))
+        return _fail(1, _how_to_get(error, command))
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
         return 1
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
             "run",
             run,
             "run a pipeline",
-            "waterclock run out/fines/pipeline.toml --fresh   (after waterclock demo fines)",
+            "waterclock run orders.toml --live",
         )
     )
     _add_broker(
@@ -161,7 +161,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, close, end (the default)")
-    how.add_argument("--live", action="store_true", help="go on taking new files until Ctrl-C")
+    how.add_argument("--live", action="store_true", help="go on taking what comes until Ctrl-C")
     parser.add_argument("--fresh", action="store_true", help="remove the checkpoint and the sink's tables first")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
@@ -283,20 +283,20 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is no time from 0.1 to 86400 seconds")
 
 
-def _how_to_get(error: ModuleNotFoundError) -> str:
+def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
     extra = {
         "matplotlib": "demo",
-        "confluent_kafka": "cdc",
-        "pymysql": "cdc",
-        "pymysqlreplication": "cdc",
-        "psycopg": "cdc",
+        "confluent_kafka": "kafka",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",
+        "psycopg": "postgres",
+        "pgpq": "postgres",
     }.get(name, "spark")
+    extra = "cdc" if command is cdc else extra  # which has packages in common with the others
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 

@@ -8,6 +8,8 @@
     │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
     ├── ConnectionLost      the other side: a server went away in the middle; the same command goes on from there
+    │   └── SinkLost        the sink's server: it, or the way to it, went away before a batch was committed
+    │       └── CommitUnknown   the same while a commit was on its way: it may have got through
     ├── EnvironmentMissing  your machine: Java, a package or a server is not there
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
@@ -45,6 +47,14 @@ class TimerFull(WaterclockError):
 
 class ConnectionLost(WaterclockError):
     """A server went away in the middle of its work; nothing that was committed is lost."""
+
+
+class SinkLost(ConnectionLost):
+    """The connection to a sink went away: nothing of the batch stays, and it can be applied again."""
+
+
+class CommitUnknown(SinkLost):
+    """The connection went away before a commit was answered: only the sink, asked anew, knows whether it got through."""
 
 
 class EnvironmentMissing(WaterclockError):

@@ -60,9 +60,9 @@ def main() -> None:
     file, point, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     config = load(file)
     if point == "random":
-        sink = SQLiteSink(config.sink_path, config.sink_table)
+        sink = SQLiteSink(config.sink.path, config.sink.table)
     else:
-        sink = CrashingSink(config.sink_path, config.sink_table, point, number)
+        sink = CrashingSink(config.sink.path, config.sink.table, point, number)
     session = start("crash", 2, config.spark_conf, config.checkpoint.parent / "spark.log")
     if point == "random":
         threading.Timer(number / 1000, die).start()

@@ -61,3 +61,13 @@ def test_a_run_to_the_end_that_is_stopped_says_so_and_leaves_nothing_running(tmp
     assert b"the same command goes on from there" in err
     assert b"Traceback" not in err
     assert left_running(tmp_path) == []
+
+
+def test_a_run_to_the_end_that_is_stopped_closes_nothing(tmp_path: Path) -> None:
+    # it closed: where the next run took files after the closing heartbeat, their events were late
+    file = make_pipeline(tmp_path / "stopped", orders(200), files=60)
+    process = started(file)
+    wait_for_batches(file.parent, 2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert not (file.parent / "checkpoint" / "heartbeats" / "closing.jsonl").exists()

@@ -9,6 +9,10 @@ A batch reaches a sink in numbered steps, and a crash between any two of them le
     5. commit
 
 Promises of every sink: after `commit` returned, the batch survives a crash; before, nothing of it is seen by a reader.
+Between `begin` and the end of its transaction a sink is alone on its table: a second one waits, or is refused.
+
+A sink behind a connection may lose it. Steps 2 to 5 are then gone through a second time: `begin` connects anew, and
+step 3 finds out whether a commit without an answer got through.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from waterclock.errors import StateMismatch
+from waterclock.errors import CommitUnknown, SinkLost, StateMismatch
 
 _START_OVER = (
     "start over with both empty: remove the sink's tables and the checkpoint (waterclock run --fresh does both)."
@@ -54,17 +58,23 @@ class Sink(Protocol):
     def open(self, results: pa.Schema) -> None:
         """Make the tables, or check that they fit `results`; UsageError where they do not."""
 
+    def remove(self) -> None:
+        """Drop the tables, all or none; UsageError where one of their names belongs to a table of somebody else."""
+
     def last_applied(self) -> Applied | None: ...
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """Begin a transaction, and be alone on the table until it ends; connect anew where the connection is gone."""
 
     def is_applied(self, query_id: str, batch_id: int) -> bool: ...
 
     def write(self, batch: Batch) -> None: ...
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """End the transaction; CommitUnknown where the connection went away before the answer came."""
 
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        """Undo what was begun; nothing where nothing was, or where the connection is gone."""
 
     def totals(self) -> dict[str, int]:
         """The sums of the counters of all batches."""
@@ -76,9 +86,19 @@ class Sink(Protocol):
 
 
 def apply_once(sink: Sink, batch: Batch) -> bool:
-    """Steps 2 to 5 for a batch that was taken; False where it was applied already."""
-    sink.begin()  # 2
+    """Steps 2 to 5 for a batch that was taken; False where it was applied before. A lost connection is tried once more."""
     try:
+        return _apply(sink, batch)
+    except CommitUnknown:
+        _apply(sink, batch)  # False: the commit got through. By now it is applied either way, and by this call
+        return True
+    except SinkLost:
+        return _apply(sink, batch)
+
+
+def _apply(sink: Sink, batch: Batch) -> bool:
+    try:
+        sink.begin()  # 2
         if sink.is_applied(batch.query_id, batch.batch_id):  # 3
             sink.rollback()
             return False

@@ -48,6 +48,22 @@ class Checkpoint:
         file = self.path / "offsets" / str(batch_id)
         return file.read_text() if file.exists() else None
 
+    def source_offsets(self) -> dict[str, Any]:
+        """Up to where the last batch read the pipeline's own source, as that keeps it; empty where there is none.
+
+        Behind a version and the batch's settings, Spark writes a line for each source, the pipeline's own first.
+        """
+        last = self.last_batch()
+        if last is None:
+            return {}
+        file = self.path / "offsets" / str(last)
+        lines = file.read_text().splitlines()
+        try:
+            found = json.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
+        except ValueError as error:
+            raise _damaged(file, str(error)) from error
+        return found if isinstance(found, dict) else {}
+
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""
         file = self.path / "waterclock.json"
@@ -77,9 +93,15 @@ class Checkpoint:
 
     def close(self) -> None:
         """Add the closing heartbeat; again is the same."""
-        file = self.heartbeats / "closing.jsonl"
-        if not file.exists():
-            _write(file, json.dumps({"closing": CLOSING}) + "\n")
+        if not self.is_closed():
+            _write(self._closing, json.dumps({"closing": CLOSING}) + "\n")
+
+    def is_closed(self) -> bool:
+        return self._closing.exists()
+
+    @property
+    def _closing(self) -> Path:
+        return self.heartbeats / "closing.jsonl"
 
     def refuse_if_closed(self, source: Path) -> None:
         """Raise UsageError where files came after the closing heartbeat: all of them would be late.
@@ -87,10 +109,9 @@ class Checkpoint:
         A file that is moved in keeps the time of its content; when it came is told by the time of its last change
         of any kind. Names that Spark does not read do not count.
         """
-        closing = self.heartbeats / "closing.jsonl"
-        if not closing.exists():
+        if not self.is_closed():
             return
-        closed = closing.stat().st_mtime_ns
+        closed = self._closing.stat().st_mtime_ns
         seen = [p for p in source.iterdir() if not p.name.startswith(("_", ".")) and p.is_file()]
         late = [p.name for p in seen if max(p.stat().st_mtime_ns, p.stat().st_ctime_ns) >= closed]
         if late:

@@ -2,10 +2,11 @@
 
     [pipeline]        name, checkpoint
     [source]          format = "jsonl" | "parquet", path (a folder), files_per_batch
+                      format = "kafka", servers, topics, ...: see kafka/table.py
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
     [rules] ...       see rules/toml.py
-    [sink]            format = "sqlite", path, table
+    [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
     [spark]           cores, and [spark.conf] with Spark's own settings
 
 Paths are relative to the file.
@@ -14,22 +15,32 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from waterclock.errors import UsageError
-from waterclock.rules.durations import duration_us
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.spark.destination import Destination, check_mirror, destination_from
+from waterclock.spark.kafka.table import NAMES as TOPIC_NAMES
+from waterclock.spark.kafka.table import Topics, topics_from
+from waterclock.spark.layout import TYPES
 from waterclock.spark.places import check_places, place, plain_name
+from waterclock.spark.tables import LONGEST_US, flat
+from waterclock.spark.tables import count as _count
+from waterclock.spark.tables import duration as _duration
+from waterclock.spark.tables import get as _get
+from waterclock.spark.tables import one_of as _one_of
+from waterclock.spark.tables import part as _part
 
-FORMATS = ("jsonl", "parquet")
+FORMATS = ("jsonl", "parquet", "kafka")
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
+_FILE_NAMES = ("format", "path", "files_per_batch", "columns")
 _TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
-_LONGEST_US = 10_000 * 366 * 86_400_000_000  # Arrow writes times up to the year 32,767: 9,999 and this lie before it
-_LARGEST_COUNT = 2**31 - 1  # Spark's integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,10 @@ class Source:
     files_per_batch: int
     columns: Mapping[str, str]
 
+    def all_columns(self) -> Mapping[str, str]:
+        """Every column that rows have, with its type."""
+        return self.columns
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -48,12 +63,11 @@ class Config:
 
     name: str
     checkpoint: Path
-    source: Source
+    source: Source | Topics
     watermark_delay_us: int
     close: bool
     rules: Rules
-    sink_path: Path
-    sink_table: str
+    sink: Destination
     cores: int | None
     spark_conf: Mapping[str, str]
 
@@ -90,7 +104,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     folder = file.parent
     pipeline = _part(table, "pipeline", ("name", "checkpoint"))
     time = _part(table, "time", ("watermark_delay", "close"))
-    sink, spark = _part(table, "sink", ("format", "path", "table")), _part(table, "spark", ("cores", "conf"))
+    spark = _part(table, "spark", ("cores", "conf"))
     name = plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline"))
     checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
     config = Config(
@@ -100,39 +114,32 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=_get(time, "[time]", "close", bool, True),
         rules=rules_from(_part(table, "rules", None)),
-        sink_path=place("[sink]", "path", _get(sink, "[sink]", "path", str), folder),
-        sink_table=_get(sink, "[sink]", "table", str, "results"),
+        sink=destination_from(_part(table, "sink", None), folder),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
-        spark_conf=dict(_settings("", _get(spark, "[spark]", "conf", dict, {}))),
+        spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
-    _one_of("[sink]", "format", _get(sink, "[sink]", "format", str, "sqlite"), ("sqlite",))
     _check_columns(config)
     _check_durations(config.rules)
-    check_places(file, config.source.path, config.checkpoint, config.sink_path)
+    _check_sink(config)
+    check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
 
 
-def _source(table: Mapping[str, Any], folder: Path) -> Source:
-    where = "[source]"
-    source = _part(table, "source", ("format", "path", "files_per_batch", "columns"))
+def _source(table: Mapping[str, Any], folder: Path) -> Source | Topics:
+    where, source = "[source]", _part(table, "source", None)
+    format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
+    check_names(where, source, TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES, ())
     columns = _get(source, where, "columns", dict)
-    _check_names_of(columns)
     for column, kind in columns.items():
         _one_of("[source.columns]", column, kind, COLUMN_TYPES)
-    format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
-    path = place(where, "path", _get(source, where, "path", str), folder)
-    return Source(format_, path, _count(source, where, "files_per_batch", 16), columns)
+    made = topics_from(source) if format_ == "kafka" else _files(source, format_, folder)
+    _check_names_of(made.all_columns())
+    return made
 
 
-def _settings(prefix: str, conf: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Spark's settings by their dotted names: without quotes, TOML takes `spark.ui.port` for tables in tables."""
-    for name, value in conf.items():
-        if isinstance(value, Mapping):
-            yield from _settings(f"{prefix}{name}.", value)
-        elif isinstance(value, str | int | float):
-            yield f"{prefix}{name}", str(value).lower() if isinstance(value, bool) else str(value)
-        else:
-            raise UsageError(f"[spark.conf]: '{prefix}{name}' must be a text, a number, true or false, got {value!r}")
+def _files(source: Mapping[str, Any], format_: str, folder: Path) -> Source:
+    path = place("[source]", "path", _get(source, "[source]", "path", str), folder)
+    return Source(format_, path, _count(source, "[source]", "files_per_batch", 16), source["columns"])
 
 
 # What fits together --------------------------------------------------------------------------------------------
@@ -159,12 +166,18 @@ def _check_durations(rules: Rules) -> None:
     named += [(f"expect {rule.otherwise!r}", rule.within_us) for rule in rules.expects]
     named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
     for name, us in named:
-        if us > _LONGEST_US:
+        if us > LONGEST_US:
             raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
 
 
+def _check_sink(config: Config) -> None:
+    if config.sink.mirror is not None:
+        event = pa.schema([(name, TYPES[kind]) for name, kind in config.source.all_columns().items()])
+        check_mirror(config.sink.mirror, event, config.rules)
+
+
 def _check_columns(config: Config) -> None:
-    rules, columns = config.rules, config.source.columns
+    rules, columns = config.rules, config.source.all_columns()
     if rules.key == rules.time:
         raise UsageError(f"[rules]: 'key' and 'time' both name the column {rules.key!r}: they must be two")
     for name in rules.columns():
@@ -177,54 +190,3 @@ def _check_columns(config: Config) -> None:
         needs[rules.deliver_column] = ("timestamp",)
     for name, kinds in needs.items():
         _one_of("[source.columns]", name, columns[name], kinds)
-
-
-def _part(table: Mapping[str, Any], name: str, known: tuple[str, ...] | None) -> Mapping[str, Any]:
-    part = table.get(name, {})
-    if not isinstance(part, Mapping):
-        raise UsageError(f"[{name}] must be a table, got {part!r}")
-    if known is not None:
-        check_names(f"[{name}]", part, known, ())
-    return part
-
-
-_REQUIRED: Any = object()
-
-
-def _get(part: Mapping[str, Any], where: str, name: str, kind: type, default: Any = _REQUIRED) -> Any:
-    if name not in part:
-        if default is _REQUIRED:
-            raise UsageError(f"{where}: {name!r} is missing")
-        return default
-    value = part[name]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UsageError(f"{where}: {name!r} must be {_NAMES[kind]}, got {value!r}")
-    return value
-
-
-_NAMES: Mapping[type, str] = {str: "a text", int: "an integer", bool: "true or false", dict: "a table"}
-
-
-def _duration(part: Mapping[str, Any], where: str, name: str, default: int) -> int:
-    try:
-        us = duration_us(part.get(name, default), name)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{where}: {error}") from error
-    if us > _LONGEST_US:
-        raise UsageError(f"{where}: {name} must be at most 10,000 years, got {part[name]!r}")
-    return us
-
-
-def _count(part: Mapping[str, Any], where: str, name: str, default: int) -> int:
-    count: int = _get(part, where, name, int, default)
-    if count < 1:
-        raise UsageError(f"{where}: {name!r} must be at least 1, got {count}")
-    if count > _LARGEST_COUNT:
-        raise UsageError(f"{where}: {name!r} must be at most {_LARGEST_COUNT}, got {count}")
-    return count
-
-
-def _one_of(where: str, name: str, value: Any, allowed: tuple[str, ...]) -> Any:
-    if value not in allowed:
-        raise UsageError(f"{where}: {name!r} must be one of {', '.join(allowed)}, got {value!r}")
-    return value

@@ -3,6 +3,7 @@
     an event frame   the user's columns of some events of one bucket
     a result frame   results of one bucket and one batch (RESULT_FIELDS + the event), counters in the schema's metadata
     a dead frame     lines that could not be read: file, line, reason, text
+    a clock frame    the watermark of each partition of a topic, null where nothing was read of it
 
 Packing rows into frames is what makes the operator fast: Spark moves one row per bucket instead of one per event.
 """
@@ -19,8 +20,13 @@ DEAD_SCHEMA = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())],
     metadata={b"waterclock": b"dead"},
 )
+CLOCK_SCHEMA = pa.schema(
+    [("partition", pa.string()), ("watermark", pa.int64())],
+    metadata={b"waterclock": b"clock"},
+)
 _COUNTERS = b"counters"
 _KIND = b"waterclock"
+_WATERMARK = b"watermark"
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -57,6 +63,26 @@ def with_counters(rows: pa.Table, counters: Mapping[str, int], kind: bytes = b"r
 def counters_of(frame: pa.Table) -> dict[str, int]:
     stored = (frame.schema.metadata or {}).get(_COUNTERS)
     return json.loads(stored) if stored else {}
+
+
+def with_watermark(rows: pa.Table, watermark_us: int) -> pa.Table:
+    """Results that tell the watermark at which their step ended."""
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _WATERMARK: str(watermark_us).encode()})
+
+
+def watermark_of(frame: pa.Table) -> int | None:
+    stored = (frame.schema.metadata or {}).get(_WATERMARK)
+    return None if stored is None else int(stored)
+
+
+def clock(watermarks: Mapping[str, int | None]) -> pa.Table:
+    """A clock frame: partition -> the watermark that it allows, in microseconds."""
+    columns = [pa.array(list(watermarks), pa.string()), pa.array(list(watermarks.values()), pa.int64())]
+    return pa.Table.from_arrays(columns, schema=CLOCK_SCHEMA)
+
+
+def is_clock(frame: pa.Table) -> bool:
+    return (frame.schema.metadata or {}).get(_KIND) == b"clock"
 
 
 def is_dead(frame: pa.Table) -> bool:

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from waterclock.rules.durations import datetime_us
-from waterclock.rules.model import Rules
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import (
     EARLIEST_US,
@@ -48,17 +47,22 @@ _MINUS_ZERO = -(1 << 63)  # the bits of -0.0 as an integer
 
 def fast(block: bytes, layout: Layout) -> pa.Table | None:
     """All rows of a block, or None where any line needs a closer look."""
+    rows = plain_rows(block, layout.schema())
+    return with_row_id(rows, layout.rules) if rows is not None and all_good(rows, layout.rules) else None
+
+
+def plain_rows(block: bytes, schema: pa.Schema) -> pa.Table | None:
+    """The rows of a block, a row a line, not judged yet; None where any line needs a closer look."""
     block = (block.replace(b"\r\n", b"\n") if b"\r" in block else block).strip(b"\n")
     lines = block.count(b"\n") + 1
     if not _looks_plain(block, lines):
         return None
     try:
-        rows = _parsed(block, layout.schema())
+        rows = _parsed(block, schema)
     except pa.ArrowException:
         return None
     # Every line is at least one object; as many rows as lines means that none is two.
-    same = rows.num_rows == lines and all(map(_same_values, rows.columns)) and all_good(rows, layout.rules)
-    return with_row_id(rows, layout.rules) if same else None
+    return rows if rows.num_rows == lines and all(map(_same_values, rows.columns)) else None
 
 
 def _looks_plain(block: bytes, lines: int) -> bool:
@@ -121,29 +125,36 @@ def slow(block: bytes, layout: Layout, path: str, first: int) -> Block:
     """The rows of a block whose first line has number `first`, and a dead letter for each line that is none."""
     good: list[Any] = []
     dead: list[Letter] = []
-    readers = {name: _READERS[kind] for name, kind in layout.columns.items()}
+    readers = readers_of(layout.columns)
     for number, line in enumerate(block.split(b"\n"), first):
         if line.strip():
             try:
-                good.append(_row(line, readers, layout.rules))
+                row = read_object(line, readers)
+                check_row(row, layout.rules)
+                good.append(row)
             except (ValueError, RecursionError) as error:
-                text = line.removesuffix(b"\r")[:_LETTER_BYTES].decode(errors="replace")
-                dead.append((path, number, _reason(error), text))
+                dead.append(letter(path, number, error, line.removesuffix(b"\r")))
     rows = pa.Table.from_pylist(good, schema=layout.schema())
     return Block(with_row_id(rows, layout.rules), dead_letters(dead))
 
 
-def _reason(error: ValueError | RecursionError) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+def letter(place: str, number: int, error: ValueError | RecursionError, text: bytes) -> Letter:
+    """The dead letter of what stands at `number` in `place`, and could not be read because of `error`."""
+    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return place, number, reason, text[:_LETTER_BYTES].decode(errors="replace")
 
 
-def _row(line: bytes, readers: Mapping[str, Callable[[Any], Any]], rules: Rules) -> dict[str, Any]:
-    parsed = json.loads(_decoded(line), parse_int=_digits)
+def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
+    """What reads the value of each column."""
+    return {name: _READERS[kind] for name, kind in columns.items()}
+
+
+def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """The declared columns of one JSON object; ValueError or RecursionError where it cannot be read."""
+    parsed = json.loads(_decoded(text), parse_int=_digits)
     if not isinstance(parsed, dict):
         raise ValueError(f"not a JSON object but {type(parsed).__name__}")
-    row = {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
-    check_row(row, rules)
-    return row
+    return {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
 
 
 def _decoded(line: bytes) -> str:
@@ -205,7 +216,8 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _moment(value: Any) -> int:
+def moment(value: Any) -> int:
+    """Microseconds since 1970 of an ISO 8601 text; ValueError where it is none, or lies outside of the calendar."""
     try:
         us = datetime_us(datetime.fromisoformat(_text(value)))
     except ValueError:
@@ -221,5 +233,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "int": _integer,
     "double": _number,
     "boolean": _boolean,
-    "timestamp": _moment,
+    "timestamp": moment,
 }

@@ -4,8 +4,11 @@
 
 Rule 1: one Spark timer a bucket, the alarm for its earliest deadline; everything due is done in that one pass.
 Rule 2: what is due already is done inline: a deadline in the past that is registered again slips a batch.
-Rule 3: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
-        place in the file), not as the shuffle brings them, so that a re-run gives the same bytes.
+Rule 3: a bucket of a topic keeps the watermark itself (watermarks.py), and what is due comes out in the batch that
+        makes it due. Its alarm is for the close alone: until then Spark's watermark stands still.
+Rule 4: frames of a bucket are taken in the order of `origin` (for files: the time they were written, the name, the
+        place in the file; for topics: topic, partition, offset), not as the shuffle brings them, so that a re-run gives
+        the same bytes.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 PACKED = "bucket int, origin string, frame binary"
 BUCKETS = 16
+_CLOSE_US = 1000  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
 
 
@@ -51,23 +55,29 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         taken = {row.origin: row.frame for row in rows if row.frame is not None}
         tables = [frames.from_bytes(taken[origin]) for origin in sorted(taken)]
         yield from (_Frame(frames.to_bytes(table)) for table in tables if frames.is_dead(table))
-        events = [table for table in tables if not frames.is_dead(table)]
-        if events:
-            yield _Frame(self._step(events, timerValues.getCurrentWatermarkInMs()))
+        clocks = [table for table in tables if frames.is_clock(table)]
+        events = [table for table in tables if not frames.is_dead(table) and not frames.is_clock(table)]
+        if events or clocks:
+            yield _Frame(self._step(events, clocks, timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        yield _Frame(self._step([], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs()))
+        yield _Frame(self._step([], [], timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs()))
 
     def close(self) -> None:
         gc.enable()
 
-    def _step(self, events: list[pa.Table], watermark_ms: int, rang_ms: int | None = None) -> bytes:
+    def _step(
+        self, events: list[pa.Table], clocks: list[pa.Table], watermark_ms: int, rang_ms: int | None = None
+    ) -> bytes:
         stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
         alarm, engine, held = stored
         bucket = Bucket(self._rules, None if engine is None else Stored(engine, held))
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
-        results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK)
-        alarm = self._set_alarm(bucket.next_due_us(), alarm, rang_ms)
+        results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
+        due_us = bucket.next_due_us()
+        if due_us is not None and bucket.has_partitions and not watermark_ms:
+            due_us = _CLOSE_US
+        alarm = self._set_alarm(due_us, alarm, rang_ms)
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))

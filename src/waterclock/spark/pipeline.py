@@ -1,4 +1,4 @@
-"""A pipeline from files to a sink, exactly once.
+"""A pipeline from its source to a sink, exactly once.
 
 Start, numbered:
     1. the sink's tables are made or checked; refuse a sink that is ahead of the checkpoint
@@ -9,41 +9,53 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
     1. the result frames are taken, once: every action on a batch's frame would run the whole plan again
     2. begin   3. refuse what is applied   4. write   5. commit
 
-A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held.
+A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends where it is told to,
+or where its source was closed: where the watermark passes everything.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import UsageError, WaterclockError
-from waterclock.sinks import Batch, Sink, SQLiteSink, apply_once, check_belongs
-from waterclock.spark import frames, interrupts, operator, source
-from waterclock.spark.checkpoint import Checkpoint
+from waterclock.errors import WaterclockError
+from waterclock.rules.durations import datetime_us
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.sinks import Batch, Sink, apply_once, check_belongs
+from waterclock.spark import frames, interrupts, operator
+from waterclock.spark.checkpoint import CLOSING, Checkpoint
 from waterclock.spark.config import Config
-from waterclock.spark.reading import Layout
+from waterclock.spark.source import Stream, stream_of
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+_LOOK_EVERY_S = 0.1
+_CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a pipeline tells after each batch: the totals of the sink so far, and files on disk."""
+    """What a pipeline tells after each batch: the totals of the sink so far, and how much of its source is done."""
 
     batch_id: int
     totals: dict[str, int]
-    files_found: int
+    done: int
+    found: int
+    unit: str  # of `done` and `found`: "files", "records"
     watermark_us: int | None
 
 
@@ -69,63 +81,96 @@ class Pipeline:
     def __init__(self, config: Config, sink: Sink | None = None, clock: Clock | None = None) -> None:
         self._config = config
         self._checkpoint = Checkpoint(config.checkpoint)
-        self._sink = sink or SQLiteSink(config.sink_path, config.sink_table)
+        self._stream = stream_of(config, self._checkpoint)
+        self._sink = sink or config.sink.sink()
         self._clock = clock or SystemClock()
-        self._schema = frames.result_schema(*_types(config))
+        event = self._stream.schema()
+        self._schema = frames.result_schema(event.field(config.rules.key).type, event)
         self._query: StreamingQuery | None = None
+        self._ended = self._closed = self._stopped = False
         self._failure: BaseException | None = None
+        self._totals: dict[str, int] = {}
         self._batches = self._events = 0
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
-        """Read what there is and close; with `live`, go on until Ctrl-C. Raises what made a batch fail."""
+        """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
+
+        Raises what made a batch fail.
+        """
         self.check()
         self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
-        started = self._last_moment
-        self._query = self._start(session)
+        started, self._totals = self._last_moment, self._sink.totals()
+        self._query = self._start(session, live)
         try:
-            interrupts.call(self._query.awaitTermination if live else self._finish, self._query.stop)
+            work = partial(self._go_on, self._query) if live else partial(self._finish, session)
+            interrupts.call(work, self._stop)
         except StreamingQueryException as error:
-            raise _failure(self._failure or error, self._checkpoint) from error
+            raise self._told(self._failure or error) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
                 raise
         finally:
-            self._query.stop()
+            self._stop()
         return self._summary(self._clock.monotonic_s() - started)
 
     def progress(self) -> list[Any]:
         """Spark's own record of the run's recent batches."""
         return list(self._query.recentProgress) if self._query is not None else []
 
+    def end(self) -> None:
+        """Let a live run end after the batch that is under way; for another thread."""
+        self._ended = True
+
     def close(self) -> None:
+        self._stream.close()
         self._sink.close()
 
     def check(self) -> None:
         """Refuse, before Spark is started, what could not go right; `run` does it too."""
-        if not self._config.source.path.is_dir():
-            raise UsageError(f"the source folder {self._config.source.path} does not exist")
+        self._stream.check()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
-        checkpoint.refuse_if_closed(self._config.source.path)
-        checkpoint.claim(_settings(self._config))  # 2
+        self._stream.refuse_if_closed()
+        checkpoint.claim(_settings(self._config, self._stream))  # 2
 
     # start and end -------------------------------------------------------------------------------------------
 
-    def _start(self, session: SparkSession) -> StreamingQuery:
-        packed = source.packed_files(session, self._config, self._checkpoint)
+    def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
+        packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
         writer = operator.apply(self._config.rules, packed).writeStream.queryName(self._config.name)
-        return (
-            writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take).start()  # 3
-        )
+        writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
+        return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
-    def _finish(self) -> None:
+    def _go_on(self, query: StreamingQuery) -> None:
+        while not (self._ended or self._closed) and not query.awaitTermination(_LOOK_EVERY_S):
+            pass
+        if self._closed:
+            query.processAllAvailable()  # let Spark write down that the last batch is done
+
+    def _finish(self, session: SparkSession) -> None:
+        ends_by_itself = bool(self._stream.trigger(live=False))
+        self._drain(ends_by_itself)
+        if not self._config.close or self._stopped:  # stopped is not drained: closed now, the rest would be late
+            return
+        self._checkpoint.close()
+        if ends_by_itself:
+            self._query = self._start(session, live=False)
+        self._drain(ends_by_itself)
+
+    def _drain(self, ends_by_itself: bool) -> None:
+        """Take all there is; returns too where the query is stopped."""
         assert self._query is not None
-        self._query.processAllAvailable()
-        if self._config.close:
-            self._checkpoint.close()
+        if ends_by_itself:
+            self._query.awaitTermination()
+        else:
             self._query.processAllAvailable()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        assert self._query is not None
+        self._query.stop()
 
     # a batch -------------------------------------------------------------------------------------------------
 
@@ -144,9 +189,12 @@ class Pipeline:
         if apply_once(self._sink, made):  # 2 3 4 5
             self._batches += 1
             self._events += made.counters.get("events", 0)
+            self._totals = frames.sum_counters([self._totals, made.counters])  # a live run has batches without end
         if self._tell is not None:
-            found = sum(1 for path in self._config.source.path.iterdir() if path.is_file())
-            self._tell(Progress(batch_id, self._sink.totals(), found, made.watermark_us))
+            done, found = self._stream.progress(self._totals)
+            self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
+        if (made.watermark_us or 0) >= _CLOSING_US - self._config.watermark_delay_us:
+            self._closed = True
 
     def _batch(self, taken: list[pa.Table], batch_id: int, seconds: float) -> Batch:
         results = [conform(f, self._schema) for f in taken if not frames.is_dead(f) and f.num_rows]
@@ -160,9 +208,17 @@ class Pipeline:
             results=pa.concat_tables([self._schema.empty_table(), *results]),
             dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),
             counters=frames.sum_counters(map(frames.counters_of, taken)),
-            watermark_us=_watermark(self._checkpoint.offsets(batch_id)),
+            watermark_us=_watermark(self._checkpoint.offsets(batch_id), taken),
             seconds=seconds,
         )
+
+    def _told(self, error: BaseException) -> BaseException:
+        """What to tell of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
+        if isinstance(error, WaterclockError):
+            return error
+        ours = re.findall(r"waterclock\.errors\.\w+: (.+)", str(error))
+        said = ours[-1].strip() if ours else self._stream.explain(str(error))
+        return WaterclockError(said) if said else _failure(error, self._checkpoint)
 
     def _summary(self, seconds: float) -> Summary:
         config, totals = self._config, self._sink.totals()
@@ -174,44 +230,38 @@ def start_over(config: Config) -> None:
 
     Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
     """
-    if not config.source.path.is_dir():
-        raise UsageError(f"the source folder {config.source.path} does not exist, so nothing was removed")
-    Checkpoint(config.checkpoint).refuse_to_remove()
-    if config.sink_path.exists():
-        with closing(SQLiteSink(config.sink_path, config.sink_table)) as sink:
-            sink.remove()
+    checkpoint = Checkpoint(config.checkpoint)
+    try:
+        with closing(stream_of(config, checkpoint)) as stream:
+            stream.check()
+    except WaterclockError as error:
+        raise type(error)(f"{error}, so nothing was removed") from error
+    checkpoint.refuse_to_remove()
+    config.sink.remove()
     shutil.rmtree(config.checkpoint, ignore_errors=True)
 
 
-def _types(config: Config) -> tuple[pa.DataType, pa.Schema]:
-    schema = Layout(config.source.format, config.source.columns, config.rules).schema()
-    return schema.field(config.rules.key).type, schema
-
-
-def _settings(config: Config) -> dict[str, Any]:
+def _settings(config: Config, stream: Stream) -> dict[str, Any]:
     """What a checkpoint's state depends on."""
     return {
         "state": 1,
         "buckets": operator.BUCKETS,
         "rules": repr(config.rules),
-        "columns": dict(config.source.columns),
+        **stream.settings(),
         "watermark_delay_us": config.watermark_delay_us,
     }
 
 
-def _watermark(offsets: str | None) -> int | None:
-    """The watermark of a batch in microseconds, from the second line of its offsets."""
-    import json
-
+def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
+    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results tell."""
     lines = (offsets or "").splitlines()
     ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
-    return ms * 1000 or None
+    told = [us for us in map(frames.watermark_of, taken) if us is not None and us > NO_WATERMARK]
+    return max((*told, ms * 1000)) or None
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
-    """What to tell of an error in a batch: our own as it is, Spark's by its last line, where the cause stands."""
-    if isinstance(error, WaterclockError):
-        return error
+    """What to tell of an error that is none of ours: its last line, where the cause stands."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     cause = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), repr(error))
     return WaterclockError(

@@ -28,18 +28,21 @@ def place(where: str, name: str, given: str, folder: Path) -> Path:
     return folder / given
 
 
-def check_places(file: Path, source: Path, checkpoint: Path, sink: Path) -> None:
-    """Raise UsageError where one of the places is, or lies in, another one."""
-    pipeline, source, checkpoint, sink = (_real(path) for path in (file, source, checkpoint, sink))
+def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path | None) -> None:
+    """Raise UsageError where one of the places is, or lies in, another one; None where a place is no path."""
+    pipeline, checkpoint = _real(file), _real(checkpoint)
+    source, sink = source and _real(source), sink and _real(sink)
     if _is_in(pipeline, checkpoint):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {checkpoint} holds the pipeline's file, and --fresh removes it: "
             "name a folder of its own"
         )
-    if _is_in(checkpoint, source) or _is_in(source, checkpoint):
+    if source and (_is_in(checkpoint, source) or _is_in(source, checkpoint)):
         raise UsageError(f"[pipeline]: 'checkpoint' {checkpoint} and the source folder {source} lie in each other")
+    if sink is None:
+        return
     for other, what in ((source, "the source folder"), (checkpoint, "the checkpoint")):
-        if _is_in(sink, other) or _is_in(other, sink):
+        if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
     if _is_in(pipeline, sink) or sink.is_dir():
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")

@@ -45,12 +45,12 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("files"),
+            TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[note]}"),
         )
         self._progress = Progress(*columns, console=Console(stderr=True), disable=quiet)
-        self._task = self._progress.add_task(name, total=None, note="starting Spark")
+        self._task = self._progress.add_task(name, total=None, unit="", note="starting Spark")
 
     def __enter__(self) -> Bar:
         self._progress.start()
@@ -65,7 +65,7 @@ class Bar:
         """Show one batch's progress."""
         totals = told.totals
         note = f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(told.watermark_us)}"
-        self._progress.update(self._task, completed=totals.get("files", 0), total=told.files_found, note=note)
+        self._progress.update(self._task, completed=told.done, total=told.found, unit=told.unit, note=note)
 
 
 def summary_table(summary: Summary) -> None:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from waterclock.errors import EnvironmentMissing
 from waterclock.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -54,18 +55,35 @@ def start(
     """A session named `name` on `cores` cores of this machine; `extra` settings win over ours.
 
     What the JVM and its Python workers say goes to the file `log` where one is given.
-    Raises EnvironmentMissing where no Java is found.
+    Raises EnvironmentMissing where no Java is found, or it does not start.
     """
     java = use_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     cores = cores or os.cpu_count() or 1
     chosen = {"spark.master": f"local[{cores}]", "spark.app.name": name, **_both(settings(cores), extra or {})}
     with _stderr_to(log):
-        spark = SparkSession.builder.config(map=chosen).getOrCreate()
+        try:
+            spark = SparkSession.builder.config(map=chosen).getOrCreate()
+        except PySparkException as error:
+            raise _not_started(error, chosen, log) from error
     return Session(spark, java)
+
+
+def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:
+    """PySpark says no more than JAVA_GATEWAY_EXITED; why, the JVM wrote to its stderr."""
+    packages = chosen.get("spark.jars.packages")
+    where = f" (the story is in {log})" if log else ""
+    if packages:
+        return EnvironmentMissing(
+            f"the packages {packages} could not be had{where}: mend their names or the way to their repository, put the "
+            'jars beside the pipeline and name them as "spark.jars" under [spark.conf], or do without them: for Kafka, '
+            'way = "python" in [source] needs none'
+        )
+    return EnvironmentMissing(f"Spark's Java did not start{where}: {error}")
 
 
 def _both(ours: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:

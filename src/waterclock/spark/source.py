@@ -1,52 +1,86 @@
-"""The file source: new files of a folder, read by Python workers straight into packed rows.
+"""The seam between a pipeline and where its rows come from: files of a folder, or topics of Kafka.
 
-Spark's own file source finds the files and remembers which are done; only their names travel through it, so a file of
-any size is read in blocks, and each line keeps its number.
+A stream gives packed rows (transform.py) whose watermark is set; a pipeline knows nothing else of it. Beside the rows of
+the source itself, every stream reads the heartbeats of the checkpoint: the closing one is how a run to the end closes.
 
-Rule 1: the watermark is taken from packed rows (`ts` is the largest time in their block) and the column dropped before
-        grouping: with no event time in its input, Spark drops nothing as late; the engine has its own rule for that.
+Promises of every stream: a batch that is run again reads the same rows, in the same order of `origin`; nothing that was
+read is read by a later batch; nothing in the input makes a batch fail, what cannot be read becomes dead letters.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config
-from waterclock.spark.reading import Layout, open_file, read_file
-from waterclock.spark.transform import Packs, delay_text
+from waterclock.spark.config import Config, Source
+from waterclock.spark.transform import Packs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILES = "path string, modificationTime timestamp, length long, content binary"
 TIMED = f"ts timestamp, {operator.PACKED}"
-_FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+NO_TIME = pa.scalar(None, frames.TIMESTAMP)
+_FILES = "path string, modificationTime timestamp, length long, content binary"
 _FOREVER = "36500d"  # by default, files a week older than the newest one seen are passed over in silence
-_NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 
 
-def packed_files(session: SparkSession, config: Config, checkpoint: Checkpoint) -> DataFrame:
-    """The packed stream of the pipeline's folder and its heartbeats, with the watermark set."""
-    files = _names(session, config.source.path, config.source.files_per_batch, beat=False)
-    beats = _names(session, checkpoint.heartbeats, 1, beat=True)
-    layout = Layout(config.source.format, dict(config.source.columns), config.rules)
-    timed = files.unionByName(beats).mapInArrow(reader(layout), TIMED)
-    return timed.withWatermark("ts", delay_text(config.watermark_delay_us)).drop("ts")
+class Stream(Protocol):
+    """Where the rows of a pipeline come from. Called by one thread at a time."""
+
+    unit: str  # what progress counts: "files", "records"
+
+    def schema(self) -> pa.Schema:
+        """The columns of an event."""
+
+    def settings(self) -> dict[str, Any]:
+        """What the stored state depends on, beside the rules and the watermark's delay."""
+
+    def check(self) -> None:
+        """Refuse, before anything is started or removed, what could not be read: UsageError or EnvironmentMissing."""
+
+    def refuse_if_closed(self) -> None:
+        """UsageError where something came after the closing heartbeat: all of it would be late."""
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        """The packed rows with their watermark. Not `live`: up to where the source ends now, and after the close not
+        beyond what was read before it."""
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        """How a query on `packed` is triggered; where it ends by itself, {"availableNow": True}."""
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        """(done, found) in `unit`, after a batch that left the sink with `totals`; raises nothing."""
+
+    def explain(self, story: str) -> str | None:
+        """A sentence for a failure of the query, where `story`, all that Spark tells of it, is of this source's making."""
+
+    def close(self) -> None: ...
 
 
-def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
+def stream_of(config: Config, checkpoint: Checkpoint) -> Stream:
+    """The stream that the pipeline's [source] asks for; EnvironmentMissing where a package for it is not installed."""
+    if isinstance(config.source, Source):
+        from waterclock.spark.files import FileStream
+
+        return FileStream(config, config.source, checkpoint)
+    from waterclock.spark.kafka.stream import TopicStream
+
+    return TopicStream(config, config.source, checkpoint)
+
+
+# What streams share --------------------------------------------------------------------------------------------
+
+
+def names_of(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
+    """The names of new files of a folder, as a stream; `beat` says that they are heartbeats."""
     stream = (
         session.readStream.format("binaryFile").schema(_FILES).options(maxFilesPerTrigger=at_once, maxFileAge=_FOREVER)
     )
@@ -56,50 +90,10 @@ def _names(session: SparkSession, folder: Path, at_once: int, beat: bool) -> Dat
     return stream.load(literal).select("path", written, F.lit(beat).alias("beat"))
 
 
-def reader(layout: Layout) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Names of files in, packed rows out; a file's rows are ordered by when it was written, then by its name."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for file in batch.to_pylist():
-                packs = Packs(f"{file['written']:020d} {file['path']}")
-                yield from _beat(packs, file["path"]) if file["beat"] else _file(packs, file["path"], layout)
-
-    return read
-
-
-def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
-    dead_letters = 0
-    for block in read_file(path, layout):
-        _add_rows(packs, block.rows, layout.rules.key)
-        if block.dead.num_rows:
-            packs.add(_FIRST, frames.to_bytes(block.dead))
-        dead_letters += block.dead.num_rows
-        yield _timed(packs, pc.max(block.rows.column(layout.rules.time)))
-    counted = frames.DEAD_SCHEMA.empty_table()
-    packs.add(
-        _FIRST,
-        frames.to_bytes(frames.with_counters(counted, {"files": 1, "dead_letters": dead_letters}, b"dead")),
-    )
-    yield _timed(packs, _NO_TIME)
-
-
-def _add_rows(packs: Packs, rows: pa.Table, key: str) -> None:
-    keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
-    for batch in keyed.to_batches():
-        for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
-            packs.add(label, frames.to_bytes(part))
-
-
-def _beat(packs: Packs, path: str) -> Iterator[pa.RecordBatch]:
-    with open_file(path) as file:
-        moment = datetime.fromisoformat(json.loads(file.read())["closing"])
-    yield _timed(packs, pa.scalar(datetime_us(moment), pa.int64()).cast(frames.TIMESTAMP))
-
-
-def _timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:
+def timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:
+    """What is packed so far, as rows of TIMED whose time is `latest`."""
     if not len(packs):
-        packs.add(_FIRST, None)  # nothing but heartbeats: a row without a frame still moves the watermark
+        packs.add(FIRST, None)  # nothing but heartbeats: a row without a frame still moves the watermark
     packed = packs.take()
     times = pa.repeat(latest, packed.num_rows).cast(frames.TIMESTAMP)
     return pa.RecordBatch.from_arrays([times, *packed.columns], ["ts", *packed.schema.names])

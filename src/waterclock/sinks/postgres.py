@@ -1,0 +1,217 @@
+"""Results in PostgreSQL: binary COPY, and offsets in the same transaction. Its tables stand in tables.py.
+
+Rule 1: one transaction a batch, and one writer at a time: who begins takes a lock of the table's name, and the next one
+    waits for it, and then sees what is applied.
+Rule 2: rows of a batch stand in no order in PostgreSQL; `batch_row` counts them, from 0, as they came.
+Rule 3: results are added, which no crash can double: they are committed with their batch. The changes of a mirror go
+    into a temporary table first, and from there into the place of older ones.
+Rule 4: nothing is renamed, cast or dropped to make a table fit: one that differs is refused, column by column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from waterclock.errors import UsageError
+from waterclock.sinks import letters, names
+from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.mirror import NO_MIRROR, Mirror, needed_names
+from waterclock.sinks.postgres_copy import columns_of, copy_rows, without_nul
+from waterclock.sinks.postgres_session import Session
+from waterclock.sinks.results import event_schema, flat, flat_schema
+from waterclock.sinks.tables import (
+    BATCH_KEY,
+    BATCH_NAMES,
+    BATCHES,
+    DEAD_LETTERS,
+    POSITIONS,
+    Table,
+    quoted,
+    refuse_unlike,
+)
+
+_NUMBERS = (("batch_id", "bigint"), ("batch_row", "integer"))
+_DEAD_TYPES = ("text", "bigint", "text", "text")
+_BATCH_TYPES = ("text", "bigint", "text", "jsonb", "timestamp with time zone", "double precision")
+_COLUMNS = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = to_regclass(%s)
+    AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_KEY = """
+    SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+    WHERE i.indrelid = to_regclass(%s) AND i.indisprimary
+"""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PostgresSink:
+    """A `Sink` in the database at `url`; with `mirror`, its table follows change events. `schema` is made if need be.
+
+    >>> PostgresSink("postgresql://reports@localhost/shop", "orders").describe()
+    "the table 'orders' in the schema 'public' of postgresql://reports@localhost/shop"
+    """
+
+    def __init__(
+        self, url: str, table: str = "results", *, schema: str = "public", mirror: Mirror | None = None
+    ) -> None:
+        self._table = names.postgres_name("table", table)
+        self._schema = names.postgres_name("schema", schema)
+        self._mirror = mirror
+        self._session = Session(url)
+
+    def open(self, results: pa.Schema) -> None:
+        """See `Sink`."""
+        if self._mirror is not None:
+            self._mirror.check(event_schema(results))
+        wanted = self._tables(results)
+        with self._transaction():
+            if not self._session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
+                self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
+            if self._mirror is not None:
+                self._refuse_a_table_that_was_there()
+            for table in wanted:
+                self._make_or_check(table)
+
+    def remove(self) -> None:
+        """Drop the sink's tables in one transaction; the schema, and what else is in it, stays.
+
+        Raises UsageError, and drops nothing, where a table has the name of one of ours and is none.
+        """
+        with self._transaction():
+            self._refuse_to_drop()
+            for part in needed_names(self._mirror):
+                self._session.run(f"DROP TABLE IF EXISTS {self._name(part)}")
+
+    def last_applied(self) -> Applied | None:
+        """See `Sink`."""
+        query = f"SELECT query_id, batch_id FROM {self._name(BATCHES)} ORDER BY batch_id DESC LIMIT 1"
+        rows = self._session.ask(query)
+        return Applied(*rows[0]) if rows else None
+
+    def begin(self) -> None:
+        """See `Sink`."""
+        self._session.begin(self._name())
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """See `Sink`."""
+        query = f"SELECT 1 FROM {self._name(BATCHES)} WHERE query_id = %s AND batch_id = %s"
+        return bool(self._session.run(query, query_id, batch_id))
+
+    def write(self, batch: Batch) -> None:
+        """See `Sink`."""
+        if self._mirror is None:
+            batch = without_nul(batch)
+            self._append("", batch.batch_id, flat(batch.results))
+        else:
+            batch = without_nul(replace(batch, results=self._mirror.of_its_table(batch.results)))
+            changes, refused = self._mirror.changes(batch.results)
+            self._apply(self._mirror, changes)
+            batch = letters.with_letters(batch, refused)
+        self._append(DEAD_LETTERS, batch.batch_id, batch.dead_letters.select(letters.SCHEMA.names))
+        counters = json.dumps(dict(batch.counters), sort_keys=True)
+        watermark = None if batch.watermark_us is None else _EPOCH + timedelta(microseconds=batch.watermark_us)
+        row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
+        self._session.run(f"INSERT INTO {self._name(BATCHES)} VALUES (%s, %s, %s, %s, %s, %s)", *row)
+
+    def commit(self) -> None:
+        """See `Sink`."""
+        self._session.commit()
+
+    def rollback(self) -> None:
+        """See `Sink`."""
+        self._session.rollback()
+
+    def totals(self) -> dict[str, int]:
+        """See `Sink`."""
+        return dict(
+            self._session.ask(
+                f"SELECT c.key, sum(c.value::bigint)::bigint FROM {self._name(BATCHES)}, jsonb_each_text(counters) AS c "
+                "GROUP BY c.key ORDER BY c.key"
+            )
+        )
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._session.close()
+
+    def describe(self) -> str:
+        """See `Sink`."""
+        return f"the table {self._table!r} in {self._place()}"
+
+    # Tables ----------------------------------------------------------------------------------------------------
+
+    def _place(self) -> str:
+        return f"the schema {self._schema!r} of {self._session.url}"
+
+    def _name(self, part: str = "") -> str:
+        return f"{quoted(self._schema)}.{quoted(self._table + part)}"
+
+    def _tables(self, results: pa.Schema) -> list[Table]:
+        dead = tuple(zip(letters.SCHEMA.names, _DEAD_TYPES, strict=True))
+        batches = tuple(zip(BATCH_NAMES, _BATCH_TYPES, strict=True))
+        ours = [Table(DEAD_LETTERS, (*_NUMBERS, *dead)), Table(BATCHES, batches, BATCH_KEY)]
+        if self._mirror is None:
+            return [Table("", (*_NUMBERS, *columns_of(flat_schema(results)))), *ours]
+        event, key = event_schema(results), self._mirror.key
+        kept, positions = columns_of(self._mirror.kept(event)), columns_of(self._mirror.positions(event))
+        return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
+
+    def _make_or_check(self, wanted: Table) -> None:
+        found = self._found(wanted.part)
+        if found.columns:
+            refuse_unlike(f"the table {self._table + wanted.part!r} in {self._place()}", found, wanted)
+        else:
+            self._session.run(f"CREATE TABLE {self._name(wanted.part)} ({wanted.definition()})")
+
+    def _refuse_a_table_that_was_there(self) -> None:
+        if self._found("").columns and not self._found(POSITIONS).columns:
+            raise UsageError(f"{self.describe()} {NO_MIRROR}")
+
+    def _refuse_to_drop(self) -> None:
+        for part, needed in needed_names(self._mirror).items():
+            found = {name for name, _ in self._found(part).columns}
+            if found and not found >= needed:
+                raise UsageError(
+                    f"the table {self._table + part!r} in {self._place()} is none that waterclock made, so it is not "
+                    "removed: name another table in [sink]"
+                )
+        if self._mirror is not None:
+            self._refuse_a_table_that_was_there()
+
+    def _found(self, part: str) -> Table:
+        columns = self._session.run(_COLUMNS, self._name(part))
+        key = self._session.run(_KEY, self._name(part))
+        return Table(part, tuple((str(name), str(kind)) for name, kind in columns), tuple(str(name) for (name,) in key))
+
+    # Rows ------------------------------------------------------------------------------------------------------
+
+    def _append(self, part: str, batch_id: int, rows: pa.Table) -> None:
+        count = rows.num_rows
+        numbered = rows.add_column(0, "batch_row", pa.array(np.arange(count, dtype=np.int32)))
+        numbered = numbered.add_column(0, "batch_id", pa.array(np.full(count, batch_id, dtype=np.int64)))
+        copy_rows(self._session, self._name(part), numbered)
+
+    def _apply(self, mirror: Mirror, changes: pa.Table) -> None:
+        staged = quoted(f"{self._table}_changes")
+        columns = Table("", columns_of(changes.schema)).definition()
+        self._session.run(f"CREATE TEMPORARY TABLE {staged} ({columns}) ON COMMIT DROP")
+        copy_rows(self._session, f"pg_temp.{staged}", changes)
+        for statement in mirror.statements(self._name(), self._name(POSITIONS), f"pg_temp.{staged}"):
+            self._session.run(statement)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self.begin()
+            yield
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise

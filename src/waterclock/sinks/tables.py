@@ -1,0 +1,69 @@
+"""What the tables of a sink must be, whichever database they stand in, and what is told of one that differs.
+
+<table>                 results, a row each (results.py), or the mirror of a source (mirror.py)
+<table>_dead_letters    what could not be read, or not be kept: batch_id, file, line, reason, text
+<table>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+<table>_positions       beside a mirror: a row for each key that was ever seen, and the position of its last change
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from waterclock.errors import UsageError
+
+DEAD_LETTERS, BATCHES, POSITIONS = "_dead_letters", "_batches", "_positions"
+DEAD_NAMES = ("batch_id", "file", "line", "reason", "text")
+BATCH_NAMES = ("query_id", "batch_id", "offsets", "counters", "watermark", "seconds")
+BATCH_KEY = ("query_id", "batch_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a sink as it stands or should stand; `columns` are (name, type in the words of the database)."""
+
+    part: str  # the end of its name, behind the sink's own
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...] = ()
+
+    def definition(self) -> str:
+        """What stands between the brackets of CREATE TABLE.
+
+        >>> Table("", (("id", "INTEGER"), ("a b", "TEXT")), ("id",)).definition()
+        '"id" INTEGER NOT NULL, "a b" TEXT, PRIMARY KEY ("id")'
+        """
+        never_null = dict.fromkeys(self.key, " NOT NULL")
+        parts = [f"{quoted(name)} {kind}{never_null.get(name, '')}" for name, kind in self.columns]
+        return ", ".join([*parts, *([f"PRIMARY KEY ({listed(self.key)})"] if self.key else [])])
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
+    """Names as a list in SQL."""
+    return ", ".join(map(quoted, names))
+
+
+def refuse_unlike(where: str, found: Table, wanted: Table) -> None:
+    """Raise UsageError where the table `found` is not the `wanted` one, with each column that differs."""
+    if told := "; ".join(_differences(found, wanted)):
+        raise UsageError(
+            f"{where} has other columns than this pipeline writes ({told}). "
+            "Name another table in [sink], or start over with --fresh."
+        )
+
+
+def _differences(found: Table, wanted: Table) -> list[str]:
+    there, here = dict(found.columns), dict(wanted.columns)
+    told = [f"{name!r} is missing there" for name in here if name not in there]
+    told += [f"{name!r} is only there" for name in there if name not in here]
+    both = [name for name in here if name in there]
+    told += [f"{name!r} is {there[name]} there and {here[name]} here" for name in both if there[name] != here[name]]
+    if not told and found.columns != wanted.columns:
+        told.append("they stand in another order there")
+    if wanted.key and sorted(found.key) != sorted(wanted.key):
+        told.append(f"the primary key is ({', '.join(found.key)}) there and ({', '.join(wanted.key)}) here")
+    return told

@@ -1,0 +1,128 @@
+"""Where a pipeline writes: the table [sink] of its file as a record, which makes the sink.
+
+format = "sqlite"      path, table
+format = "postgres"    url, schema, table
+mode = "results"       the default: a row a result
+mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from waterclock.errors import UsageError
+from waterclock.rules.model import Rules
+from waterclock.rules.toml import check_names
+from waterclock.sinks import Mirror, Sink, SQLiteSink
+from waterclock.sinks.names import postgres_name, postgres_url
+from waterclock.spark.places import place
+from waterclock.spark.tables import get, one_of
+
+_WHERE = "[sink]"
+_NAMES: Mapping[str, tuple[str, ...]] = {"sqlite": ("path",), "postgres": ("url", "schema")}
+_MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteFile:
+    """A file of SQLite."""
+
+    path: Path
+    table: str
+    mirror: Mirror | None = None
+
+    def sink(self) -> Sink:
+        """The sink on it; what is missing of the file and its folder is made."""
+        return SQLiteSink(self.path, self.table, mirror=self.mirror)
+
+    def remove(self) -> None:
+        """Drop the sink's tables, where there is a file."""
+        if self.path.exists():
+            with closing(SQLiteSink(self.path, self.table, mirror=self.mirror)) as sink:
+                sink.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDatabase:
+    """A database of a PostgreSQL server."""
+
+    url: str
+    schema: str
+    table: str
+    mirror: Mirror | None = None
+
+    def sink(self) -> Sink:
+        """The sink in it, not connected yet."""
+        from waterclock.sinks import PostgresSink  # its packages are those of the extra `postgres`
+
+        return PostgresSink(self.url, self.table, schema=self.schema, mirror=self.mirror)
+
+    def remove(self) -> None:
+        """Drop the sink's tables."""
+        from waterclock.sinks import PostgresSink
+
+        with closing(PostgresSink(self.url, self.table, schema=self.schema, mirror=self.mirror)) as sink:
+            sink.remove()
+
+
+Destination = SQLiteFile | PostgresDatabase
+
+
+def destination_from(sink: Mapping[str, Any], folder: Path) -> Destination:
+    """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where."""
+    format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
+    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), tuple(_MODES))
+    check_names(_WHERE, sink, {"format", "mode", "table", *_NAMES[format_], *_MODES[mode]}, ())
+    table = get(sink, _WHERE, "table", str, "results")
+    mirror = _mirror(sink) if mode == "apply" else None
+    if format_ == "sqlite":
+        return SQLiteFile(place(_WHERE, "path", get(sink, _WHERE, "path", str), folder), table, mirror)
+    url, schema = get(sink, _WHERE, "url", str), get(sink, _WHERE, "schema", str, "public")
+    return PostgresDatabase(postgres_url(url), postgres_name("schema", schema), postgres_name("table", table), mirror)
+
+
+def _mirror(sink: Mapping[str, Any]) -> Mirror:
+    only = get(sink, _WHERE, "only", dict, {})
+    for column, value in only.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{_WHERE}: 'only' must give a text for {column!r}, got {value!r}")
+    return Mirror(
+        columns=_texts(sink, "columns"),
+        key=_texts(sink, "key"),
+        position=_texts(sink, "position"),
+        operation=get(sink, _WHERE, "operation", str, "type"),
+        only=only,
+    )
+
+
+def _texts(sink: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = get(sink, _WHERE, name, list)
+    if not values or not all(isinstance(value, str) for value in values):
+        raise UsageError(f"{_WHERE}: {name!r} must be a list of columns' names, got {values!r}")
+    return tuple(values)
+
+
+def check_mirror(mirror: Mirror, event: pa.Schema, rules: Rules) -> None:
+    """Raise UsageError where a mirror does not fit the events, or where rules make results that it has no place for."""
+    try:
+        mirror.check(event)
+    except UsageError as error:
+        raise UsageError(f"{_WHERE}: {error}") from error
+    made = {
+        "order": rules.ordering,
+        "deliver_at": rules.deliver_column,
+        "delay": rules.delays,
+        "expect": rules.expects,
+        "quiet or session": rules.quiets,
+    }
+    if found := [name for name, rule in made.items() if rule]:
+        raise UsageError(
+            f"{_WHERE}: mode 'apply' keeps change events and nothing else, so {found[0]} in [rules] would do nothing "
+            "that could be seen: leave it out, or write its results with a pipeline of its own"
+        )

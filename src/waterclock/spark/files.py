@@ -1,0 +1,118 @@
+"""The file source: new files of a folder, read by Python workers straight into packed rows.
+
+Spark's own file source finds the files and remembers which are done; only their names travel through it, so a file of
+any size is read in blocks, and each line keeps its number.
+
+Rule 1: the watermark is taken from packed rows (`ts` is the largest time in their block) and the column dropped before
+        grouping: with no event time in its input, Spark drops nothing as late; the engine has its own rule for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.errors import UsageError
+from waterclock.rules.durations import datetime_us
+from waterclock.spark import buckets, frames, operator
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import Config, Source
+from waterclock.spark.reading import Layout, open_file, read_file
+from waterclock.spark.source import FIRST, NO_TIME, TIMED, names_of, timed
+from waterclock.spark.transform import Packs, delay_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FileStream:
+    """A `Stream` of the files in a folder of this machine."""
+
+    unit = "files"
+
+    def __init__(self, config: Config, source: Source, checkpoint: Checkpoint) -> None:
+        self._config, self._source, self._checkpoint = config, source, checkpoint
+        self._layout = Layout(source.format, dict(source.columns), config.rules)
+
+    def schema(self) -> pa.Schema:
+        return self._layout.schema()
+
+    def settings(self) -> dict[str, Any]:
+        return {"columns": dict(self._source.columns)}
+
+    def check(self) -> None:
+        if not self._source.path.is_dir():
+            raise UsageError(f"the source folder {self._source.path} does not exist")
+
+    def refuse_if_closed(self) -> None:
+        self._checkpoint.refuse_if_closed(self._source.path)
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        files = names_of(session, self._source.path, self._source.files_per_batch, beat=False)
+        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True)
+        rows = files.unionByName(beats).mapInArrow(reader(self._layout), TIMED)
+        return rows.withWatermark("ts", delay_text(self._config.watermark_delay_us)).drop("ts")
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        return {}
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        return totals.get("files", 0), sum(1 for path in self._source.path.iterdir() if path.is_file())
+
+    def explain(self, story: str) -> str | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Names of files in, packed rows out; a file's rows are ordered by when it was written, then by its name.
+
+    Without a layout there are heartbeats only.
+    """
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for file in batch.to_pylist():
+                packs = Packs(f"{file['written']:020d} {file['path']}")
+                if file["beat"] or layout is None:
+                    yield from _beat(packs, file["path"])
+                else:
+                    yield from _file(packs, file["path"], layout)
+
+    return read
+
+
+def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
+    dead_letters = 0
+    for block in read_file(path, layout):
+        _add_rows(packs, block.rows, layout.rules.key)
+        if block.dead.num_rows:
+            packs.add(FIRST, frames.to_bytes(block.dead))
+        dead_letters += block.dead.num_rows
+        yield timed(packs, pc.max(block.rows.column(layout.rules.time)))
+    counted = frames.DEAD_SCHEMA.empty_table()
+    packs.add(
+        FIRST,
+        frames.to_bytes(frames.with_counters(counted, {"files": 1, "dead_letters": dead_letters}, b"dead")),
+    )
+    yield timed(packs, NO_TIME)
+
+
+def _add_rows(packs: Packs, rows: pa.Table, key: str) -> None:
+    keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
+    for batch in keyed.to_batches():
+        for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
+            packs.add(label, frames.to_bytes(part))
+
+
+def _beat(packs: Packs, path: str) -> Iterator[pa.RecordBatch]:
+    with open_file(path) as file:
+        moment = datetime.fromisoformat(json.loads(file.read())["closing"])
+    yield timed(packs, pa.scalar(datetime_us(moment), pa.int64()).cast(frames.TIMESTAMP))

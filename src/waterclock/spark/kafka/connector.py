@@ -1,0 +1,123 @@
+"""The way "connector": Spark's own Kafka source, where its jars are there, to the same packed rows.
+
+Rule 1: no version of the connector is named here: its jars come with the cluster, or with the session's settings.
+Rule 2: settings that librdkafka and Kafka's Java client call differently are told in both languages (TRANSLATED).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+
+from waterclock.errors import EnvironmentMissing
+from waterclock.spark.kafka.offsets import Offsets, Place, to_json
+from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.records import Headers, Records
+from waterclock.spark.kafka.table import Topics, Where
+from waterclock.spark.source import TIMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WAYS = (
+    'give its jars under [spark.conf] as "spark.jars", or its name as "spark.jars.packages" '
+    '(org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, in Spark\'s own version), or take way = "python" in [source]'
+)
+MISSING = f"Spark's own Kafka connector is not there: {WAYS}"
+_COLUMNS = ("topic", "partition", "offset", "nullif(unix_millis(timestamp), -1) AS ms", "key", "value", "headers")
+_SAME = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.id")
+_EARLIEST = -2
+
+
+def packed_topics(
+    session: SparkSession, topics: Topics, packing: Packing, known: list[Place], ending: Offsets | None
+) -> DataFrame:
+    """The packed rows of a stream by Spark's connector; records from `ending` on are passed over where it is given.
+
+    EnvironmentMissing where the session does not know the connector.
+    """
+    try:
+        raw = session.readStream.format("kafka").options(**_options(topics, known)).load()
+    except AnalysisException as error:
+        if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
+            raise
+        raise EnvironmentMissing(MISSING) from error
+    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, known, ending), TIMED)
+
+
+def java_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """Settings of librdkafka as Kafka's Java client calls them."""
+    told = {name: client[name] for name in _SAME if name in client}
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))
+    if mechanism:
+        told["sasl.mechanism"] = mechanism
+    if "sasl.username" in client:
+        told["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", client["sasl.username"], client.get("sasl.password", ""))
+    if "ssl.ca.location" in client:
+        told |= {"ssl.truststore.location": client["ssl.ca.location"], "ssl.truststore.type": "PEM"}
+    return told
+
+
+def _jaas(mechanism: str, user: str, password: str) -> str:
+    module = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
+    name, secret = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
+    return f'org.apache.kafka.common.security.{module}LoginModule required username="{name}" password="{secret}";'
+
+
+def _options(topics: Topics, known: list[Place]) -> dict[str, str]:
+    """Settings of the client, over them the connector's own, and over those what cannot be set (table.py, rule 1)."""
+    return {
+        **{f"kafka.{name}": value for name, value in java_settings(topics.client).items()},
+        **topics.connector,
+        "kafka.bootstrap.servers": topics.servers,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": ",".join(topics.topics),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(topics.per_batch),
+        "failOnDataLoss": str(topics.on_loss == "fail").lower(),
+        **_starting(topics.starting, known),
+    }
+
+
+def _starting(where: Where, known: list[Place]) -> dict[str, str]:
+    if isinstance(where, int):
+        return {"startingTimestamp": str(where), "startingOffsetsByTimestampStrategy": "latest"}
+    if isinstance(where, str):
+        return {"startingOffsets": where}
+    told = {(topic, partition): where.get(topic, {}).get(partition, _EARLIEST) for topic, partition in known}
+    return {"startingOffsets": json.dumps(to_json(told))}
+
+
+# In the workers ------------------------------------------------------------------------------------------------
+
+
+def _packer(
+    packing: Packing, known: list[Place], ending: Offsets | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of the connector in, packed rows out."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for records in _by_partition(batch, ending):
+                yield packing.pack(records, known)
+
+    return pack
+
+
+def _by_partition(batch: pa.RecordBatch, ending: Offsets | None) -> Iterator[Records]:
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    for (topic, partition), run in groupby(rows, key=lambda row: row[:2]):
+        end = None if ending is None else ending.get((topic, partition), 0)
+        kept = [row for row in run if end is None or row[2] < end]
+        if kept:
+            _, _, offsets, times_ms, keys, values, headers = map(list, zip(*kept, strict=True))
+            yield Records(topic, partition, offsets, times_ms, keys, values, list(map(_pairs, headers)))
+
+
+def _pairs(headers: list[dict[str, Any]] | None) -> Headers | None:
+    return None if headers is None else [(header["key"], header["value"]) for header in headers]

@@ -1,0 +1,151 @@
+"""The stream of topics that a pipeline runs on, by either way.
+
+Rule 1: what a broker can tell is asked before Spark starts: whether it answers, lets us in, and has the topics.
+Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
+        closing heartbeat nothing is read: it would be late.
+Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
+        the close, and the topics' own (watermarks.py) rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import Config
+from waterclock.spark.files import reader
+from waterclock.spark.kafka.client import Client, settings_of
+from waterclock.spark.kafka.offsets import Offsets, Place, from_json
+from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.records import TopicLayout
+from waterclock.spark.kafka.table import Topics
+from waterclock.spark.source import TIMED, names_of
+from waterclock.spark.transform import delay_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PATIENCE_S = 10.0
+GONE = (
+    'records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "go on" in '
+    "[source] to go on with what is there, or start over with --fresh."
+)
+
+
+class TopicStream:
+    """A `Stream` of topics of Kafka."""
+
+    unit = "records"
+
+    def __init__(self, config: Config, topics: Topics, checkpoint: Checkpoint) -> None:
+        self._topics, self._checkpoint = topics, checkpoint
+        self._cores = config.cores or os.cpu_count() or 1
+        self._layout = TopicLayout(dict(topics.columns), dict(topics.record), config.rules)
+        self._packing = Packing(self._layout, config.watermark_delay_us)
+        self._client: Client | None = None
+
+    def schema(self) -> pa.Schema:
+        return self._layout.schema()
+
+    def settings(self) -> dict[str, Any]:
+        topics = self._topics
+        return {"columns": dict(topics.columns), "record": dict(topics.record), "topics": list(topics.topics)}
+
+    def check(self) -> None:
+        places = self._places()
+        missing = [name for name in self._topics.topics if name not in {topic for topic, _ in places}]
+        if missing:
+            raise UsageError(
+                f"the topic {missing[0]!r} is not on the broker at {self._topics.servers}: create it, or mend 'topics' "
+                "in [source]"
+            )
+        for name, where in (("starting", self._topics.starting), ("ending", self._topics.ending)):
+            told = {(t, p) for t in where for p in where[t]} if isinstance(where, Mapping) else set()
+            if unknown := sorted(told - set(places)):
+                topic, partition = unknown[0]
+                raise UsageError(
+                    f"[source]: {name!r} names the partition {partition} of {topic!r}, which it does not have"
+                )
+
+    def refuse_if_closed(self) -> None:
+        if not self._checkpoint.is_closed():
+            return
+        done, ends = self._done(), self._door().ends(self._places())
+        late = {place: end - done.get(place, 0) for place, end in sorted(ends.items()) if end > done.get(place, 0)}
+        if late:
+            count, where = sum(late.values()), "/".join(map(str, next(iter(late))))
+            raise UsageError(
+                f"the pipeline was closed, and {count} record{'s'[: count > 1]} came after that ({where}): nothing in "
+                "them would be in time. Start over with --fresh; and for input that goes on, set close = false under "
+                "[time]."
+            )
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        rows = self._by_connector(session) if self._topics.way == "connector" else self._by_python(session, live)
+        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        return rows.unionByName(beats).withWatermark("ts", delay_text(self._packing.delay_us)).drop("ts")
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        """Spark's connector knows no other end than where the topics end when a query that ends by itself begins."""
+        return {} if live or self._topics.way == "python" else {"availableNow": True}
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        done = sum(self._done().values())
+        try:
+            return done, sum(self._door().ends(self._places()).values())
+        except WaterclockError:
+            return done, done  # the broker is away: that is for the reading of records to wait for
+
+    def explain(self, story: str) -> str | None:
+        """Spark's own connector tells of records that are gone in a story of many lines."""
+        return GONE if "may have been lost" in story or "failOnDataLoss" in story else None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _by_python(self, session: SparkSession, live: bool) -> DataFrame:
+        from waterclock.spark.kafka.datasource import NAME, Plan, source_of
+
+        topics = self._topics
+        plan = Plan(
+            settings=settings_of(topics),
+            topics=topics.topics,
+            starting=topics.starting,
+            ending=None if live else self._ending(),
+            per_batch=topics.per_batch,
+            on_loss=topics.on_loss,
+            tasks=self._cores,
+            packing=self._packing,
+        )
+        session.dataSource.register(source_of(plan))
+        return session.readStream.format(NAME).load()
+
+    def _by_connector(self, session: SparkSession) -> DataFrame:
+        from waterclock.spark.kafka.connector import packed_topics
+
+        ending = self._done() if self._checkpoint.is_closed() else None
+        return packed_topics(session, self._topics, self._packing, self._places(), ending)
+
+    def _ending(self) -> Offsets:
+        if self._checkpoint.is_closed():
+            return self._done()
+        return self._door().resolved(self._topics.ending, self._places())
+
+    def _done(self) -> Offsets:
+        """How far the batches have come whose offsets were written."""
+        return from_json(self._checkpoint.source_offsets())
+
+    def _places(self) -> list[Place]:
+        return self._door().partitions(self._topics.topics)
+
+    def _door(self) -> Client:
+        if self._client is None:
+            self._client = Client(settings_of(self._topics), _PATIENCE_S)
+        return self._client

@@ -1,0 +1,228 @@
+"""The [source] table of a pipeline that reads topics of Kafka: parsed once, checked whole.
+
+    servers, topics       where, and what
+    value = "json"        a record's value is a JSON object with the columns of [source.columns]
+    [source.record]       key, headers, timestamp, topic, partition, offset = the column to put it in
+    starting, ending      "earliest", "latest", a time, or offsets: {orders = {0 = 5, 1 = 7}}
+    per_batch             how many records a batch takes at most
+    way                   "python" (over confluent-kafka) | "connector" (Spark's own)
+    on_loss               "fail" | "go on", where records are gone before they were read
+    [source.client]       settings of librdkafka; {env = "NAME"} takes one from the environment
+    [source.connector]    options of Spark's own connector
+
+Rule 1: what keeps the promise of exactly once cannot be set: those settings are waterclock's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from waterclock.errors import UsageError
+from waterclock.rules.durations import datetime_us
+from waterclock.spark.tables import count, flat, get, one_of
+
+NAMES = (
+    "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",
+    "client", "connector",
+)  # fmt: skip
+# part of a record -> the type of its column
+RECORD_PARTS = {
+    "key": "string",
+    "headers": "string",
+    "timestamp": "timestamp",
+    "topic": "string",
+    "partition": "long",
+    "offset": "long",
+}
+Where = str | int | Mapping[str, Mapping[int, int]]  # "earliest", "latest", milliseconds since 1970, or offsets
+_OWN = {
+    "bootstrap.servers": "servers in [source] says it",
+    "auto.offset.reset": "starting and on_loss in [source] say it",
+    "isolation.level": "only committed records are read",
+    "enable.auto.commit": "offsets are kept with the results",
+    "enable.auto.offset.store": "offsets are kept with the results",
+    "enable.partition.eof": "the end of a partition must be seen",
+}
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_WHERE = "[source]"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics of Kafka; new records are taken `per_batch` at a time, a fair share from each partition."""
+
+    servers: str
+    topics: tuple[str, ...]
+    columns: Mapping[str, str]
+    record: Mapping[str, str]
+    starting: Where
+    ending: Where
+    per_batch: int
+    way: str
+    on_loss: str
+    client: Mapping[str, str] = field(repr=False)  # may hold secrets
+    connector: Mapping[str, str] = field(repr=False)
+    format: str = "kafka"
+
+    def all_columns(self) -> dict[str, str]:
+        """Every column that rows have, with its type: those of the value, then those of the record."""
+        return {**self.columns, **{column: RECORD_PARTS[part] for part, column in self.record.items()}}
+
+
+def topics_from(source: Mapping[str, Any]) -> Topics:
+    """The topics of a parsed [source] table whose keys are known; UsageError says what is wrong and where."""
+    topics, columns = _topics(source), get(source, _WHERE, "columns", dict)
+    one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), ("json",))
+    made = Topics(
+        servers=_servers(source),
+        topics=topics,
+        columns=columns,
+        record=_record(get(source, _WHERE, "record", dict, {}), columns),
+        starting=_offsets("starting", source.get("starting", "earliest"), topics),
+        ending=_offsets("ending", source.get("ending", "latest"), topics),
+        per_batch=count(source, _WHERE, "per_batch", 100_000),
+        way=one_of(_WHERE, "way", get(source, _WHERE, "way", str, "python"), ("python", "connector")),
+        on_loss=one_of(_WHERE, "on_loss", get(source, _WHERE, "on_loss", str, "fail"), ("fail", "go on")),
+        client=_client(get(source, _WHERE, "client", dict, {})),
+        connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
+    )
+    _check_way(made)
+    return made
+
+
+def _servers(source: Mapping[str, Any]) -> str:
+    given = source.get("servers")
+    servers = ",".join(given) if isinstance(given, list) and all(isinstance(s, str) for s in given) else given
+    if not isinstance(servers, str) or not re.fullmatch(r"[^\s,]+( *, *[^\s,]+)*", servers):
+        raise UsageError(f"{_WHERE}: 'servers' must be addresses such as \"localhost:9092\", got {given!r}")
+    return servers
+
+
+def _topics(source: Mapping[str, Any]) -> tuple[str, ...]:
+    names = get(source, _WHERE, "topics", list)
+    for name in names:
+        if not isinstance(name, str) or not _LEGAL_TOPIC.fullmatch(name) or name in {".", ".."}:
+            raise UsageError(
+                f"{_WHERE}: 'topics' must be names of topics (letters a to z, digits, '.', '_' and '-'), got {name!r}"
+            )
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"{_WHERE}: 'topics' must name at least one topic, and each once, got {names!r}")
+    return tuple(names)
+
+
+def _record(parts: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, str]:
+    for part, column in parts.items():
+        one_of("[source.record]", "a part of a record", part, tuple(RECORD_PARTS))
+        if not isinstance(column, str):
+            raise UsageError(f"[source.record]: {part!r} must name a column, got {column!r}")
+        if column in columns or list(parts.values()).count(column) > 1:
+            raise UsageError(f"[source.record]: {part!r} names the column {column!r}, which is there already")
+    return {part: parts[part] for part in RECORD_PARTS if part in parts}
+
+
+# Where to begin, where to end ----------------------------------------------------------------------------------
+
+
+def _offsets(name: str, given: Any, topics: tuple[str, ...]) -> Where:
+    if isinstance(given, Mapping):
+        return {topic: _partitions(name, topic, given[topic], topics) for topic in given}
+    if given in ("earliest", "latest"):
+        return str(given)
+    return _time_ms(name, given)
+
+
+def _time_ms(name: str, given: Any) -> int:
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else given
+        if not isinstance(moment, datetime):
+            raise ValueError
+    except ValueError:
+        raise UsageError(
+            f'{_WHERE}: {name!r} must be "earliest", "latest", a time such as "2026-01-01T00:00:00Z", or offsets such '
+            f"as {{orders = {{0 = 5}}}}, got {given!r}"
+        ) from None
+    return -(-datetime_us(moment) // 1000)
+
+
+def _partitions(name: str, topic: str, given: Any, topics: tuple[str, ...]) -> dict[int, int]:
+    if topic not in topics:
+        raise UsageError(f"{_WHERE}: {name!r} names the topic {topic!r}; 'topics' has {', '.join(topics)}")
+    if not isinstance(given, Mapping) or not all(_is_offset(key, value) for key, value in given.items()):
+        raise UsageError(
+            f"{_WHERE}: {name!r} must give offsets from 0 by partition, such as {{{topic} = {{0 = 5}}}}, got {given!r}"
+        )
+    return {int(partition): offset for partition, offset in given.items()}
+
+
+def _is_offset(partition: str, offset: Any) -> bool:
+    whole = isinstance(offset, int) and not isinstance(offset, bool)
+    return partition.isdecimal() and len(partition) < 10 and whole and 0 <= offset < 2**63
+
+
+# Settings of the clients ---------------------------------------------------------------------------------------
+
+
+def _client(given: Mapping[str, Any]) -> dict[str, str]:
+    settings = dict(flat("[source.client]", _from_environment("", given)))
+    for name in settings:
+        if name in _OWN:
+            raise UsageError(f"[source.client]: {name!r} cannot be set: {_OWN[name]}")
+    return settings
+
+
+def _from_environment(prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with each {env = "NAME"} replaced by what the environment holds: secrets need not stand in a file."""
+    resolved: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mapping) and value.keys() == {"env"}:
+            resolved[name] = _variable(f"{prefix}{name}", value["env"])
+        else:
+            nested = isinstance(value, Mapping)
+            resolved[name] = _from_environment(f"{prefix}{name}.", value) if nested else value
+    return resolved
+
+
+def _variable(name: str, variable: Any) -> str:
+    if not isinstance(variable, str) or not os.environ.get(variable):
+        raise UsageError(
+            f"[source.client]: {name!r} is to come from the environment, and the variable {variable!r} is not set there"
+        )
+    return os.environ[variable]
+
+
+def _check_way(made: Topics) -> None:
+    if made.way == "python" and made.connector:
+        raise UsageError(
+            '[source.connector] holds options of Spark\'s own connector: set way = "connector" in [source]'
+        )
+    if made.way == "connector" and made.ending != "latest":
+        raise UsageError(
+            "[source]: Spark's own connector reads to the end: leave out 'ending', or take way = \"python\""
+        )
+    if made.way == "connector" and (untold := list(_untranslated(made.client))):
+        raise UsageError(
+            f"[source.client]: {untold[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
+            'it Kafka\'s own under [source.connector], such as "kafka.ssl.truststore.location"'
+        )
+
+
+def _untranslated(client: Mapping[str, str]) -> Iterator[str]:
+    return (name for name in client if name not in TRANSLATED)
+
+
+# settings of librdkafka that connector.py tells Kafka's Java client in its own words
+TRANSLATED = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.endpoint.identification.algorithm",
+    "client.id",
+)

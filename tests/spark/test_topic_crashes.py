@@ -1,0 +1,103 @@
+"""Crashes with a topic as the source: driver or broker is killed; run again, the table is the same byte for byte."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
+    pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
+
+from tests.spark.crash_driver import POINTS
+from tests.spark.pipelines import orders, table
+from tests.spark.test_crashes import killed, run_to_the_end
+from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.testing import Broker
+
+pytestmark = pytest.mark.spark
+MORE = "per_batch = 60"
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_broker: Broker) -> str:
+    """120 orders, in three partitions."""
+    kafka_broker.create_topic("orders-of-crashes", 3)
+    Sender(kafka_broker.bootstrap, "orders-of-crashes").orders(orders(120))
+    return "orders-of-crashes"
+
+
+@pytest.fixture
+def file(kafka_broker: Broker, topic: str, tmp_path: Path) -> Path:
+    return make_topic_pipeline(tmp_path / "killed", kafka_broker.bootstrap, topic, more=MORE)
+
+
+@pytest.fixture(scope="module")
+def clean(
+    spark: SparkSession, kafka_broker: Broker, topic: str, tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[Any, ...]]:
+    folder = tmp_path_factory.mktemp("clean")
+    return run_to_the_end(spark, make_topic_pipeline(folder, kafka_broker.bootstrap, topic, more=MORE))
+
+
+def killed_at(file: Path, points: dict[int, str]) -> None:
+    for batch, point in points.items():
+        assert killed(file, point, batch), f"the driver should have died at {point}"
+
+
+def test_a_kill_between_numbered_steps_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    killed_at(file, {0: "taken", 1: "written", 2: "committed"})
+    assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long
+def test_a_kill_at_each_numbered_step_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    killed_at(file, dict(enumerate(POINTS)))
+    assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("round_", range(3))
+def test_kills_at_random_moments_change_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
+) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(4):
+        killed(file, "random", chance.randrange(500, 9_000))
+    assert run_to_the_end(spark, file) == clean
+
+
+def test_a_broker_that_is_away_for_a_while_is_waited_for(
+    spark: SparkSession, kafka_broker_factory: Callable[..., Broker], clean: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    broker = kafka_broker_factory(tmp_path / "data")
+    broker.create_topic("orders-of-crashes", 3)
+    Sender(broker.bootstrap, "orders-of-crashes").orders(orders(120))
+    port = int(broker.bootstrap.rpartition(":")[2])
+    file = make_topic_pipeline(tmp_path / "away", broker.bootstrap, "orders-of-crashes", more=MORE)
+
+    def cut(progress: Progress) -> None:
+        if progress.batch_id == 1:
+            broker.cut_power()
+            broker.start()
+
+    pipeline = Pipeline(load(file))
+    try:
+        pipeline.run(spark, tell=cut)
+    finally:
+        pipeline.close()
+    assert int(broker.bootstrap.rpartition(":")[2]) == port
+    assert table(file.parent) == clean

@@ -1,0 +1,81 @@
+"""The contract of pipelines on a topic, by the way that needs nothing but pip, on our broker."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
+    pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
+
+from tests.spark.topics import make_topic_pipeline
+from tests.topic_contract import *  # noqa: F403
+from tests.topic_contract import run
+from waterclock.errors import EnvironmentMissing
+from waterclock.testing import Broker
+
+pytestmark = pytest.mark.spark
+_numbers = count()
+
+
+@pytest.fixture
+def way() -> str:
+    return "python"
+
+
+@pytest.fixture
+def bootstrap(kafka_broker: Broker) -> str:
+    return kafka_broker.bootstrap
+
+
+@pytest.fixture
+def new_topic(kafka_broker: Broker) -> Callable[[int], str]:
+    def make(partitions: int) -> str:
+        name = f"orders-{next(_numbers)}"
+        kafka_broker.create_topic(name, partitions)
+        return name
+
+    return make
+
+
+# where Spark's own connector is not there ----------------------------------------------------------------
+
+
+def test_without_the_connector_one_sentence_names_the_three_ways(
+    spark: SparkSession,
+    tmp_path: Path,
+    bootstrap: str,
+    new_topic: Callable[[int], str],
+) -> None:
+    file = make_topic_pipeline(tmp_path, bootstrap, new_topic(1), way="connector")
+    with pytest.raises(EnvironmentMissing) as caught:
+        run(spark, file)
+    sentence = str(caught.value)
+    for way in ('"spark.jars"', '"spark.jars.packages"', 'way = "python"'):
+        assert way in sentence
+    assert "\n" not in sentence
+
+
+def test_packages_that_cannot_be_had_are_told_and_not_the_gateway(tmp_path: Path) -> None:
+    # PySpark knows no more than JAVA_GATEWAY_EXITED
+    settings = tmp_path / "ivy.xml"
+    settings.write_text(
+        "<ivysettings><settings defaultResolver='none'/><resolvers><filesystem name='none'>"
+        f"<artifact pattern='{tmp_path}/[artifact].jar'/></filesystem></resolvers></ivysettings>"
+    )
+    extra = {"spark.jars.packages": "nobody:nothing:1.0", "spark.jars.ivySettings": str(settings)}
+    code = (
+        "from pathlib import Path; from waterclock.spark.session import start; "
+        f"start('none', 1, {extra!r}, Path({str(tmp_path / 'log')!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("waterclock.errors.EnvironmentMissing: the packages nobody:nothing:1.0 could not be had")
+    assert "JAVA_GATEWAY_EXITED" not in last
