@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
     "sinks": {"errors"},
-    "spark": {"rules", "sinks", "errors", "clock"},
+    "spark": {"cdc", "rules", "sinks", "errors", "clock"},
     "broker": {"purgatory", "timer", "clock", "errors"},
     "cdc": {"clock", "errors"},
     "trace": {"wheel", "errors"},

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs
 from waterclock.sinks.mirror import Mirror
+from waterclock.sinks.replica import Replica
 from waterclock.sinks.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
     from waterclock.sinks.postgres import PostgresSink
 
-__all__ = ["Applied", "Batch", "Mirror", "PostgresSink", "SQLiteSink", "Sink", "apply_once", "check_belongs"]
+__all__ = ["Applied", "Batch", "Mirror", "PostgresSink", "Replica", "SQLiteSink", "Sink", "apply_once", "check_belongs"]
 
 
 def __getattr__(name: str) -> Any:

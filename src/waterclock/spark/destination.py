@@ -4,6 +4,7 @@ format = "sqlite"      path, table
 format = "postgres"    url, schema, table
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
+                       where the source brings changes of tables, each has its own (sinks/replica.py): nothing to name
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
-from waterclock.sinks import Mirror, Sink, SQLiteSink
+from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
 from waterclock.sinks.names import postgres_name, postgres_url
 from waterclock.spark.places import place
 from waterclock.spark.tables import get, one_of
@@ -35,7 +36,7 @@ class SQLiteFile:
 
     path: Path
     table: str
-    mirror: Mirror | None = None
+    mirror: Mirror | Replica | None = None
 
     def sink(self) -> Sink:
         """The sink on it; what is missing of the file and its folder is made."""
@@ -55,7 +56,7 @@ class PostgresDatabase:
     url: str
     schema: str
     table: str
-    mirror: Mirror | None = None
+    mirror: Mirror | Replica | None = None
 
     def sink(self) -> Sink:
         """The sink in it, not connected yet."""
@@ -74,13 +75,16 @@ class PostgresDatabase:
 Destination = SQLiteFile | PostgresDatabase
 
 
-def destination_from(sink: Mapping[str, Any], folder: Path) -> Destination:
-    """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where."""
+def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> Destination:
+    """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where.
+
+    `changes`: the source brings changes of tables.
+    """
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
-    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), tuple(_MODES))
-    check_names(_WHERE, sink, {"format", "mode", "table", *_NAMES[format_], *_MODES[mode]}, ())
-    table = get(sink, _WHERE, "table", str, "results")
-    mirror = _mirror(sink) if mode == "apply" else None
+    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), ("apply",) if changes else tuple(_MODES))
+    check_names(_WHERE, sink, {"format", "mode", "table", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
+    table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
+    mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
     if format_ == "sqlite":
         return SQLiteFile(place(_WHERE, "path", get(sink, _WHERE, "path", str), folder), table, mirror)
     url, schema = get(sink, _WHERE, "url", str), get(sink, _WHERE, "schema", str, "public")
