@@ -81,7 +81,8 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     `changes`: the source brings changes of tables.
     """
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
-    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), ("apply",) if changes else tuple(_MODES))
+    usual, modes = ("apply", ("apply",)) if changes else ("results", tuple(_MODES))
+    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, usual), modes)
     check_names(_WHERE, sink, {"format", "mode", "table", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
     table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
     mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
