@@ -66,14 +66,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job. `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
+    """`waterclock demo fines`: the main job. `cdc`: a database's changes into another one, with kills.
+    `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
+    if arguments.name == "cdc":
+        return _demo_cdc(arguments)
     if arguments.name != "fines":
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
         return 0
     from waterclock.examples.fines import main as fines
 
-    return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
+    return int(fines.demo(Path(arguments.folder or "out/fines"), arguments.seed, arguments.json))
+
+
+def _demo_cdc(arguments: argparse.Namespace) -> int:
+    from waterclock.examples.cdc import main as cdc_demo
+
+    folder = Path(arguments.folder or "out/cdc")
+    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, arguments.kills, arguments.json)
+    return int(cdc_demo.demo(wanted))
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -201,9 +212,14 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=["fines", *LESSONS], help="the main job, or one of the lessons")
-    parser.add_argument("--folder", default="out/fines", help="where fines writes everything (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder (default: %(default)s)")
+    parser.add_argument("name", choices=["fines", "cdc", *LESSONS], help="the main job, cdc, or one of the lessons")
+    parser.add_argument("--folder", help="where fines and cdc write (default: out/fines, out/cdc)")
+    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder, cdc's writes (default: %(default)s)")
+    parser.add_argument(
+        "--changes", type=int, default=200_000, metavar="N", help="cdc: rows changed (default: %(default)s)"
+    )
+    kills = "cdc: so often is one of capture, broker, pipeline and PostgreSQL killed (default: %(default)s)"
+    parser.add_argument("--kills", type=int, default=0, metavar="N", help=kills)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

@@ -84,8 +84,8 @@ def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
                 raise UsageError(f"Kafka does not make the topic {name}: {error.args[0].str()}.") from None
 
 
-def last_position(settings: Mapping[str, Any], state_topic: str) -> Position | None:
-    """The position that was committed last; None where there is none yet."""
+def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
+    """The position that was committed last; None where there is none yet. EnvironmentMissing where nobody answers."""
     consumer = Consumer(
         {
             **settings,
@@ -98,10 +98,10 @@ def last_position(settings: Mapping[str, Any], state_topic: str) -> Position | N
         }
     )
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(state_topic, 0), timeout=_PATIENCE_S)
+        low, high = consumer.get_watermark_offsets(TopicPartition(state_topic, 0), timeout=patience_s)
         for start in (max(low, high - _FIRST_LOOK), low):
             consumer.assign([TopicPartition(state_topic, 0, start)])
-            found = list(_records(consumer))
+            found = list(_records(consumer, patience_s))
             if found or start == low:
                 return Position.parsed(found[-1]) if found else None
     except KafkaException as error:
@@ -111,9 +111,9 @@ def last_position(settings: Mapping[str, Any], state_topic: str) -> Position | N
     return None
 
 
-def _records(consumer: Consumer) -> Iterator[bytes]:
+def _records(consumer: Consumer, patience_s: float) -> Iterator[bytes]:
     while True:
-        message = consumer.poll(_PATIENCE_S)
+        message = consumer.poll(patience_s)
         if message is None:
             raise EnvironmentMissing("Kafka does not answer while the last position is read. Is it still running?")
         if message.error() is None:
