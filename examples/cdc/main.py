@@ -39,6 +39,7 @@ OWN = ("broker", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "p
 _LOOK_EVERY_S = 0.2
 _LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
 _ALL = ("written", "captured", "applied")
+_WORK = {"cdc": "captured", "broker": "captured", "pipeline": "applied", "PostgreSQL": "applied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             job = Job(stage, shop, Kills(wanted.seed, wanted.kills, clock), clock)
             job.run(bars)
             bars.say("comparing")
-            kills = {process.name: process.kills for process in stage.victims()}
-            ends = {process.name: process.ends for process in stage.victims()}
+            kills = {process.name: process.kills for process in stage.processes if process.name in _WORK}
+            ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
             stage.end("cdc", "pipeline")
             differences = compare(stage.mariadb, stage.postgres, WAREHOUSE)
             errors = check_topic(stage.servers, TOPIC, Checker(shop.history, job.first, _keys()))
@@ -107,26 +108,31 @@ def _keys() -> dict[str, tuple[str, ...]]:
 
 
 class Kills:
-    """Who is killed when: `count` turns, spread over the job at random; the same seed gives the same turns."""
+    """Who is killed when: `count` turns at random, each process in turn; the same seed gives the same turns.
+
+    A turn comes when its process has done a random part of its work. It is not killed right then: progress is seen after a
+    commit, and every other moment must have its chance too.
+    """
 
     def __init__(self, seed: int, count: int, clock: Clock) -> None:
         self._chance, self._clock = Random(f"kills {seed}"), clock
-        self._turns = sorted(self._chance.uniform(0.02, 0.98) for _ in range(count))
-        self._at_s: float | None = None
+        names = [name for _ in range(0, count, len(_WORK)) for name in self._chance.sample(sorted(_WORK), len(_WORK))]
+        self._turns = [(self._chance.uniform(0.02, 0.95), name) for name in names[:count]]
+        self._due_s: list[tuple[float, str]] = []
 
     @property
     def left(self) -> int:
-        return len(self._turns)
+        return len(self._turns) + len(self._due_s)
 
-    def look(self, part: float, stage: Stage) -> None:
-        """`part` of the job is done, from 0 to 1: kill whose turn it is. Not at once: progress is seen after a commit,
-        and every other moment must have its chance too."""
-        if self._at_s is None and self._turns and part >= self._turns[0]:
-            self._at_s = self._clock.monotonic_s() + self._chance.uniform(0, _LATEST_S)
-        if self._at_s is not None and self._clock.monotonic_s() >= self._at_s:
-            self._at_s = None
-            self._turns.pop(0)
-            self._chance.choice(stage.victims()).kill()
+    def look(self, parts: dict[str, float], stage: Stage) -> None:
+        """`parts`, from 0 to 1, are captured and applied: kill whose turn it is."""
+        now_s = self._clock.monotonic_s()
+        for turn in [each for each in self._turns if parts[_WORK[each[1]]] >= each[0]]:
+            self._turns.remove(turn)
+            self._due_s.append((now_s + self._chance.uniform(0, _LATEST_S), turn[1]))
+        for due in [each for each in self._due_s if each[0] <= now_s]:
+            self._due_s.remove(due)
+            stage.kill(due[1])
 
 
 class Job:
@@ -182,7 +188,7 @@ class Job:
         self._note_the_time()
         bars.show(self.came)
         total = max(shop.written, shop.wanted)
-        self._kills.look((self.came["written"] + self.came["captured"] + self.came["applied"]) / 3 / total, self._stage)
+        self._kills.look({name: count / total for name, count in self.came.items()}, self._stage)
 
     def _note_the_time(self) -> None:
         for place, name in enumerate(_ALL):

@@ -19,7 +19,6 @@ from waterclock.errors import WaterclockError
 
 _AGAIN_AFTER_S = 0.5
 _MOST_IN_A_ROW = 12
-_GOODBYE_S = 10.0
 _LAST_WORDS = 600  # characters
 
 
@@ -45,7 +44,7 @@ class Process:
         """SIGKILL to it and all that it started; `keep` starts it again."""
         if self._process is not None and self._process.poll() is None:
             self.kills += 1
-            self._end(signal.SIGKILL)
+            self._end()
 
     def keep(self) -> None:
         """Start it again a moment after it ended. WaterclockError where that does not help."""
@@ -67,20 +66,15 @@ class Process:
         self._in_a_row = 0
 
     def stop(self) -> None:
-        """Ask it to end, and make it."""
-        if self._process is None:
-            return
-        self._end(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GOODBYE_S)
-        self._end(signal.SIGKILL)
+        """End it for good. Nothing is lost by SIGKILL that anybody still wants."""
+        if self._process is not None:
+            self._end()
 
-    def _end(self, number: signal.Signals) -> None:
+    def _end(self) -> None:
         assert self._process is not None
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
-        if number == signal.SIGKILL:
-            self._process.wait()
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def _last_words(self) -> str:
         return " ".join(self._log.read_text(errors="replace")[-_LAST_WORDS:].split())

@@ -91,9 +91,11 @@ class Stage:
             process.stop()
             self.processes.remove(process)
 
-    def victims(self) -> list[Process]:
-        """All but MariaDB: what the shop writes while its database is down, it does not write."""
-        return [process for process in self.processes if process is not self.mariadb.process]
+    def kill(self, name: str) -> None:
+        """SIGKILL to the process of that name; `keep` starts it again."""
+        for process in self.processes:
+            if process.name == name:
+                process.kill()
 
     # How far each is -------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import Any
 from waterclock.cdc.change import Change, Met, Operation
 from waterclock.errors import Unreadable
 
+_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _UNTOUCHED = "__debezium_unavailable_value"
 _EPOCH = datetime(1970, 1, 1)
@@ -60,7 +61,7 @@ def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any]]:
 
 def _read(raw: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(raw, parse_float=Decimal)
+        fields = _decode(raw.decode())
     except ValueError:
         fields = None
     if not isinstance(fields, dict):

@@ -16,6 +16,7 @@ from typing import Any
 from waterclock.cdc.change import Change, Met, Operation
 from waterclock.errors import Unreadable
 
+_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
 _LAST = 2**62  # Maxwell tells no xoffset for the last change of a transaction
 _OPERATIONS: dict[str, Operation] = {
     "insert": "insert",
@@ -61,7 +62,7 @@ def changes(message: Met) -> Iterator[Change]:
 
 def _read(value: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(value, parse_float=Decimal)
+        fields = _decode(value.decode())
     except ValueError:
         fields = None
     if not isinstance(fields, dict):

@@ -32,6 +32,7 @@ from waterclock.spark.transform import Packs
 
 _POSITION_BITS = 64
 _WHOLE = range(-(2**63), 2**63)  # numbers that an integer column of any database holds
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes an encoder a call
 Row = tuple[str, str, str, str, list[str], str, list[str | None]]
 
 
@@ -102,7 +103,7 @@ def _row(change: Change) -> Row:
     if any(value is None for value in change.key.values()):
         raise Unreadable(f"a part of the primary key of {change.table} is null")
     values = {name: _brought(value) for name, value in {**change.key, **change.values}.items()}
-    key = json.dumps({name: "".join(values[name]) for name in sorted(change.key)}, ensure_ascii=False)  # type: ignore[arg-type]
+    key = _write({name: "".join(values[name]) for name in sorted(change.key)})  # type: ignore[arg-type]
     texts = [text for _, text in values.values()]
     whole = "".join([key, *values, *filter(None, texts)])
     if "\0" in whole:
@@ -143,24 +144,31 @@ def _brought(value: Any) -> tuple[str, str | None]:
         return "n", str(value)
     if isinstance(value, bytes):
         return "x", f"\\x{value.hex()}"
-    return "j", "".join(_as_json(value))
+    return "j", _as_json(value)
 
 
-def _as_json(value: Any) -> Iterator[str]:
+def _as_json(value: Any) -> str:
+    try:
+        return _write(value)
+    except TypeError:  # a Decimal in it
+        return "".join(_parts(value))
+
+
+def _parts(value: Any) -> Iterator[str]:
     """JSON with all digits of its numbers, which Python's own writer does not keep."""
     if isinstance(value, dict):
         yield "{"
         for count, (name, inner) in enumerate(value.items()):
-            yield f"{',' if count else ''}{json.dumps(name, ensure_ascii=False)}:"
-            yield from _as_json(inner)
+            yield f"{',' if count else ''}{_write(name)}:"
+            yield from _parts(inner)
         yield "}"
     elif isinstance(value, list):
         yield "["
         for count, inner in enumerate(value):
             yield "," if count else ""
-            yield from _as_json(inner)
+            yield from _parts(inner)
         yield "]"
     elif isinstance(value, Decimal):
         yield str(value)
     else:
-        yield json.dumps(value, ensure_ascii=False)
+        yield _write(value)
