@@ -28,7 +28,7 @@ from waterclock.rules.toml import check_names, rules_from
 from waterclock.sinks import Mirror
 from waterclock.spark.destination import Destination, check_mirror, destination_from
 from waterclock.spark.kafka.table import NAMES as TOPIC_NAMES
-from waterclock.spark.kafka.table import Topics, topics_from
+from waterclock.spark.kafka.table import VALUES, Topics, topics_from
 from waterclock.spark.layout import TYPES
 from waterclock.spark.places import check_places, place, plain_name
 from waterclock.spark.tables import LONGEST_US, flat
@@ -131,7 +131,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
 def _brings_changes(table: Mapping[str, Any]) -> bool:
     """Whether the source's records are changes of tables; then nothing else may be asked of them than to be applied."""
     source = _part(table, "source", None)
-    if source.get("format") != "kafka" or source.get("value", "json") == "json":
+    if source.get("format") != "kafka" or source.get("value") not in VALUES[1:]:
         return False
     for name in ("rules", "time"):
         if name in table:
