@@ -230,8 +230,9 @@ class _Bars:
 
     def show(self, came: dict[str, int]) -> None:
         for name, count in came.items():
-            note = "" if name == _ALL[-1] and count else None
-            self._progress.update(self._tasks[name], completed=count, **({} if note is None else {"note": note}))
+            self._progress.update(self._tasks[name], completed=count)
+        if came[_ALL[-1]]:
+            self.say("")
 
 
 def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderErrors) -> dict[str, Any]:
