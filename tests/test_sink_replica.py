@@ -110,6 +110,15 @@ def test_a_truncate_ends_older_rows_whenever_they_come(store: Store) -> None:
     assert items(store) == [(9, "y")]
 
 
+def test_a_column_may_have_any_name(store: Store) -> None:
+    names = ["_key", "table", "select", 'a "b"', "\u00e4 \u4e2d"]
+    with opened(store) as sink:
+        give(sink, 0, insert(1, 1, **{name: name for name in names}))
+        give(sink, 1, update(2, 1, **{name: name.upper() for name in names}))
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    assert items(store, f"id, {columns}") == [(1, *(name.upper() for name in names))]
+
+
 def test_a_key_of_several_columns_is_one_whatever_their_order(store: Store) -> None:
     def line(n: int, key: Values, count: int) -> Change:
         return Change("shop.item", "insert", key, (n,), {**key, "count": count})
@@ -163,6 +172,17 @@ def test_another_primary_key_is_refused(store: Store) -> None:
         give(sink, 0, insert(1, 1, name="a"))
         with pytest.raises(UsageError, match=r"the primary key of shop.item is \(id\) in the target and \(name\)"):
             give(sink, 1, Change("shop.item", "insert", {"name": "a"}, (2, 0), {"id": 1, "name": "a"}))
+
+
+def test_positions_that_cannot_be_compared_are_refused(store: Store) -> None:
+    with opened(store) as sink:
+        offset = Change("shop.item", "insert", {"id": 2}, (9,), {"id": 2})
+        with pytest.raises(UsageError, match=r"the changes of shop\.item tell their positions in two ways"):
+            give(sink, 0, insert(1, 1, name="a"), offset)
+        give(sink, 0, insert(1, 1, name="a"))
+        with pytest.raises(UsageError, match="in two ways"):
+            give(sink, 1, offset)
+    assert items(store) == [(1, "a")]
 
 
 def test_start_over_empties_tables_and_leaves_them(store: Store) -> None:

@@ -94,11 +94,17 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             job.run(bars)
             bars.say("comparing")
             kills = {process.name: process.kills for process in stage.processes if process.name in _WORK}
+            cpu = {process.name: round(process.cpu_s(), 1) for process in stage.processes}
             ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
             stage.end("cdc", "pipeline")
             differences = compare(stage.mariadb, stage.postgres, WAREHOUSE)
             errors = check_topic(stage.servers, TOPIC, Checker(shop.history, job.first, _keys()))
-        return {**_figures(wanted, job, differences, errors), "kills": kills, "ended_by_themselves": ends}
+        return {
+            **_figures(wanted, job, differences, errors),
+            "kills": kills,
+            "ended_by_themselves": ends,
+            "cpu_seconds": cpu,
+        }
     finally:
         stage.close()
 
@@ -265,6 +271,8 @@ def _table(found: dict[str, Any]) -> Table:
     table.add_row("time", ", ".join(f"{name} after {seconds[name]:.1f} s" for name in _ALL))
     table.add_row("speed", f"{found['changes_per_second']:,} changes/s from the first write to the last applied")
     table.add_row("kills", ", ".join(f"{name} {count}" for name, count in found["kills"].items()))
+    cpu = ", ".join(f"{name} {spent:.0f} s" for name, spent in found["cpu_seconds"].items())
+    table.add_row("processor", f"{cpu} (since the last start)")
     table.add_row("rows compared", f"{found['rows_compared']:,}, every column")
     rows = found["rows"]
     table.add_row(

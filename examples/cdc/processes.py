@@ -20,6 +20,7 @@ from waterclock.errors import WaterclockError
 _AGAIN_AFTER_S = 0.5
 _MOST_IN_A_ROW = 12
 _LAST_WORDS = 600  # characters
+_PARENT, _SESSION, _TIMES = 1, 3, slice(11, 15)  # of /proc/PID/stat behind the name: its own time, and its children's
 
 
 class Process:
@@ -60,6 +61,18 @@ class Process:
                 raise WaterclockError(f"{self.name} ended {_MOST_IN_A_ROW} times in a row: {self._last_words()}")
         elif self._clock.monotonic_s() - self._ended_s > _AGAIN_AFTER_S:
             self.start()
+
+    def cpu_s(self) -> float:
+        """Seconds of processor that it has used since it was last started, with all that it started; 0 where the system
+        does not tell."""
+        assert self._process is not None
+        ticks = 0
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = file.read_text().rpartition(")")[2].split()
+                if str(self._process.pid) in (file.parent.name, fields[_PARENT], fields[_SESSION]):
+                    ticks += sum(map(int, fields[_TIMES]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def came_further(self) -> None:
         """The job goes on: what ended before is forgiven."""

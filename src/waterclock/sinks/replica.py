@@ -50,8 +50,8 @@ NULL = " "
 POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
 POSITION_KEY = ("table_name", "key")
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
-KEY, POSITION, GONE, WHOLE = "_key", "_position", "_gone", "_whole"
-STAGED = (KEY, POSITION, GONE, WHOLE)  # beside the columns of the table
+STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "whole"))  # beside the table's columns
+KEY, POSITION, GONE, WHOLE = STAGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,10 @@ def apply(place: Place, positions: str, changes: pa.Table) -> None:
     for changed in reduced(changes):
         form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
         rows = [row if row.position > before else row._replace(gone=True) for row in changed.rows]
-        if form is not None and not _is_ours(place, positions, changed.table):
+        length = _length_of_positions(place, positions, changed.table)
+        if form is not None and length is None:
             _refuse_what_is_somebody_elses(place, changed.table)
+        _refuse_other_positions(changed, length)
         if changed.truncated > before:
             _truncate(place, positions, changed)
         form = _fitting(place, changed.table, rows, form)
@@ -172,8 +174,20 @@ def _last_truncate(place: Place, positions: str, table: str) -> str:
     return str(next(iter(place.run(query)), [""])[0])
 
 
-def _is_ours(place: Place, positions: str, table: str) -> bool:
-    return bool(place.run(f"SELECT 1 FROM {positions} WHERE table_name = {literal(table)} LIMIT 1"))
+def _length_of_positions(place: Place, positions: str, table: str) -> int | None:
+    """Of the table's positions so far; None where there is none, so the table is not ours."""
+    found = place.run(f"SELECT length(position) FROM {positions} WHERE table_name = {literal(table)} LIMIT 1")
+    return int(found[0][0]) if found else None
+
+
+def _refuse_other_positions(changed: Changed, length: int | None) -> None:
+    """Positions with other parts cannot be compared with what is there."""
+    found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
+    if len(found | ({length} if length is not None else set())) > 1:
+        raise UsageError(
+            f"the changes of {changed.table} tell their positions in two ways, which cannot be compared: some by the "
+            "source's own places and some by offsets. Let their writer tell all in one way, and start over with --fresh"
+        )
 
 
 def _names(row: State) -> tuple[str, ...]:
