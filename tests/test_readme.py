@@ -96,7 +96,8 @@ def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) ->
 
     file = tmp_path / "pipeline.toml"
     file.write_text(content)
-    assert load(file).rules == rules_from(tomllib.loads(content)["rules"])
+    rules = tomllib.loads(content).get("rules")  # changes of tables have none
+    assert load(file).rules == (rules_from(rules) if rules else None)
 
 
 def test_the_pipeline_of_readme_takes_ten_lines() -> None:

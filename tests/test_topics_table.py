@@ -154,7 +154,7 @@ def test_a_secret_that_the_environment_lacks_is_told_by_its_name(
         (('["orders"]', '[".."]'), "'topics' must be names of topics"),
         (more('path = "in"'), "[source]: 'path' is not known here"),
         (more('vaule = "json"'), "'vaule' is not known here; did you mean 'value'?"),
-        (more('value = "avro"'), "[source]: 'value' must be one of json, got 'avro'"),
+        (more('value = "avro"'), "[source]: 'value' must be one of json, maxwell, debezium, got 'avro'"),
         (more("per_batch = 0"), "[source]: 'per_batch' must be at least 1, got 0"),
         (more('way = "jvm"'), "[source]: 'way' must be one of python, connector, got 'jvm'"),
         (more('on_loss = "ignore"'), "[source]: 'on_loss' must be one of fail, go on, got 'ignore'"),

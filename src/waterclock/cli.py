@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock import __version__, trace
+from waterclock.cdc import arguments as change_capture
 from waterclock.errors import UsageError, WaterclockError
 
 LESSONS = ("order", "duplicates", "acks", "keys")
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail(1, "stopped; what was committed stays, and the same command goes on from there")
     except ModuleNotFoundError as error:
-        return _fail(1, _how_to_get(error))
+        return _fail(1, _how_to_get(error, command))
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
         return 1
@@ -67,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job. `kills`: its driver killed. `order`, `duplicates`, `acks`, `keys`: lessons."""
+    """`waterclock demo fines`: the main job. `kills`: its driver killed. `cdc`: a database's changes into another one.
+    `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
     if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
@@ -76,10 +78,21 @@ def demo(arguments: argparse.Namespace) -> int:
     if arguments.name == "kills":
         from waterclock.examples.fines import kills
 
-        return int(kills.demo(folder, arguments.on, arguments.kills, arguments.seed, arguments.json))
+        often = 5 if arguments.kills is None else arguments.kills
+        return int(kills.demo(folder, arguments.on, often, arguments.seed, arguments.json))
+    if arguments.name == "cdc":
+        return _demo_cdc(arguments, folder)
     from waterclock.examples.fines import main as fines
 
     return int(fines.demo(folder, arguments.seed, arguments.json))
+
+
+def _demo_cdc(arguments: argparse.Namespace, folder: Path) -> int:
+    from waterclock.examples.cdc import main as cdc_demo
+
+    kills = 0 if arguments.kills is None else arguments.kills
+    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, kills, arguments.json)
+    return int(cdc_demo.demo(wanted))
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -114,6 +127,13 @@ def promote(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def cdc(arguments: argparse.Namespace) -> int:
+    """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
+    from waterclock.cdc import command
+
+    return command.run(arguments)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
@@ -136,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
             "waterclock broker --port 9092 --data out/broker --set num.partitions=4",
         )
     )
+    change_capture.add_to(_command(commands, "cdc", cdc, "copy a database's changes to Kafka", change_capture.EXAMPLE))
     _add_demo(_command(commands, "demo", demo, "show the main job, or a lesson", "waterclock demo fines --seed 7"))
     trace.add_arguments(
         _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
@@ -208,14 +229,19 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    what = "the main job, the main job with its driver killed, or one of the lessons"
-    parser.add_argument("name", choices=["fines", "kills", *LESSONS], help=what)
-    parser.add_argument("--folder", help="where fines and kills write everything (default: out/fines, out/kills)")
-    parser.add_argument("--seed", type=int, default=1, help="of the disorder, and of the kills (default: %(default)s)")
+    what = "the main job, the main job with its driver killed, a database into another one, or one of the lessons"
+    parser.add_argument("name", choices=["fines", "kills", "cdc", *LESSONS], help=what)
+    parser.add_argument("--folder", help="where fines, kills and cdc write everything (default: out/NAME)")
+    seed = "of the disorder, the kills, and cdc's writes (default: %(default)s)"
+    parser.add_argument("--seed", type=int, default=1, help=seed)
+    parser.add_argument(
+        "--changes", type=_count, default=200_000, metavar="N", help="cdc: rows changed (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
     parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
-    parser.add_argument("--kills", type=_count, metavar="N", default=5, help="kills: how many (default: %(default)s)")
+    often = "how often something is killed -9 (default: kills 5, cdc 0)"
+    parser.add_argument("--kills", type=_count, metavar="N", help=often)
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
@@ -300,7 +326,7 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no port from 0 to 65535")
 
 
-def _how_to_get(error: ModuleNotFoundError) -> str:
+def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     name = (error.name or "").partition(".")[0]
     if name in {"", "waterclock"}:
         raise error
@@ -314,6 +340,7 @@ def _how_to_get(error: ModuleNotFoundError) -> str:
         "pgpq": "postgres",
         "deltalake": "delta",
     }.get(name, "spark")
+    extra = "cdc" if command is cdc else extra  # which has packages in common with the others
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 

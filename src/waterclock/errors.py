@@ -3,11 +3,13 @@
     WaterclockError
     ├── UsageError          you: a wrong pipeline file, option or rule; the message names the remedy
     │   ├── StateMismatch   you: two things that belong together no longer do (sink and checkpoint)
+    │   ├── Unreadable      you: a source of changes writes what cannot be passed on exactly
     │   ├── TimerClosed     you: a timer was added after `close()`
     │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
-    ├── SinkLost            the sink's server: it, or the way to it, went away before a batch was committed
-    │   └── CommitUnknown   the same while a commit was on its way: it may have got through
+    ├── ConnectionLost      the other side: a server went away in the middle; the same command goes on from there
+    │   └── SinkLost        the sink's server: it, or the way to it, went away before a batch was committed
+    │       └── CommitUnknown   the same while a commit was on its way: it may have got through
     ├── EnvironmentMissing  your machine: Java, a package or a server is not there
     └── WrongAnswer         a contender of a benchmark: its answers are wrong, so its speed says nothing
 
@@ -27,6 +29,10 @@ class StateMismatch(UsageError):
     """Stored state does not belong to what is being started; going on would lose or double results."""
 
 
+class Unreadable(UsageError):
+    """A source of changes writes what cannot be read exactly; the message names the table or setting, and the remedy."""
+
+
 class TimerClosed(UsageError):
     """The driver was closed: it takes no timer any more, and what waited for it will not come."""
 
@@ -39,7 +45,11 @@ class TimerFull(WaterclockError):
     """As many timers wait as `max_pending` allows: come back later, allow more, or choose another `when_full`."""
 
 
-class SinkLost(WaterclockError):
+class ConnectionLost(WaterclockError):
+    """A server went away in the middle of its work; nothing that was committed is lost."""
+
+
+class SinkLost(ConnectionLost):
     """The connection to a sink went away: nothing of the batch stays, and it can be applied again."""
 
 

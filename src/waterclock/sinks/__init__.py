@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs
 from waterclock.sinks.mirror import Mirror
+from waterclock.sinks.replica import Replica
 from waterclock.sinks.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = [
     "DeltaSink",
     "Mirror",
     "PostgresSink",
+    "Replica",
     "SQLiteSink",
     "Sink",
     "apply_once",

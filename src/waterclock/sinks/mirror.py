@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.sinks import letters
+from waterclock.sinks.replica import POSITION_COLUMNS, Replica
 from waterclock.sinks.results import COMMON, events
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, listed, quoted
 
@@ -177,9 +178,11 @@ def _replace(names: list[str]) -> str:
     return "UPDATE SET " + ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names)
 
 
-def needed_names(mirror: Mirror | None) -> dict[str, set[str]]:
+def needed_names(mirror: Mirror | Replica | None) -> dict[str, set[str]]:
     """By the end of a table's name, the columns that show it to be a sink's: what lacks them is somebody else's."""
     ours = {DEAD_LETTERS: {*DEAD_NAMES}, BATCHES: {*BATCH_NAMES}}
     if mirror is None:
         return {"": {"batch_id", *COMMON}, **ours}
+    if isinstance(mirror, Replica):
+        return {POSITIONS: {*POSITION_COLUMNS}, **ours}
     return {"": {*mirror.columns}, POSITIONS: {*mirror.key, _DELETED}, **ours}

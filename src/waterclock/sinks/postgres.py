@@ -23,8 +23,10 @@ from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Applied, Batch
 from waterclock.sinks.mirror import NO_MIRROR, Mirror, needed_names
-from waterclock.sinks.postgres_copy import columns_of, copy_rows, without_nul
+from waterclock.sinks.postgres_copy import columns_of, copy_rows, escaped, without_nul
+from waterclock.sinks.postgres_replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.postgres_session import Session
+from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
 from waterclock.sinks.tables import (
     BATCH_KEY,
@@ -59,7 +61,7 @@ class PostgresSink:
     """
 
     def __init__(
-        self, url: str, table: str = "results", *, schema: str = "public", mirror: Mirror | None = None
+        self, url: str, table: str = "results", *, schema: str = "public", mirror: Mirror | Replica | None = None
     ) -> None:
         self._table = names.postgres_name("table", table)
         self._schema = names.postgres_name("schema", schema)
@@ -68,13 +70,13 @@ class PostgresSink:
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        if self._mirror is not None:
+        if isinstance(self._mirror, Mirror):
             self._mirror.check(event_schema(results))
         wanted = self._tables(results)
         with self._transaction():
             if not self._session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
                 self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
-            if self._mirror is not None:
+            if isinstance(self._mirror, Mirror):
                 self._refuse_a_table_that_was_there()
             for table in wanted:
                 self._make_or_check(table)
@@ -86,6 +88,8 @@ class PostgresSink:
         """
         with self._transaction():
             self._refuse_to_drop()
+            if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
+                empty_all(PostgresTables(self._session), self._name(POSITIONS))
             for part in needed_names(self._mirror):
                 self._session.run(f"DROP TABLE IF EXISTS {self._name(part)}")
 
@@ -109,6 +113,9 @@ class PostgresSink:
         if self._mirror is None:
             batch = without_nul(batch)
             self._append("", batch.batch_id, flat(batch.results))
+        elif isinstance(self._mirror, Replica):
+            apply(PostgresTables(self._session), self._name(POSITIONS), batch.results)
+            batch = replace(batch, dead_letters=escaped(batch.dead_letters))
         else:
             batch = without_nul(replace(batch, results=self._mirror.of_its_table(batch.results)))
             changes, refused = self._mirror.changes(batch.results)
@@ -159,6 +166,8 @@ class PostgresSink:
         ours = [Table(DEAD_LETTERS, (*_NUMBERS, *dead)), Table(BATCHES, batches, BATCH_KEY)]
         if self._mirror is None:
             return [Table("", (*_NUMBERS, *columns_of(flat_schema(results)))), *ours]
+        if isinstance(self._mirror, Replica):
+            return [positions_table(POSITION_TYPES), *ours]
         event, key = event_schema(results), self._mirror.key
         kept, positions = columns_of(self._mirror.kept(event)), columns_of(self._mirror.positions(event))
         return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
@@ -182,7 +191,7 @@ class PostgresSink:
                     f"the table {self._table + part!r} in {self._place()} is none that waterclock made, so it is not "
                     "removed: name another table in [sink]"
                 )
-        if self._mirror is not None:
+        if isinstance(self._mirror, Mirror):
             self._refuse_a_table_that_was_there()
 
     def _found(self, part: str) -> Table:

@@ -75,7 +75,7 @@ def without_nul(batch: Batch) -> Batch:
     if reasons.null_count < rows.num_rows:
         whole = batch.results.filter(pc.is_null(reasons))
         batch = letters.with_letters(replace(batch, results=whole), letters.refused(rows, reasons))
-    return replace(batch, dead_letters=_escaped(batch.dead_letters))
+    return replace(batch, dead_letters=escaped(batch.dead_letters))
 
 
 def _with_nul(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -84,7 +84,8 @@ def _with_nul(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return found if pc.any(found).as_py() else None
 
 
-def _escaped(rows: pa.Table) -> pa.Table:
+def escaped(rows: pa.Table) -> pa.Table:
+    """`rows` whose texts hold no NUL: it is written as JSON writes it."""
     for place, field in enumerate(rows.schema):
         if field.type == pa.string() and _with_nul(rows.column(place)) is not None:
             rows = rows.set_column(place, field, pc.replace_substring(rows.column(place), _NUL, "\\u0000"))

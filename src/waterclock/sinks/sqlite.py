@@ -20,7 +20,9 @@ from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Applied, Batch
 from waterclock.sinks.mirror import NO_MIRROR, Mirror, needed_names
+from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
+from waterclock.sinks.sqlite_replica import POSITION_TYPES, SQLiteTables
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -39,7 +41,7 @@ _BATCH_TYPES = ("TEXT", "INTEGER", "TEXT", "TEXT", "TEXT", "REAL")
 class SQLiteSink:
     """A `Sink` on a file; with `mirror`, its table follows change events. The folder of `path` is made."""
 
-    def __init__(self, path: str | Path, table: str = "results", *, mirror: Mirror | None = None) -> None:
+    def __init__(self, path: str | Path, table: str = "results", *, mirror: Mirror | Replica | None = None) -> None:
         self._path = Path(path)
         self._table = names.sqlite_table(table)
         self._mirror = mirror
@@ -56,10 +58,10 @@ class SQLiteSink:
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        if self._mirror is not None:
+        if isinstance(self._mirror, Mirror):
             self._mirror.check(event_schema(results))
         with _told_by(self._path), self._transaction():
-            if self._mirror is not None:
+            if isinstance(self._mirror, Mirror):
                 self._refuse_a_table_that_was_there()
             for table in self._tables(results):
                 self._make_or_check(table)
@@ -71,6 +73,8 @@ class SQLiteSink:
         """
         with _told_by(self._path), self._transaction():
             self._refuse_to_drop()
+            if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
+                empty_all(self._replicated(), f'"{self._table}{POSITIONS}"')
             for part in needed_names(self._mirror):
                 self._db.execute(f'DROP TABLE IF EXISTS "{self._table}{part}"')
 
@@ -94,6 +98,8 @@ class SQLiteSink:
         """See `Sink`."""
         if self._mirror is None:
             self._append("", batch.batch_id, flat(batch.results))
+        elif isinstance(self._mirror, Replica):
+            apply(self._replicated(), f'"{self._table}{POSITIONS}"', batch.results)
         else:
             changes, refused = self._mirror.changes(batch.results)
             self._apply(self._mirror, changes)
@@ -141,6 +147,8 @@ class SQLiteSink:
         ours = [Table(DEAD_LETTERS, dead), Table(BATCHES, batches, BATCH_KEY)]
         if self._mirror is None:
             return [Table("", (("batch_id", "INTEGER"), *_columns(flat_schema(results)))), *ours]
+        if isinstance(self._mirror, Replica):
+            return [positions_table(POSITION_TYPES), *ours]
         event, key = event_schema(results), self._mirror.key
         kept, positions = _columns(self._mirror.kept(event)), _columns(self._mirror.positions(event))
         return [Table("", kept, key), Table(POSITIONS, positions, key), *ours]
@@ -162,7 +170,7 @@ class SQLiteSink:
                     f"the table {self._table + part!r} in {self._path} is none that waterclock made, so it is not "
                     "removed: name another table or file in [sink]"
                 )
-        if self._mirror is not None:
+        if isinstance(self._mirror, Mirror):
             self._refuse_a_table_that_was_there()
 
     def _found(self, part: str) -> Table:
@@ -183,6 +191,9 @@ class SQLiteSink:
         for statement in mirror.statements(f'"{self._table}"', f'"{self._table}{POSITIONS}"', staged):
             self._db.execute(statement)
         self._db.execute(f"DROP TABLE {staged}")
+
+    def _replicated(self) -> SQLiteTables:
+        return SQLiteTables(lambda statement: self._db.execute(statement).fetchall(), self._db.executemany)
 
     def _insert(self, table: str, rows: pa.Table) -> None:
         if rows.num_rows:

@@ -5,7 +5,7 @@
                       format = "kafka", servers, topics, ...: see kafka/table.py
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
-    [rules] ...       see rules/toml.py
+    [rules] ...       see rules/toml.py; with changes of tables (kafka/table.py) there are neither [rules] nor [time]
     [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
     [spark]           cores, and [spark.conf] with Spark's own settings
 
@@ -25,9 +25,10 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.sinks import Mirror
 from waterclock.spark.destination import Destination, check_mirror, destination_from
 from waterclock.spark.kafka.table import NAMES as TOPIC_NAMES
-from waterclock.spark.kafka.table import Topics, topics_from
+from waterclock.spark.kafka.table import VALUES, Topics, topics_from
 from waterclock.spark.layout import TYPES
 from waterclock.spark.places import check_places, place, plain_name
 from waterclock.spark.tables import LONGEST_US, flat
@@ -66,7 +67,7 @@ class Config:
     source: Source | Topics
     watermark_delay_us: int
     close: bool
-    rules: Rules
+    rules: Rules | None  # None: records are changes of tables, which are put into tables like them
     sink: Destination
     cores: int | None
     spark_conf: Mapping[str, str]
@@ -98,7 +99,8 @@ def _parsed(content: bytes, file: Path) -> dict[str, Any]:
 
 def _config(table: Mapping[str, Any], file: Path) -> Config:
     check_names("the file", table, _TABLES, ())
-    for needed in ("rules", "sink", "source"):
+    changes = _brings_changes(table)
+    for needed in ("sink", "source") if changes else ("rules", "sink", "source"):
         if needed not in table:
             raise UsageError(f"the file: {needed!r} is missing: write a table [{needed}]")
     folder = file.parent
@@ -112,24 +114,39 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         checkpoint=place("[pipeline]", "checkpoint", checkpoint, folder),
         source=_source(table, folder),
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
-        close=_get(time, "[time]", "close", bool, True),
-        rules=rules_from(_part(table, "rules", None)),
-        sink=destination_from(_part(table, "sink", None), folder),
+        close=not changes and _get(time, "[time]", "close", bool, True),
+        rules=None if changes else rules_from(_part(table, "rules", None)),
+        sink=destination_from(_part(table, "sink", None), folder, changes),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
-    _check_columns(config)
-    _check_durations(config.rules)
-    _check_sink(config)
+    if config.rules is not None:
+        _check_columns(config, config.rules)
+        _check_durations(config.rules)
+        _check_sink(config, config.rules)
     check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
+
+
+def _brings_changes(table: Mapping[str, Any]) -> bool:
+    """Whether the source's records are changes of tables; then nothing else may be asked of them than to be applied."""
+    source = _part(table, "source", None)
+    if source.get("format") != "kafka" or source.get("value") not in VALUES[1:]:
+        return False
+    for name in ("rules", "time"):
+        if name in table:
+            raise UsageError(
+                f"the file: changes (value = {source['value']!r} in [source]) are put into tables by their positions, and "
+                f"[{name}] would do nothing: leave it out"
+            )
+    return True
 
 
 def _source(table: Mapping[str, Any], folder: Path) -> Source | Topics:
     where, source = "[source]", _part(table, "source", None)
     format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
     check_names(where, source, TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES, ())
-    columns = _get(source, where, "columns", dict)
+    columns = {} if _brings_changes(table) else _get(source, where, "columns", dict)
     for column, kind in columns.items():
         _one_of("[source.columns]", column, kind, COLUMN_TYPES)
     made = topics_from(source) if format_ == "kafka" else _files(source, format_, folder)
@@ -170,14 +187,14 @@ def _check_durations(rules: Rules) -> None:
             raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
 
 
-def _check_sink(config: Config) -> None:
-    if config.sink.mirror is not None:
+def _check_sink(config: Config, rules: Rules) -> None:
+    if isinstance(config.sink.mirror, Mirror):
         event = pa.schema([(name, TYPES[kind]) for name, kind in config.source.all_columns().items()])
-        check_mirror(config.sink.mirror, event, config.rules)
+        check_mirror(config.sink.mirror, event, rules)
 
 
-def _check_columns(config: Config) -> None:
-    rules, columns = config.rules, config.source.all_columns()
+def _check_columns(config: Config, rules: Rules) -> None:
+    columns = config.source.all_columns()
     if rules.key == rules.time:
         raise UsageError(f"[rules]: 'key' and 'time' both name the column {rules.key!r}: they must be two")
     for name in rules.columns():

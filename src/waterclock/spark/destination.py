@@ -5,6 +5,7 @@ format = "postgres"    url, schema, table
 format = "delta"       path of the table: a folder, or a URL of an object store
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
+                       where the source brings changes of tables, each has its own (sinks/replica.py): nothing to name
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
-from waterclock.sinks import Mirror, Sink, SQLiteSink
+from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
 from waterclock.sinks.names import delta_location, postgres_name, postgres_url
 from waterclock.spark.places import place
 from waterclock.spark.tables import get, one_of
@@ -40,7 +41,7 @@ class SQLiteFile:
 
     path: Path
     table: str
-    mirror: Mirror | None = None
+    mirror: Mirror | Replica | None = None
 
     def sink(self) -> Sink:
         """The sink on it; what is missing of the file and its folder is made."""
@@ -60,7 +61,7 @@ class PostgresDatabase:
     url: str
     schema: str
     table: str
-    mirror: Mirror | None = None
+    mirror: Mirror | Replica | None = None
 
     def sink(self) -> Sink:
         """The sink in it, not connected yet."""
@@ -98,15 +99,19 @@ class DeltaLakeTable:
 Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable
 
 
-def destination_from(sink: Mapping[str, Any], folder: Path) -> Destination:
-    """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where."""
+def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> Destination:
+    """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where.
+
+    `changes`: the source brings changes of tables.
+    """
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
-    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, "results"), tuple(_MODES))
-    check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *_MODES[mode]}, ())
+    usual, modes = ("apply", ("apply",)) if changes else ("results", tuple(_MODES))
+    mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, usual), modes)
+    check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
     if format_ == "delta":
         return _delta(sink, mode, folder)
-    table = get(sink, _WHERE, "table", str, "results")
-    mirror = _mirror(sink) if mode == "apply" else None
+    table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
+    mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
     if format_ == "sqlite":
         return SQLiteFile(place(_WHERE, "path", get(sink, _WHERE, "path", str), folder), table, mirror)
     url, schema = get(sink, _WHERE, "url", str), get(sink, _WHERE, "schema", str, "public")

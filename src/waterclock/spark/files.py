@@ -37,6 +37,7 @@ class FileStream:
 
     def __init__(self, config: Config, source: Source, checkpoint: Checkpoint) -> None:
         self._config, self._source, self._checkpoint = config, source, checkpoint
+        assert config.rules is not None  # only topics bring changes
         self._layout = Layout(source.format, dict(source.columns), config.rules)
 
     def schema(self) -> pa.Schema:

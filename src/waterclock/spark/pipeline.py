@@ -9,6 +9,8 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
     1. the result frames are taken, once: every action on a batch's frame would run the whole plan again
     2. begin   3. refuse what is applied   4. write   5. commit
 
+Where the source brings changes of tables there are no rules: its packed rows are the result frames.
+
 A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends where it is told to,
 or where its source was closed: where the watermark passes everything.
 """
@@ -88,7 +90,8 @@ class Pipeline:
         self._sink = sink or config.sink.sink()
         self._clock = clock or SystemClock()
         event = self._stream.schema()
-        self._schema = frames.result_schema(event.field(config.rules.key).type, event)
+        rules = config.rules
+        self._schema = event if rules is None else frames.result_schema(event.field(rules.key).type, event)
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -157,7 +160,9 @@ class Pipeline:
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
         packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
-        writer = operator.apply(self._config.rules, packed).writeStream.queryName(self._config.name)
+        rules = self._config.rules
+        worked = packed.select("frame").where("frame IS NOT NULL") if rules is None else operator.apply(rules, packed)
+        writer = worked.writeStream.queryName(self._config.name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 

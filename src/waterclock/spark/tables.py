@@ -43,6 +43,14 @@ def get(table: Mapping[str, Any], where: str, name: str, kind: type, default: An
     return value
 
 
+def texts(table: Mapping[str, Any], where: str, name: str, default: Any = _REQUIRED) -> list[str]:
+    """A list of texts."""
+    values = get(table, where, name, list, default)
+    if not all(isinstance(value, str) for value in values):
+        raise UsageError(f"{where}: {name!r} must be a list of texts, got {values!r}")
+    return list(values)
+
+
 def duration(table: Mapping[str, Any], where: str, name: str, default: int) -> int:
     """A duration in microseconds, up to 10,000 years."""
     try:

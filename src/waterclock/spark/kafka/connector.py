@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
 from waterclock.spark.kafka.offsets import Offsets, Place, to_json
-from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
 from waterclock.spark.kafka.table import Topics, Where
 from waterclock.spark.source import TIMED
@@ -35,7 +35,7 @@ _EARLIEST = -2
 
 
 def packed_topics(
-    session: SparkSession, topics: Topics, packing: Packing, known: list[Place], ending: Offsets | None
+    session: SparkSession, topics: Topics, packing: PacksRecords, known: list[Place], ending: Offsets | None
 ) -> DataFrame:
     """The packed rows of a stream by Spark's connector; records from `ending` on are passed over where it is given.
 
@@ -97,7 +97,7 @@ def _starting(where: Where, known: list[Place]) -> dict[str, str]:
 
 
 def _packer(
-    packing: Packing, known: list[Place], ending: Offsets | None
+    packing: PacksRecords, known: list[Place], ending: Offsets | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows of the connector in, packed rows out."""
 

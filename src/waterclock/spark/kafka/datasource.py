@@ -22,7 +22,7 @@ from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.spark.kafka.client import Client
 from waterclock.spark.kafka.fetching import PATIENCE_S, Fetching, gone, kept
 from waterclock.spark.kafka.offsets import Offsets, Place, Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.table import Where
 from waterclock.spark.source import TIMED
 
@@ -50,7 +50,7 @@ class Plan:
     per_batch: int
     on_loss: str
     tasks: int
-    packing: Packing
+    packing: PacksRecords
 
 
 class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here

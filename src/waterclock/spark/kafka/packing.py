@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -21,6 +22,13 @@ from waterclock.spark.kafka.records import Records, Taken, TopicLayout, read_rec
 from waterclock.spark.layout import LATEST_US
 from waterclock.spark.source import FIRST, NO_TIME, timed
 from waterclock.spark.transform import Packs
+
+
+class PacksRecords(Protocol):
+    """What every task is given: `Packing` for events, `ChangePacking` (changes.py) for changes of tables."""
+
+    def pack(self, records: Records, known: Iterable[Place], gone: Iterable[Place] = ()) -> pa.RecordBatch:
+        """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.files import reader
+from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.offsets import Offsets, Place, from_json
 from waterclock.spark.kafka.packing import Packing
@@ -37,6 +38,13 @@ GONE = (
 )
 
 
+def packing_of(config: Config, topics: Topics) -> Packing | ChangePacking:
+    """How records become packed rows: events for the rules, or changes of tables."""
+    if config.rules is None:
+        return ChangePacking(ChangeLayout(topics.value, topics.tables, topics.types))
+    return Packing(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
+
+
 class TopicStream:
     """A `Stream` of topics of Kafka."""
 
@@ -45,16 +53,18 @@ class TopicStream:
     def __init__(self, config: Config, topics: Topics, checkpoint: Checkpoint) -> None:
         self._topics, self._checkpoint = topics, checkpoint
         self._cores = config.cores or os.cpu_count() or 1
-        self._layout = TopicLayout(dict(topics.columns), dict(topics.record), config.rules)
-        self._packing = Packing(self._layout, config.watermark_delay_us)
+        self._packing = packing_of(config, topics)
         self._client: Client | None = None
 
     def schema(self) -> pa.Schema:
-        return self._layout.schema()
+        return self._packing.layout.schema()
 
     def settings(self) -> dict[str, Any]:
         topics = self._topics
-        return {"columns": dict(topics.columns), "record": dict(topics.record), "topics": list(topics.topics)}
+        own: dict[str, Any] = {"columns": dict(topics.columns), "record": dict(topics.record)}
+        if topics.changes:
+            own = {"value": topics.value, "tables": list(topics.tables)}
+        return {**own, "topics": list(topics.topics)}
 
     def check(self) -> None:
         places = self._places()

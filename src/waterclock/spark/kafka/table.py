@@ -2,6 +2,9 @@
 
     servers, topics       where, and what
     value = "json"        a record's value is a JSON object with the columns of [source.columns]
+    value = "maxwell"     ... or "debezium": it is a change of a row of a table that it names; then there are no columns
+    tables                of changes: patterns of the tables that are asked for, such as "shop.*"
+    [source.types]        of Debezium's changes without a schema: what a column's text means
     [source.record]       key, headers, timestamp, topic, partition, offset = the column to put it in
     starting, ending      "earliest", "latest", a time, or offsets: {orders = {0 = 5, 1 = 7}}
     per_batch             how many records a batch takes at most
@@ -24,11 +27,11 @@ from typing import Any
 
 from waterclock.errors import UsageError
 from waterclock.rules.durations import datetime_us
-from waterclock.spark.tables import count, flat, get, one_of
+from waterclock.spark.tables import count, flat, get, one_of, texts
 
 NAMES = (
     "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",
-    "client", "connector",
+    "client", "connector", "tables", "types",
 )  # fmt: skip
 # part of a record -> the type of its column
 RECORD_PARTS = {
@@ -50,6 +53,7 @@ _OWN = {
 }
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _WHERE = "[source]"
+VALUES = ("json", "maxwell", "debezium")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,14 @@ class Topics:
     client: Mapping[str, str] = field(repr=False)  # may hold secrets
     connector: Mapping[str, str] = field(repr=False)
     format: str = "kafka"
+    value: str = "json"
+    tables: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> bool:
+        """Whether records are changes of tables."""
+        return self.value != "json"
 
     def all_columns(self) -> dict[str, str]:
         """Every column that rows have, with its type: those of the value, then those of the record."""
@@ -76,8 +88,9 @@ class Topics:
 
 def topics_from(source: Mapping[str, Any]) -> Topics:
     """The topics of a parsed [source] table whose keys are known; UsageError says what is wrong and where."""
-    topics, columns = _topics(source), get(source, _WHERE, "columns", dict)
-    one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), ("json",))
+    topics, value = _topics(source), one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), VALUES)
+    columns = get(source, _WHERE, "columns", dict) if value == "json" else {}
+    _check_value(source, value)
     made = Topics(
         servers=_servers(source),
         topics=topics,
@@ -90,9 +103,23 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
         on_loss=one_of(_WHERE, "on_loss", get(source, _WHERE, "on_loss", str, "fail"), ("fail", "go on")),
         client=_client(get(source, _WHERE, "client", dict, {})),
         connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
+        value=value,
+        tables=tuple(texts(source, _WHERE, "tables", [])),
+        types=dict(flat("[source.types]", get(source, _WHERE, "types", dict, {}))),
     )
     _check_way(made)
     return made
+
+
+def _check_value(source: Mapping[str, Any], value: str) -> None:
+    """Changes bring columns and types of their own; rows have no tables to choose from."""
+    strange = ("tables", "types") if value == "json" else ("columns", "record")
+    for name in strange:
+        if name in source:
+            fits = "changes of tables" if value == "json" else "rows"
+            raise UsageError(f"{_WHERE}: {name!r} is for {fits}, and value = {value!r} has none: leave it out")
+    if "types" in source and value != "debezium":
+        raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes tell their types")
 
 
 def _servers(source: Mapping[str, Any]) -> str:

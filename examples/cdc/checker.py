@@ -1,0 +1,107 @@
+"""Looks at every version in the topic, and counts what is wrong with their order.
+
+What the shop committed is known: the k-th transaction, its changes in order, each with table, operation, key and rev.
+
+    missing     a change that was committed and is not in the topic
+    twice       one that is there again
+    strange     one that was never committed, or is not at its place in its transaction
+    swapped     of two changes of a key, the later one stands before the earlier one, or in another partition
+    torn        a commit mark on another change than the last one of its transaction
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from waterclock.errors import WaterclockError
+
+from .shop import Version
+
+_PATIENCE_S = 30.0
+
+
+@dataclass(slots=True)
+class OrderErrors:
+    """Counts; `versions` is what was looked at."""
+
+    versions: int = 0
+    missing: int = 0
+    twice: int = 0
+    strange: int = 0
+    swapped: int = 0
+    torn: int = 0
+
+    @property
+    def errors(self) -> int:
+        return self.missing + self.twice + self.strange + self.swapped + self.torn
+
+
+class Checker:
+    """`first` is the number, in its GTID, of the transaction before the first one in `history`; `keys` are the names of
+    each table's primary key."""
+
+    def __init__(self, history: Sequence[Sequence[Version]], first: int, keys: dict[str, tuple[str, ...]]) -> None:
+        self._history, self._first, self._keys = history, first, keys
+        self._seen = [bytearray(len(versions)) for versions in history]
+        self._last: dict[bytes, tuple[int, int, int]] = {}  # of a key: partition, transaction, place in it
+        self.found = OrderErrors()
+
+    def take(self, partition: int, key: bytes, value: bytes) -> None:
+        """The next message of a partition."""
+        found, event = self.found, json.loads(value)
+        found.versions += 1
+        number, place = int(event["gtid"].rpartition("-")[2]) - self._first - 1, event["xoffset"]
+        if not (0 <= number < len(self._history) and place < len(self._history[number])):
+            found.strange += 1
+            return
+        found.twice += self._seen[number][place]
+        self._seen[number][place] = 1
+        found.strange += self._version(event) != self._history[number][place]
+        found.torn += bool(event.get("commit")) != (place == len(self._history[number]) - 1)
+        before = self._last.get(key, (partition, -1, -1))
+        found.swapped += before[0] != partition or before[1:] >= (number, place)
+        self._last[key] = (partition, number, place)
+
+    def end(self) -> OrderErrors:
+        """After the last message."""
+        self.found.missing = sum(len(seen) - sum(seen) for seen in self._seen)
+        return self.found
+
+    def _version(self, event: dict[str, Any]) -> Version:
+        data, table = event["data"], event["table"]
+        return Version(table, event["type"], tuple(data[name] for name in self._keys[table]), data["rev"])
+
+
+def check_topic(servers: str, topic: str, checker: Checker) -> OrderErrors:
+    """All that is committed in the topic, partition by partition, through the checker."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "checker",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    try:
+        left = set(consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+        while left:
+            messages = consumer.consume(10_000, 1.0 if checker.found.versions else _PATIENCE_S)
+            if not messages:
+                raise WaterclockError("the broker does not give what is in the topic: is it still running?")
+            for message in messages:
+                if message.error() is None:
+                    checker.take(message.partition(), message.key(), message.value())
+                else:
+                    left.discard(message.partition())
+    finally:
+        consumer.close()
+    return checker.end()

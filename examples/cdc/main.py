@@ -1,0 +1,286 @@
+"""Change data capture from end to end, with everything that takes part killed now and then, and nothing believed.
+
+1. two databases and a broker are made; the shop's twenty tables                             servers.py, stage.py, tables.py
+2. the shop writes, while the capture, the broker and the pipeline do their work              shop.py
+3. some of them are killed with SIGKILL at random moments, and started again                  Kills, below
+4. once the target has all that the source committed: source and target row by row           compare.py
+5. every version in the topic, against what was committed                                     checker.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from waterclock.cdc.position import MariaPlace
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import UsageError
+
+from .checker import Checker, OrderErrors, check_topic
+from .compare import Differences, compare
+from .shop import Shop
+from .stage import TOPIC, WAREHOUSE, Stage
+from .tables import tables
+
+OWN = ("broker", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "postgresql.log", "broker.log", "cdc.log",
+       "pipeline.log")  # fmt: skip
+_LOOK_EVERY_S = 0.2
+_LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
+_ALL = ("written", "captured", "applied")
+_WORK = {"cdc": "captured", "broker": "captured", "pipeline": "applied", "PostgreSQL": "applied"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command asks for."""
+
+    folder: Path
+    seed: int = 1
+    changes: int = 200_000
+    kills: int = 0
+    as_json: bool = False
+
+
+def demo(wanted: Wanted) -> int:
+    """The command `waterclock demo cdc`; 0 when the target is equal and no order is wrong, 1 when not."""
+    _prepare(wanted)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
+    try:
+        found = _run(wanted, SystemClock())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
+    if wanted.as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        Console(stderr=True).print(_table(found))
+    return 0 if found["verdict"] == "equal" else 1
+
+
+def _prepare(wanted: Wanted) -> None:
+    if wanted.changes < 1 or wanted.kills < 0:
+        raise UsageError("--changes must be 1 or more, and --kills 0 or more")
+    try:
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        for name in OWN:
+            path = wanted.folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the folder {str(wanted.folder)!r} cannot be used ({error}): name another with --folder"
+        ) from error
+
+
+def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
+    stage = Stage(wanted.folder, clock)
+    try:
+        with _Bars(wanted) as bars:
+            stage.start()
+            shop = Shop(stage.mariadb.connection, wanted.seed, wanted.changes)
+            shop.make()
+            job = Job(stage, shop, Kills(wanted.seed, wanted.kills, clock), clock)
+            job.run(bars)
+            bars.say("comparing")
+            kills = {process.name: process.kills for process in stage.processes if process.name in _WORK}
+            cpu = {process.name: round(process.cpu_s(), 1) for process in stage.processes}
+            ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
+            stage.end("cdc", "pipeline")
+            differences = compare(stage.mariadb, stage.postgres, WAREHOUSE)
+            errors = check_topic(stage.servers, TOPIC, Checker(shop.history, job.first, _keys()))
+        return {
+            **_figures(wanted, job, differences, errors),
+            "kills": kills,
+            "ended_by_themselves": ends,
+            "cpu_seconds": cpu,
+        }
+    finally:
+        stage.close()
+
+
+def _keys() -> dict[str, tuple[str, ...]]:
+    return {table.name: tuple(column.name for column in table.key) for table in tables()}
+
+
+class Kills:
+    """Who is killed when: `count` turns at random, each process in turn; the same seed gives the same turns.
+
+    A turn comes when its process has done a random part of its work. It is not killed right then: progress is seen after a
+    commit, and every other moment must have its chance too.
+    """
+
+    def __init__(self, seed: int, count: int, clock: Clock) -> None:
+        self._chance, self._clock = Random(f"kills {seed}"), clock
+        names = [name for _ in range(0, count, len(_WORK)) for name in self._chance.sample(sorted(_WORK), len(_WORK))]
+        self._turns = [(self._chance.uniform(0.02, 0.95), name) for name in names[:count]]
+        self._due_s: list[tuple[float, str]] = []
+
+    @property
+    def left(self) -> int:
+        return len(self._turns) + len(self._due_s)
+
+    def look(self, parts: dict[str, float], stage: Stage) -> None:
+        """`parts`, from 0 to 1, are captured and applied: kill whose turn it is."""
+        now_s = self._clock.monotonic_s()
+        for turn in [each for each in self._turns if parts[_WORK[each[1]]] >= each[0]]:
+            self._turns.remove(turn)
+            self._due_s.append((now_s + self._chance.uniform(0, _LATEST_S), turn[1]))
+        for due in [each for each in self._due_s if each[0] <= now_s]:
+            self._due_s.remove(due)
+            stage.kill(due[1])
+
+
+class Job:
+    """The shop's writes on their way to the target, until the target has them all."""
+
+    def __init__(self, stage: Stage, shop: Shop, kills: Kills, clock: Clock) -> None:
+        self._stage, self.shop, self._kills, self._clock = stage, shop, kills, clock
+        self._failure: BaseException | None = None
+        self.first = int(stage.mariadb.place().rpartition("-")[2])  # the last transaction that made a table
+        self.seconds: dict[str, float] = {}  # when all was written, captured, applied, since the start
+        self.came = dict.fromkeys(_ALL, 0)  # changes that are so far
+        self._totals = [0]  # changes of the first n transactions
+
+    def run(self, bars: _Bars) -> None:
+        """Raises what stopped the shop or one of the processes for good."""
+        self._began_s = self._clock.monotonic_s()
+        writer = threading.Thread(target=self._write, name="shop", daemon=True)
+        writer.start()
+        try:
+            bars.say("starting Spark")
+            self._stage.begin()
+            while not self._is_over():
+                self._stage.keep()
+                self._look(bars)
+                self._clock.sleep_s(_LOOK_EVERY_S)
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self.shop.stopped = True
+            writer.join()
+
+    def _write(self) -> None:
+        try:
+            self.shop.write()
+        except BaseException as error:
+            self._failure = error
+
+    def _is_over(self) -> bool:
+        return len(self.seconds) == len(_ALL) and not self._kills.left and self._stage.all_applied()
+
+    def _look(self, bars: _Bars) -> None:
+        """How far each is; what cannot be asked now stays as it was."""
+        shop, before = self.shop, dict(self.came)
+        self.came["written"] = shop.written
+        place, applied = self._stage.captured(), self._stage.applied()
+        if place is not None:
+            self.came["captured"] = self._changes_up_to(place)
+        if applied is not None:
+            self.came["applied"] = applied
+        if self.came != before:
+            for process in self._stage.processes:
+                process.came_further()
+        self._note_the_time()
+        bars.show(self.came)
+        total = max(shop.written, shop.wanted)
+        self._kills.look({name: count / total for name, count in self.came.items()}, self._stage)
+
+    def _note_the_time(self) -> None:
+        for place, name in enumerate(_ALL):
+            done = self.came[name] >= self.shop.wanted and self.came[name] >= self.shop.written
+            if done and name not in self.seconds and all(earlier in self.seconds for earlier in _ALL[:place]):
+                self.seconds[name] = self._clock.monotonic_s() - self._began_s
+
+    def _changes_up_to(self, place: str) -> int:
+        history, totals = self.shop.history, self._totals
+        for number in range(len(totals) - 1, len(history)):
+            totals.append(totals[-1] + len(history[number]))
+        if not place or not MariaPlace(place).covers(MariaPlace(f"0-1-{self.first}")):
+            return 0
+        return totals[min(int(place.rpartition("-")[2]) - self.first, len(totals) - 1)]
+
+
+# What people see -----------------------------------------------------------------------------------------------
+
+
+class _Bars:
+    """A bar for each part of the way."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        columns = (TextColumn("{task.description:9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                   TextColumn("{task.fields[note]}"))  # fmt: skip
+        self._progress = Progress(*columns, console=Console(stderr=True), disable=wanted.as_json)
+        self._tasks = {name: self._progress.add_task(name, total=wanted.changes, note="") for name in _ALL}
+        self.say("starting MariaDB, PostgreSQL and a broker")
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, note: str) -> None:
+        self._progress.update(self._tasks[_ALL[-1]], note=note)
+
+    def show(self, came: dict[str, int]) -> None:
+        for name, count in came.items():
+            self._progress.update(self._tasks[name], completed=count)
+        if came[_ALL[-1]]:
+            self.say("")
+
+
+def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderErrors) -> dict[str, Any]:
+    shop = job.shop
+    equal = not differences.errors and not errors.errors
+    return {
+        "verdict": "equal" if equal else "not equal",
+        "changes": shop.written,
+        "transactions": len(shop.history),
+        "rolled_back": shop.rolled_back,
+        "tables": len(shop.rows),
+        "rows_compared": differences.rows,
+        "rows": asdict(differences),
+        "order_errors": errors.errors,
+        "order": asdict(errors),
+        "seconds": {name: round(seconds, 1) for name, seconds in job.seconds.items()},
+        "changes_per_second": round(shop.written / job.seconds["applied"]),
+        "seed": wanted.seed,
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def _table(found: dict[str, Any]) -> Table:
+    table = Table(title=f"cdc: {found['verdict']}", title_justify="left", show_header=False)
+    table.add_row(
+        "changes", f"{found['changes']:,} of {found['transactions']:,} transactions on {found['tables']} tables"
+    )
+    table.add_row("rolled back", f"{found['rolled_back']:,} transactions")
+    seconds = found["seconds"]
+    table.add_row("time", ", ".join(f"{name} after {seconds[name]:.1f} s" for name in _ALL))
+    table.add_row("speed", f"{found['changes_per_second']:,} changes/s from the first write to the last applied")
+    table.add_row("kills", ", ".join(f"{name} {count}" for name, count in found["kills"].items()))
+    cpu = ", ".join(f"{name} {spent:.0f} s" for name, spent in found["cpu_seconds"].items())
+    table.add_row("processor", f"{cpu} (since the last start)")
+    table.add_row("rows compared", f"{found['rows_compared']:,}, every column")
+    rows = found["rows"]
+    table.add_row(
+        "rows that differ", f"{rows['different']} different, {rows['missing']} missing, {rows['extra']} extra"
+    )
+    order = found["order"]
+    wrong = ", ".join(f"{order[name]} {name}" for name in ("missing", "twice", "strange", "swapped", "torn"))
+    table.add_row("order errors", f"{found['order_errors']} in {order['versions']:,} versions ({wrong})")
+    for text in rows["shown"]:
+        table.add_row("", text)
+    return table

@@ -1,0 +1,153 @@
+"""Everything that runs: two databases, a broker, the capture, the pipeline. How far each is; who is killed; the end.
+
+    the shop -> MariaDB -> binlog -> waterclock cdc -> broker -> waterclock run -> PostgreSQL
+
+Rule 1: the broker, the capture and the pipeline are the commands that a user would type, each a process of its own.
+Rule 2: a question to one that has just been killed is asked again later: nothing here waits for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+import psycopg
+import pymysql
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from waterclock.cdc.topics import last_position
+from waterclock.clock import Clock
+from waterclock.errors import EnvironmentMissing
+
+from .processes import Process
+from .servers import MariaDB, Postgres, free_port, programs
+from .shop import DATABASE
+
+TOPIC, WAREHOUSE, PARTITIONS = "shop", "warehouse", 4
+_ANSWER_S = 2.0
+_APPLIED = "select coalesce(sum((counters->>'events')::bigint), 0) from changes_batches"
+_OFFSETS = "select offsets from changes_batches order by batch_id desc limit 1"
+_Asked = (KafkaException, psycopg.Error, pymysql.Error, EnvironmentMissing)
+
+
+class Stage:
+    """Made in `folder`, which is empty but for what is put there; `close` ends and removes what is not for people."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        found = programs()
+        self._folder, self._clock = folder, clock
+        self._own = Path(tempfile.mkdtemp(prefix="waterclock-", dir="/tmp"))
+        self._own.chmod(0o755)
+        self._consumer: Consumer | None = None
+        self.processes: list[Process] = []
+        try:
+            self.mariadb = MariaDB(self._own / "mariadb", folder / "mariadb.log", found, clock)
+            self.postgres = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
+        except BaseException:
+            self.close()
+            raise
+        self.servers = f"127.0.0.1:{free_port()}"
+
+    def start(self) -> None:
+        """All but the capture and the pipeline, for which there have to be tables first."""
+        self.processes = [self.mariadb.process, self.postgres.process, self._command("broker", *self._broker())]
+        self.mariadb.start()
+        self.postgres.start(WAREHOUSE)
+        self.processes[2].start()
+
+    def begin(self) -> None:
+        """The capture, and the pipeline once there is a topic."""
+        address = f"mysql://root@127.0.0.1:{self.mariadb.port}/{DATABASE}"
+        to = ["--to", f"kafka://{self.servers}/{TOPIC}", "--partitions", str(PARTITIONS)]
+        self.processes.append(self._command("cdc", "cdc", address, *to))
+        self.processes[-1].start()
+        while not self.has_topic():
+            self.keep()
+            self._clock.sleep_s(0.05)
+        self.processes.append(self._command("pipeline", "run", str(self._pipeline()), "--live", "--json"))
+        self.processes[-1].start()
+
+    def keep(self) -> None:
+        """Start again what has ended."""
+        for process in self.processes:
+            process.keep()
+
+    def close(self) -> None:
+        """End all of it."""
+        for process in reversed(self.processes):
+            process.stop()
+        if self._consumer is not None:
+            self._consumer.close()
+        shutil.rmtree(self._own, ignore_errors=True)
+
+    def end(self, *names: str) -> None:
+        """Some of them are no longer needed."""
+        for process in [each for each in self.processes if each.name in names]:
+            process.stop()
+            self.processes.remove(process)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the process of that name; `keep` starts it again."""
+        for process in self.processes:
+            if process.name == name:
+                process.kill()
+
+    # How far each is -------------------------------------------------------------------------------------------
+
+    def has_topic(self) -> bool:
+        with suppress(KafkaException):
+            return TOPIC in self._asking().list_topics(timeout=_ANSWER_S).topics
+        return False
+
+    def captured(self) -> str | None:
+        """Up to which GTID the topic has it all; None where nobody answers."""
+        with suppress(*_Asked):
+            found = last_position({"bootstrap.servers": self.servers, "log_level": 0}, f"{TOPIC}.position", _ANSWER_S)
+            return found.place if found else ""
+        return None
+
+    def applied(self) -> int | None:
+        """How many changes the target has; None where nobody answers."""
+        with suppress(*_Asked):
+            return int(self.postgres.ask(WAREHOUSE, _APPLIED)[0][0])
+        return None
+
+    def all_applied(self) -> bool:
+        """Whether the target has all that the topic has."""
+        with suppress(*_Asked):
+            rows = self.postgres.ask(WAREHOUSE, _OFFSETS)
+            read = json.loads(rows[0][0].splitlines()[2])[TOPIC] if rows else {}
+            return all(read.get(str(number), 0) == self._end_of(number) for number in range(PARTITIONS))
+        return False
+
+    def _end_of(self, partition: int) -> int:
+        asked = [TopicPartition(TOPIC, partition, -1)]
+        return int(self._asking().offsets_for_times(asked, timeout=_ANSWER_S)[0].offset)
+
+    def _asking(self) -> Consumer:
+        if self._consumer is None:
+            settings = {"group.id": "stage", "isolation.level": "read_committed", "log_level": 0}
+            self._consumer = Consumer({"bootstrap.servers": self.servers, **settings})
+        return self._consumer
+
+    # The commands ----------------------------------------------------------------------------------------------
+
+    def _command(self, name: str, *arguments: str) -> Process:
+        return Process(
+            name, [sys.executable, "-m", "waterclock.cli", *arguments], self._folder / f"{name}.log", self._clock
+        )
+
+    def _broker(self) -> list[str]:
+        return ["broker", "--port", self.servers.rpartition(":")[2], "--data", str(self._folder / "broker")]
+
+    def _pipeline(self) -> Path:
+        file = self._folder / "pipeline.toml"
+        text = (files(__package__) / "pipeline.toml").read_text()
+        text = text.replace("localhost:9092", self.servers)
+        file.write_text(text.replace("postgresql://postgres@localhost/warehouse", self.postgres.url(WAREHOUSE)))
+        return file

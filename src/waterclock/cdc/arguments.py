@@ -1,0 +1,51 @@
+"""The options of `waterclock cdc`; what they do is in command.py, which is imported when the command runs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+EXAMPLE = "waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop"
+
+
+def add_to(parser: ArgumentParser) -> None:
+    """All of them."""
+    parser.add_argument(
+        "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
+    )
+    parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
+    parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
+    order = "key: as many partitions as one likes; global: one (default: %(default)s)"
+    parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
+    made = "of the topic, where it has to be made (default: %(default)s)"
+    parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
+    start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
+    parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
+    parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
+    which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
+    parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
+    _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
+    _add_postgres(parser.add_argument_group("PostgreSQL"))
+    _add_rest(parser)
+
+
+def _add_mysql(group: object) -> None:
+    add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
+    add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
+    told = "what MariaDB's binlog does not tell: uuid, inet6, inet4, binary, json or text; may be repeated"
+    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=told)
+    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
+    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
+
+
+def _add_postgres(group: object) -> None:
+    add = group.add_argument  # type: ignore[attr-defined]
+    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
+    add("--publication", help="made where it is missing (default: from the name)")
+
+
+def _add_rest(parser: ArgumentParser) -> None:
+    parser.add_argument("--password-file", metavar="FILE", help="holds the password (or: MYSQL_PWD, PGPASSWORD)")
+    client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
+    parser.add_argument("--kafka-config", metavar="FILE", help=client)
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")

@@ -1,0 +1,42 @@
+"""`Change`: what a message of a change topic asks of a table, whoever wrote the message.
+
+Rule 1: one form for all: (table, operation, key, position, values). It is what a sink that mirrors tables applies.
+Rule 2: of two changes of one key the one with the larger position is the later one, whatever order they are met in. A
+        change whose position is not larger than the row's is applied already.
+        Two changes of a key at one position are the same change. An insert and an update are applied alike.
+Rule 3: `values` holds the columns that the message brings. A column that is not in it keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Operation = Literal["insert", "update", "delete", "truncate"]
+
+
+class Change(NamedTuple):
+    """One row as it is to be (`insert`, `update`), one that is to go (`delete`), or all older ones (`truncate`).
+
+    `table` is `database.table` (PostgreSQL: `schema.table`). `key` maps the primary key's columns to their values; it is
+    empty for a table that has none. `position` is a tuple of whole numbers, compared from the left; positions of one
+    table have one length.
+
+    >>> change = Change("shop.item", "insert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
+    >>> change.position < (1700000000000001, 1)
+    True
+    """
+
+    table: str
+    operation: Operation
+    key: Mapping[str, Any]
+    position: tuple[int, ...]
+    values: Mapping[str, Any]
+
+
+class Met(NamedTuple):
+    """A message as a Kafka client gives it: `value` is None for a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int

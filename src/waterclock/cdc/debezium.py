@@ -1,0 +1,173 @@
+"""Debezium's JSON read as changes: its envelopes with `op`, `before`, `after` and `source`, with a schema or without.
+
+Rule 1: with the schema in the message (schemas.enable=true) every logical type becomes what it means: decimals, dates
+        and times as text in SQL's form, bytes. Without it `types` says what a column is, or its value stays as it came.
+Rule 2: the position is the source's own: PostgreSQL's LSN, MySQL's file, place and row, SQL Server's LSNs; else the
+        message's offset.
+Rule 3: a tombstone after a delete says nothing new. A change of the key comes from Debezium as a delete and an insert.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from waterclock.cdc.change import Change, Met, Operation
+from waterclock.errors import Unreadable
+
+_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_UNTOUCHED = "__debezium_unavailable_value"
+_EPOCH = datetime(1970, 1, 1)
+# created, read by a snapshot, updated, deleted, truncated
+_OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
+Field = Mapping[str, Any]
+
+
+def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Change]:
+    """The changes that a message asks for; none for a tombstone, a heartbeat or a transaction's mark.
+
+    `types` maps a column to a logical type's name, for messages without a schema: `{"price": "Decimal:2"}`.
+    """
+    if message.value is None:
+        return
+    schema, payload = _unwrapped(_read(message.value))
+    word = payload.get("op")
+    if (word is None and ("status" in payload or set(payload) == {"ts_ms"})) or word == "m":
+        return  # where a transaction begins or ends, a heartbeat, an application's own word
+    operation = _OPERATIONS.get(str(word))
+    if operation is None or not isinstance(payload.get("source"), dict):
+        raise Unreadable(
+            f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
+        )
+    table, position = _table(payload["source"]), _position(payload["source"], message.offset)
+    key = {} if operation == "truncate" else _key(message, types or {})
+    values: dict[str, Any] = {}
+    if operation in ("insert", "update"):
+        values = _converted(payload["after"], _by_name(_by_name(schema).get("after")), types or {})
+    yield Change(table, operation, key, position, values)
+
+
+def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any]]:
+    """Schema and payload, where they travel together; a payload that is null is a tombstone in a schema."""
+    if "payload" in envelope and "schema" in envelope:
+        return envelope["schema"], envelope["payload"] or {"ts_ms": 0}
+    return None, envelope
+
+
+def _read(raw: bytes) -> dict[str, Any]:
+    try:
+        fields = _decode(raw.decode())
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise Unreadable(f"A message is no JSON object, so not Debezium's: {raw[:60]!r}. Is it another format?")
+    return fields
+
+
+def _table(source: Mapping[str, Any]) -> str:
+    return f"{source.get('schema') or source['db']}.{source.get('table') or source.get('collection')}"
+
+
+def _position(source: Mapping[str, Any], offset: int) -> tuple[int, ...]:
+    if source.get("lsn") is not None:
+        return (int(source["lsn"]),)
+    if source.get("file") is not None and source.get("pos") is not None:
+        return int(str(source["file"]).rpartition(".")[2]), int(source["pos"]), int(source.get("row") or 0)
+    if source.get("change_lsn") and source.get("commit_lsn"):
+        parts = f"{source['commit_lsn']}:{source['change_lsn']}".split(":")
+        return (*(int(part, 16) for part in parts), int(source.get("event_serial_no") or 0))
+    return (offset,)
+
+
+def _key(message: Met, types: Mapping[str, str]) -> dict[str, Any]:
+    if message.key is None:
+        return {}
+    schema, key = _unwrapped(_read(message.key))
+    return _converted(key, _by_name(schema), types)
+
+
+def _by_name(schema: Field | None) -> dict[str, Field]:
+    return {field["field"]: field for field in (schema or {}).get("fields", ())}
+
+
+def _converted(row: Mapping[str, Any], fields: Mapping[str, Field], types: Mapping[str, str]) -> dict[str, Any]:
+    found = {}
+    for name, value in row.items():
+        if value == _UNTOUCHED:
+            continue  # a large value that the update did not touch: it keeps what it has
+        field = fields.get(name) or _told(types.get(name, ""))
+        found[name] = None if value is None else _value(value, field)
+    return found
+
+
+def _told(word: str) -> Field:
+    """`Decimal:2` as the schema would say it."""
+    name, _, scale = word.partition(":")
+    return {"name": _BY_WORD.get(name), "type": name, "parameters": {"scale": scale or "0"}}
+
+
+def _value(value: Any, field: Field) -> Any:
+    name = field.get("name") or ""
+    if name == _DECIMAL and isinstance(value, str):
+        return _scaled(b64decode(value), int(field["parameters"]["scale"]))
+    if name == "io.debezium.data.VariableScaleDecimal":
+        return _scaled(b64decode(value["value"]), int(value["scale"]))
+    if name in _LOGICAL:
+        return _LOGICAL[name](value)
+    return b64decode(value) if field.get("type") == "bytes" and isinstance(value, str) else value
+
+
+def _scaled(raw: bytes, scale: int) -> Decimal:
+    """Kafka Connect's decimal: the digits as one signed number, and where the point stands."""
+    digits = Decimal(int.from_bytes(raw, "big", signed=True)).as_tuple()
+    return Decimal((digits.sign, digits.digits, -scale))
+
+
+def _moment(per_second: int, digits: int) -> Callable[[int], str]:
+    def convert(count: int) -> str:
+        seconds, rest = divmod(count, per_second)
+        return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}".rjust(19, "0") + f".{rest:0{digits}d}"
+
+    return convert
+
+
+def _time(per_second: int, digits: int) -> Callable[[int], str]:
+    def convert(count: int) -> str:
+        sign = "-" if count < 0 else ""
+        seconds, rest = divmod(abs(count), per_second)
+        return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:0{digits}d}"
+
+    return convert
+
+
+def _day(count: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=count)).isoformat()
+
+
+def _bits(value: Any) -> Any:
+    """Bits, the low byte first, as a number."""
+    return int.from_bytes(b64decode(value), "little") if isinstance(value, str) else value
+
+
+_LOGICAL: dict[str, Callable[[Any], Any]] = {
+    "io.debezium.time.Date": _day,
+    "io.debezium.time.Timestamp": _moment(1000, 3),
+    "io.debezium.time.MicroTimestamp": _moment(1_000_000, 6),
+    "io.debezium.time.NanoTimestamp": _moment(1_000_000_000, 9),
+    "io.debezium.time.Time": _time(1000, 3),
+    "io.debezium.time.MicroTime": _time(1_000_000, 6),
+    "io.debezium.time.NanoTime": _time(1_000_000_000, 9),
+    "io.debezium.data.Bits": _bits,
+    "io.debezium.data.EnumSet": lambda text: text.split(",") if text else [],
+    "io.debezium.data.Json": lambda text: json.loads(text, parse_float=Decimal),
+    "org.apache.kafka.connect.data.Date": _day,
+    "org.apache.kafka.connect.data.Timestamp": _moment(1000, 3),
+    "org.apache.kafka.connect.data.Time": _time(1000, 3),
+}
+# what a user writes: the last part of Debezium's own names, and Connect's decimal
+_BY_WORD = {name.rpartition(".")[2]: name for name in reversed(_LOGICAL)} | {"Decimal": _DECIMAL}

@@ -1,0 +1,94 @@
+"""Maxwell's JSON read as changes: what Maxwell's daemon writes, and what `waterclock cdc` does.
+
+Rule 1: the position is the writer's own where it is told: `sequence` and `xoffset` (ours), else Maxwell's `position`
+        (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
+Rule 2: an update that changed the key is two changes: the old row goes, the new one comes.
+Rule 3: numbers keep their digits: one with a point is read as a Decimal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from waterclock.cdc.change import Change, Met, Operation
+from waterclock.errors import Unreadable
+
+_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
+_LAST = 2**62  # Maxwell tells no xoffset for the last change of a transaction
+_OPERATIONS: dict[str, Operation] = {
+    "insert": "insert",
+    "bootstrap-insert": "insert",
+    "update": "update",
+    "delete": "delete",
+    "truncate": "truncate",
+}
+_OTHERS = {"bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop", "database-create",
+           "database-alter", "database-drop"}  # fmt: skip
+
+
+def changes(message: Met) -> Iterator[Change]:
+    """The changes that a message asks for; none for a tombstone, a heartbeat or a word about a table's form.
+
+    >>> row = b'{"database":"shop","table":"item","type":"insert","primary_key_columns":["id"],"data":{"id":4,"p":1.10}}'
+    >>> next(changes(Met(None, row, 7)))
+    Change(table='shop.item', operation='insert', key={'id': 4}, position=(7,), values={'id': 4, 'p': Decimal('1.10')})
+    """
+    if message.value is None:
+        return
+    fields = _read(message.value)
+    if fields.get("type") in _OTHERS:
+        return
+    operation, data = _OPERATIONS.get(str(fields.get("type"))), fields.get("data")
+    table, position = f"{fields.get('database')}.{fields.get('table')}", _position(fields, message.offset)
+    if operation == "truncate":
+        yield Change(table, operation, {}, position, {})
+        return
+    if operation is None or not isinstance(data, dict):
+        what = f"has the type {fields.get('type')!r}, which Maxwell does not write"
+        raise Unreadable(f"The message at offset {message.offset} {what if operation is None else 'has no data'}.")
+    names = _key_names(fields, message)
+    former = {**data, **(fields.get("old") or {})}
+    if operation == "delete":
+        yield Change(table, "delete", _key(data, names, message), position, {})
+    elif operation == "update" and _key(former, names, message) != _key(data, names, message):
+        yield Change(table, "delete", _key(former, names, message), position, {})
+        yield Change(table, "insert", _key(data, names, message), position, data)
+    else:
+        yield Change(table, operation, _key(data, names, message), position, data)
+
+
+def _read(value: bytes) -> dict[str, Any]:
+    try:
+        fields = _decode(value.decode())
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise Unreadable(f"A message is no JSON object, so not Maxwell's: {value[:60]!r}. Is it another format?")
+    return fields
+
+
+def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
+    if "sequence" in fields:
+        return int(fields["sequence"]), int(fields["xoffset"])
+    if "position" in fields and ("xoffset" in fields or fields.get("commit")):
+        file, _, place = str(fields["position"]).partition(":")
+        return int(file.rpartition(".")[2]), int(place), int(fields.get("xoffset", _LAST))
+    return (offset,)
+
+
+def _key_names(fields: Mapping[str, Any], message: Met) -> list[str]:
+    if "primary_key_columns" in fields:
+        return [str(name) for name in fields["primary_key_columns"]]
+    if message.key is None:
+        return []
+    return [name[3:] for name in _read(message.key) if name.startswith("pk.")]
+
+
+def _key(data: Mapping[str, Any], names: list[str], message: Met) -> dict[str, Any]:
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise Unreadable(f"The message at offset {message.offset} lacks {', '.join(missing)} of its own primary key.")
+    return {name: data[name] for name in names}

@@ -1,0 +1,187 @@
+"""What only the server's catalog knows: collations, and of a table what its table map leaves out.
+
+Rule 1: the catalog tells how a table is NOW. It is believed for rows that were written before only where the table has
+        not been changed since (its CREATE_TIME lies before them) and its columns are those of the map.
+Rule 2: where that does not hold, the rows are refused, with what would make them readable. Nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.columns import BINARY, Column
+from waterclock.cdc.mysql.tablemap import TableMap
+from waterclock.errors import Unreadable
+
+_KINDS = {
+    "tinyint": {types.TINY}, "smallint": {types.SHORT}, "mediumint": {types.INT24}, "int": {types.LONG},
+    "bigint": {types.LONGLONG}, "float": {types.FLOAT}, "double": {types.DOUBLE}, "decimal": {types.NEWDECIMAL},
+    "bit": {types.BIT}, "year": {types.YEAR}, "date": {types.DATE, types.NEWDATE},
+    "time": {types.TIME, types.TIME2}, "datetime": {types.DATETIME, types.DATETIME2},
+    "timestamp": {types.TIMESTAMP, types.TIMESTAMP2}, "enum": {types.ENUM}, "set": {types.SET},
+    "json": {types.JSON, types.BLOB},
+    "char": {types.STRING}, "binary": {types.STRING}, "uuid": {types.STRING}, "inet6": {types.STRING},
+    "inet4": {types.STRING},
+    "varchar": {types.VARCHAR, types.VAR_STRING}, "varbinary": {types.VARCHAR, types.VAR_STRING},
+}  # fmt: skip
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob")
+_SHAPES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
+_KINDS |= {name: {types.BLOB} for name in _TEXTS}
+_KINDS |= {name: {types.GEOMETRY} for name in (*_SHAPES, "geometrycollection", "geomcollection")}
+_JSON_COLLATION = 46  # utf8mb4_bin: MariaDB gives it to every JSON column
+_DECLARED = ("uuid", "inet6", "inet4", "json")
+
+_COLUMNS = (
+    "select column_name, data_type, column_type, character_set_name, extra from information_schema.columns "
+    "where table_schema = %s and table_name = %s order by ordinal_position"
+)
+_KEY = (
+    "select column_name from information_schema.statistics where table_schema = %s and table_name = %s "
+    "and index_name = 'PRIMARY' order by seq_in_index"
+)
+_CREATED = (
+    "select unix_timestamp(create_time) from information_schema.tables where table_schema = %s and table_name = %s"
+)
+_CHECKS = (
+    "select check_clause from information_schema.check_constraints where constraint_schema = %s and table_name = %s"
+)
+
+
+class Cursor(Protocol):
+    """What is asked of a connection to the server."""
+
+    def execute(self, query: str, arguments: tuple[Any, ...] = ()) -> Any: ...
+
+    def fetchall(self) -> Any: ...
+
+
+class Declared(NamedTuple):
+    """A table as the catalog has it: its columns, which are None where it is not there, and its primary key."""
+
+    columns: list[tuple[str, str, str, str | None, str]]
+    key: tuple[str, ...]
+    created: int
+    json: frozenset[str]
+
+
+class Catalog:
+    """Asks the server. It is asked once for a table map, and again once a statement has changed a table."""
+
+    def __init__(self, cursor: Cursor, maria: bool, told: Mapping[str, str] | None = None) -> None:
+        self._cursor, self._maria = cursor, maria
+        self._told = told or {}  # database.table.column -> what the user says that it is
+        self._charsets = self._collations()
+
+    def charset_of(self, collation: int) -> str:
+        """The character set of a collation's number; Unreadable for a number that the server does not have."""
+        if collation not in self._charsets:
+            raise Unreadable(f"The binlog names the collation {collation}, which this server does not have.")
+        return self._charsets[collation]
+
+    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]:
+        """Columns and key for a map without names, written at `written` seconds; Unreadable where they may have changed."""
+        if not self._maria:
+            raise Unreadable(_unnamed(table))
+        declared = self._declared(table.database, table.table)
+        fits = len(declared.columns) == len(table.types) and all(
+            kind in _KINDS.get(found[1], ()) for kind, found in zip(table.types, declared.columns, strict=True)
+        )
+        if not fits or declared.created > written:
+            raise Unreadable(_changed(table))
+        pairs = zip(declared.columns, table.types, table.sizes, strict=True)
+        return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
+
+    def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
+        """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, "
+        "JSON from text."""
+        doubtful = [column.name for column in columns if self._maria and _doubtful(column)]
+        told = {name: word for name in doubtful if (word := self._told.get(f"{table.name}.{name}"))}
+        asked = sorted(set(doubtful) - set(told))
+        if asked:
+            declared = self._declared(table.database, table.table)
+            now = {found[0]: found[1] for found in declared.columns}
+            if declared.created > written or not set(asked) <= set(now):
+                raise Unreadable(_doubt(table, asked))
+            told |= {name: _word(name, now[name], declared.json) for name in asked}
+        return [column._replace(declared=told.get(column.name, "")) for column in columns]
+
+    def virtual(self, table: TableMap) -> set[str]:
+        """The names of the columns that are computed when they are read: MariaDB leaves them out of a row image."""
+        found = self._declared(table.database, table.table).columns
+        return {column[0] for column in found if "VIRTUAL" in column[4].upper()}
+
+    def _declared(self, database: str, table: str) -> Declared:
+        columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]
+        created = self._asked(_CREATED, database, table)
+        checks = self._asked(_CHECKS, database, table) if self._maria else []
+        json = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
+        return Declared(
+            columns,
+            tuple(row[0] for row in self._asked(_KEY, database, table)),
+            int(created[0][0] or 0) if created else 1 << 62,  # a table that is gone has changed
+            frozenset(match[1].replace("``", "`") for match in json if match),
+        )
+
+    def _collations(self) -> Mapping[int, str]:
+        # MariaDB 10.10 and later have collations without a number of their own, one for each character set
+        where = "collation_character_set_applicability" if self._maria else "collations"
+        self._cursor.execute(f"select * from information_schema.{where} limit 0")
+        has_number = any(name[0].lower() == "id" for name in getattr(self._cursor, "description", None) or ())
+        where = where if has_number else "collations"
+        self._cursor.execute(f"select id, character_set_name from information_schema.{where} where id is not null")
+        return {int(number): str(charset) for number, charset in self._cursor.fetchall() if charset}
+
+    def _asked(self, query: str, *arguments: str) -> list[Any]:
+        self._cursor.execute(query, arguments)
+        return list(self._cursor.fetchall())
+
+
+def _doubtful(column: Column) -> bool:
+    if column.type == types.STRING:
+        return column.charset == BINARY and column.size in (4, 16)
+    return column.type == types.BLOB and column.size == 4 and column.collation == _JSON_COLLATION
+
+
+def _word(name: str, data_type: str, json: frozenset[str]) -> str:
+    if name in json or data_type == "json":
+        return "json" if data_type in ("json", "longtext") else ""
+    return data_type if data_type in _DECLARED else ""
+
+
+def _column(found: tuple[str, str, str, str | None, str], kind: int, size: int, json: frozenset[str]) -> Column:
+    name, data_type, column_type, charset, _ = found
+    labels = tuple(_labels(column_type)) if kind in (types.ENUM, types.SET) else ()
+    declared = _word(name, data_type, json) if kind in (types.STRING, types.BLOB) else ""
+    return Column(name, kind, size, "unsigned" in column_type.lower(), charset or BINARY, labels, declared=declared)
+
+
+def _labels(column_type: str) -> list[str]:
+    """The labels of `enum('a','it''s')`."""
+    return [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", column_type)]
+
+
+def _changed(table: TableMap) -> str:
+    return (
+        f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since these rows "
+        "were written, so the catalog cannot name them either. Set binlog_row_metadata=FULL on the server, leave the table "
+        f"out (--tables), or start after the change (--from)."
+    )
+
+
+def _unnamed(table: TableMap) -> str:
+    return (
+        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not tell whether they "
+        "were changed "
+        "since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it (--from now)."
+    )
+
+
+def _doubt(table: TableMap, names: list[str]) -> str:
+    return (
+        f"{table.name}: the binlog does not tell whether {', '.join(names)} is BINARY, UUID, INET6 or INET4, text or JSON, "
+        "and the table has been changed or dropped since these rows were written, so the catalog cannot tell either. Leave "
+        "the table out (--tables), start after the change (--from), or say it: --type DATABASE.TABLE.COLUMN=uuid."
+    )

@@ -1,0 +1,120 @@
+"""MySQL and MariaDB as a source of changes: a stream of binlog events from a position on, turned into items.
+
+Rule 1: one object reads one connection, from one position, once. After a break another object is made, from the
+        position that Kafka holds: what was on its way is read again and nothing is counted twice.
+Rule 2: silence is told, so that what was gathered need not wait for the next change; a server that is silent for
+        longer than its heartbeats allow is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pymysql
+
+from waterclock.cdc.mysql.binlog import Framing
+from waterclock.cdc.mysql.catalog import Catalog
+from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
+from waterclock.cdc.mysql.server import Server, inspected
+from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
+from waterclock.cdc.mysql.tables import Tables
+from waterclock.cdc.mysql.transactions import Transactions
+from waterclock.cdc.position import MariaPlace, MySqlPlace, Position
+from waterclock.cdc.source import Item, Mark, Wanted
+from waterclock.errors import ConnectionLost, UsageError
+
+_QUIET_S = 0.02  # so long nothing came: what was gathered is committed
+_GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
+
+
+class BinlogReader:
+    """A `Source` over one connection.
+
+    `told` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
+    `queries` asks for the statements beside the rows.
+    """
+
+    def __init__(
+        self,
+        login: Login,
+        position: Position,
+        wanted: Wanted,
+        *,
+        told: dict[str, str] | None = None,
+        skip: frozenset[str] = frozenset(),
+        queries: bool = False,
+    ) -> None:
+        self._opened = ExitStack()
+        try:
+            self._begin(login, position, wanted, told, skip, queries)
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def _begin(
+        self,
+        login: Login,
+        position: Position,
+        wanted: Wanted,
+        told: dict[str, str] | None,
+        skip: frozenset[str],
+        queries: bool,
+    ) -> None:
+        self._login = login
+        connection = self._opened.enter_context(asked(login))
+        self.server: Server = inspected(connection.cursor())
+        self._place_type = MariaPlace if self.server.maria else MySqlPlace
+        place = self._place_type(position.place)
+        catalog = Catalog(connection.cursor(), self.server.maria, told)
+        tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
+        self._transactions = Transactions(place, position, tables, wanted, skip=skip)
+        self._framing, self._silences = Framing(), 0
+        self._end: tuple[str, MariaPlace | MySqlPlace] | None = None
+        self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
+
+    def items(self) -> Iterator[Item]:
+        """Changes and marks, without end."""
+        while True:
+            packet = self._stream.packet(HEARTBEAT_S if self._silences else _QUIET_S)
+            if packet is None:
+                yield self._silence()
+                continue
+            self._silences = 0
+            if packet[0]:
+                self._ended(packet)
+            yield from self._transactions.take(self._framing.event(packet[1:]))
+
+    def position(self) -> Position:
+        return self._transactions.position()
+
+    def reached(self, end: str) -> bool:
+        if self._end is None or self._end[0] != end:  # it is asked for after every transaction
+            self._end = (end, self._place_type(end))
+        return self._transactions.covers(self._end[1])
+
+    def stored(self, position: Position) -> None:
+        """Nothing to do: a server throws its binlogs away by its own rules (binlog_expire_logs_seconds)."""
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _silence(self) -> Mark:
+        self._silences += 1
+        if self._silences > _GONE_AFTER:
+            raise ConnectionLost("The database has not even sent heartbeats for ten seconds.")
+        return Mark.QUIET
+
+    def _ended(self, packet: bytes) -> None:
+        if packet[0] == 0xFF:
+            code, text = int.from_bytes(packet[1:3], "little"), packet[3:].decode("utf-8", "replace")
+            text = text[6:] if text.startswith("#") else text
+            if code in REFUSALS:
+                refused(self._login, pymysql.OperationalError(code, text))
+            if code == 1236:
+                raise UsageError(
+                    f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. Where its "
+                    "binlogs are gone already, start anew with --from now and bring the target up to date by hand."
+                )
+            raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
+        raise ConnectionLost("The database ended the stream.")

@@ -1,0 +1,58 @@
+"""What a server is, and whether it writes a binlog that can be read exactly.
+
+Rule 1: every setting that would lose something is named, with what to set it to; all of them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from waterclock.errors import UsageError
+
+OWN = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
+_RIGHT = {
+    "binlog_format": ("ROW",),
+    "binlog_row_image": ("FULL",),
+    "gtid_mode": ("ON", "ON_PERMISSIVE"),
+    "binlog_transaction_compression": ("OFF",),
+    "binlog_row_value_options": ("",),
+}
+_QUESTION = (
+    "show global variables where variable_name in ('log_bin', 'version', 'gtid_binlog_pos', 'gtid_executed', "
+    "'binlog_row_metadata', 'lower_case_table_names', " + ", ".join(f"'{name}'" for name in _RIGHT) + ")"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`maria`: MariaDB or MySQL. `place`: its last transaction. `names_columns`: whether its binlog does."""
+
+    maria: bool
+    version: str
+    place: str
+    names_columns: bool
+
+
+def inspected(cursor: Any) -> Server:
+    """The server behind a cursor; UsageError with everything that has to be set differently."""
+    cursor.execute(_QUESTION)
+    found = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+    if found.get("log_bin", "OFF").upper() not in ("ON", "1"):
+        raise UsageError(
+            "The server writes no binlog. Start it with --log-bin --binlog-format=ROW "
+            "--binlog-row-metadata=FULL --server-id=1."
+        )
+    wrong = [
+        f"{name} is {found[name] or 'empty'} and must be {right[0] or 'empty'}"
+        for name, right in _RIGHT.items()
+        if name in found and found[name].upper() not in right
+    ]
+    if wrong:
+        raise UsageError(
+            f"The server's binlog cannot be read exactly: {'; '.join(wrong)}. SET GLOBAL them so, and start again."
+        )
+    version = found.get("version", "")
+    maria = "mariadb" in version.lower()
+    place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
+    return Server(maria, version, place, found.get("binlog_row_metadata", "").upper() == "FULL")

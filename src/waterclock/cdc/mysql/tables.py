@@ -1,0 +1,204 @@
+"""Rows out of row images: a plan for every table, made once and used for each of its rows.
+
+Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same plan. A plan that needed the catalog is
+        thrown away by the next statement that changes a table: its map may stay the same while its names do not.
+Rule 2: a row image that does not end where its event ends was read with a wrong type: it is refused, all of it.
+Rule 3: rows come whole (binlog_row_image=FULL). A column may be missing only where it is computed when it is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from waterclock.cdc.mysql.binlog import (
+    DELETE_V1,
+    DELETE_V2,
+    MARIA_DELETE_COMPRESSED,
+    MARIA_UPDATE_COMPRESSED,
+    MARIA_WRITE_COMPRESSED,
+    UPDATE_V1,
+    UPDATE_V2,
+    WRITE_V1,
+    WRITE_V2,
+    Event,
+    length_encoded,
+    uncompressed,
+)
+from waterclock.cdc.mysql.columns import Column, reader
+from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
+from waterclock.errors import Unreadable
+
+Row = dict[str, str]
+WRITES = {WRITE_V1, WRITE_V2, MARIA_WRITE_COMPRESSED}
+UPDATES = {UPDATE_V1, UPDATE_V2, MARIA_UPDATE_COMPRESSED}
+DELETES = {DELETE_V1, DELETE_V2, MARIA_DELETE_COMPRESSED}
+ROWS = WRITES | UPDATES | DELETES
+_COMPRESSED = {MARIA_WRITE_COMPRESSED, MARIA_UPDATE_COMPRESSED, MARIA_DELETE_COMPRESSED}
+_VERSION_2 = {WRITE_V2, UPDATE_V2, DELETE_V2}
+
+
+class Knowledge(Protocol):
+    """What a catalog answers; see catalog.py."""
+
+    def charset_of(self, collation: int) -> str: ...
+
+    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]: ...
+
+    def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]: ...
+
+    def virtual(self, table: TableMap) -> set[str]: ...
+
+
+class Table:
+    """How the rows of one table map are read."""
+
+    def __init__(self, described_by: TableMap, columns: list[Column], key: tuple[str, ...]) -> None:
+        self.map, self.key = described_by, key
+        self.database, self.table = described_by.database, described_by.table
+        self.names = [column.name for column in columns]
+        try:
+            self._readers = [reader(column) for column in columns]
+        except Unreadable as refusal:
+            raise Unreadable(f"{described_by.name}: {refusal}") from None
+
+    def row(self, data: bytes, at: int, present: list[int] | None) -> tuple[Row, int]:
+        """The row that begins at `at`, and where the next one does; `present` are the columns it has, None for all."""
+        if present is not None:
+            return self._part(data, at, present)
+        size = (len(self._readers) + 7) // 8
+        nulls = int.from_bytes(data[at : at + size], "little")
+        at += size
+        texts = []
+        for read in self._readers:
+            text = "null"
+            if not nulls & 1:
+                text, at = read(data, at)
+            texts.append(text)
+            nulls >>= 1
+        return dict(zip(self.names, texts, strict=True)), at
+
+    def _part(self, data: bytes, at: int, present: list[int]) -> tuple[Row, int]:
+        size = (len(present) + 7) // 8
+        nulls = int.from_bytes(data[at : at + size], "little")
+        at += size
+        row: Row = {}
+        for bit, place in enumerate(present):
+            text = "null"
+            if not nulls >> bit & 1:
+                text, at = self._readers[place](data, at)
+            row[self.names[place]] = text
+        return row, at
+
+
+class Tables:
+    """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
+
+    def __init__(self, catalog: Knowledge, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
+        self._catalog, self._dialect, self._wanted = catalog, dialect, wanted
+        self._by_id: dict[int, Table | None] = {}
+        self._plans: dict[bytes, Table | None] = {}
+        self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
+        self._virtual: dict[int, set[str]] = {}
+        self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
+
+    def introduce(self, event: Event) -> None:
+        """A table map: from here on its number stands for this table."""
+        content = event.body[8:]
+        if content not in self._plans:
+            found = table_map(event.body)
+            # a statement that waited for ALTER TABLE to end has the time at which it began to wait
+            written = max(event.ts, self._altered.get((found.database, found.table), 0))
+            self._plans[content] = self._plan(found, content, written)
+        self._by_id[table_id(event.body)] = self._plans[content]
+
+    def rows(self, event: Event) -> tuple[Table, Iterator[tuple[Row | None, Row | None]]] | None:
+        """The table and its rows as (before, after); None where nobody asked for them."""
+        number = table_id(event.body)
+        if number not in self._by_id:
+            raise Unreadable(f"The rows before {event.end} belong to a table that the binlog has not introduced.")
+        table = self._by_id[number]
+        return None if table is None else (table, self._read(table, event))
+
+    def changed(self, altered: tuple[str, str] | None, ended: int) -> None:
+        """A statement that ended at `ended` seconds changed a table: what the catalog said no longer holds."""
+        if altered is not None:
+            self._altered[altered] = ended
+        for content in self._lent:
+            self._plans.pop(content, None)
+        self._lent.clear()
+        self._virtual.clear()
+
+    def forget(self) -> None:
+        """Another binlog begins, or another server speaks: numbers mean nothing any more."""
+        self._by_id.clear()
+
+    def _plan(self, found: TableMap, content: bytes, written: int) -> Table | None:
+        if not self._wanted(found.database, found.table):
+            return None
+        if not found.is_full():
+            self._lent.add(content)
+            return Table(found, *self._catalog.complete(found, written))
+        columns = described(found, self._dialect, self._catalog.charset_of)
+        settled = self._catalog.settle(found, columns, written)
+        if any(column.declared for column in settled):
+            self._lent.add(content)
+        return Table(found, settled, key_of(found, columns))
+
+    def _read(self, table: Table, event: Event) -> Iterator[tuple[Row | None, Row | None]]:
+        data, at, bitmaps = self._opened(event)
+        before, after = self._present(table, bitmaps[0]), self._present(table, bitmaps[-1])
+        while at < len(data):
+            try:
+                old, new, at = self._pair(table, event.kind, data, at, (before, after))
+            except (LookupError, ValueError, ArithmeticError, struct.error):
+                at = len(data) + 1
+            if at > len(data):
+                raise Unreadable(
+                    f"Rows of {table.map.name} before {event.end} do not fit its columns, so a type was misread. Leave the "
+                    "table out (--tables), and say so to the authors: with its CREATE TABLE it can be mended."
+                )
+            yield old, new
+
+    @staticmethod
+    def _pair(
+        table: Table, kind: int, data: bytes, at: int, present: tuple[list[int] | None, list[int] | None]
+    ) -> tuple[Row | None, Row | None, int]:
+        if kind in WRITES:
+            new, at = table.row(data, at, present[0])
+            return None, new, at
+        old, at = table.row(data, at, present[0])
+        if kind in DELETES:
+            return old, None, at
+        new, at = table.row(data, at, present[1])
+        return old, new, at
+
+    @staticmethod
+    def _opened(event: Event) -> tuple[bytes, int, list[bytes]]:
+        """The bytes of the rows, where the first begins, and which columns there are: before and after for an update."""
+        body, at = event.body, 8
+        if event.kind in _VERSION_2:
+            at += int.from_bytes(body[8:10], "little")
+        count, at = length_encoded(body, at)
+        size = (count + 7) // 8
+        bitmaps = [body[at : at + size]]
+        if event.kind in UPDATES:
+            bitmaps.append(body[at + size : at + 2 * size])
+        at += size * len(bitmaps)
+        return (uncompressed(body[at:]), 0, bitmaps) if event.kind in _COMPRESSED else (body, at, bitmaps)
+
+    def _present(self, table: Table, bitmap: bytes) -> list[int] | None:
+        bits = int.from_bytes(bitmap, "little")
+        if bits == (1 << len(table.names)) - 1:
+            return None
+        missing = {name for place, name in enumerate(table.names) if not bits >> place & 1}
+        if id(table) not in self._virtual:
+            self._virtual[id(table)] = self._catalog.virtual(table.map)
+        if missing - self._virtual[id(table)]:
+            raise Unreadable(
+                f"Rows of {table.map.name} lack {', '.join(sorted(missing))}: binlog_row_image is not FULL. "
+                "Set it to FULL on "
+                "the server and in every session that sets its own, and leave out what was written before (--from, --skip)."
+            )
+        return [place for place in range(len(table.names)) if bits >> place & 1]

@@ -1,0 +1,243 @@
+"""Binlog events in, row changes and the ends of transactions out: no connection, no thread, no clock.
+
+Rule 1: a transaction begins with its GTID and ends with its commit. What is between is in the binlog only because it
+        was committed; so it is passed on as it comes, and a transaction of any size needs the memory of one event.
+Rule 2: a change is held back until the next one comes: only the last one carries `commit`.
+Rule 3: what would lose rows is refused: statements that write, prepared (XA) transactions, packed or partial ones.
+        The refusal names the GTID; who has looked at it can leave it out (--skip).
+Rule 4: the place moves at the commit, never before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+from uuid import UUID
+
+from waterclock.cdc.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence
+from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql.binlog import Event
+from waterclock.cdc.mysql.statements import Statement, statement
+from waterclock.cdc.mysql.tables import ROWS, Row, Table, Tables
+from waterclock.cdc.position import MariaPlace, MySqlPlace, Position
+from waterclock.cdc.source import Item, Mark
+from waterclock.errors import Unreadable
+
+_STANDALONE = 1  # a flag of MariaDB's GTID: one statement, and no commit after it
+_QUERIES = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
+
+
+class Transactions:
+    """Takes events one by one. `place` is moved along; `position()` says what may be stored after a COMMITTED."""
+
+    def __init__(
+        self,
+        place: MariaPlace | MySqlPlace,
+        position: Position,
+        tables: Tables,
+        wanted: Callable[[str, str], bool],
+        *,
+        skip: frozenset[str] = frozenset(),
+    ) -> None:
+        self._place, self._tables, self._wanted, self._skip = place, tables, wanted, skip
+        self._sequence = self._settled = position.sequence
+        self._done, self._half_sent = position.rows, position.inside
+        self._gtid, self._open, self._skipping = "", False, False
+        self._xoffset = 0
+        self._held: RowChange | None = None
+        self._query: str | None = None
+        self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
+            binlog.TABLE_MAP: self._table_map,
+            binlog.XID: self._xid,
+            binlog.GTID: self._mysql_gtid,
+            binlog.ANONYMOUS_GTID: self._anonymous,
+            binlog.MARIA_GTID: self._maria_gtid,
+            binlog.XA_PREPARE: self._prepared,
+            binlog.ROTATE: self._another,
+            binlog.FORMAT_DESCRIPTION: self._another,
+            binlog.HEARTBEAT: self._heartbeat,
+            binlog.HEARTBEAT_V2: self._heartbeat,
+            binlog.MARIA_ANNOTATE: self._annotated,
+            binlog.ROWS_QUERY: self._annotated,
+            **dict.fromkeys(ROWS, self._rows),
+            **dict.fromkeys(_QUERIES, self._statement),
+            **dict.fromkeys(_SILENT, _nothing),
+        }
+
+    def take(self, event: Event) -> Iterator[Item]:
+        """What follows from the next event; Unreadable where going on would lose something."""
+        taken = self._takes.get(event.kind)
+        if taken is None:
+            if event.flags & binlog.IGNORABLE:
+                return iter(())
+            self._refuse(_REMEDIES.get(event.kind, f"an event of the kind {event.kind}, which is not known here"))
+        return taken(event)
+
+    def position(self) -> Position:
+        """Where the last COMMITTED was."""
+        return Position(str(self._place), self._settled)
+
+    def covers(self, target: MariaPlace | MySqlPlace) -> bool:
+        """Whether everything up to `target` was taken."""
+        return self._place.covers(target)  # type: ignore[arg-type]
+
+    def _begin(self, gtid: str, event: Event, is_open: bool) -> Iterator[Item]:
+        if self._open or self._held is not None:
+            self._refuse("the beginning of another transaction before its commit")
+        self._gtid, self._open, self._skipping = gtid, is_open, gtid in self._skip
+        self._sequence, self._xoffset, self._query = next_sequence(self._sequence, event.ts), 0, None
+        if self._done and gtid != self._half_sent:
+            self._refuse(f"another place than before: {self._half_sent} is half in Kafka and has to come first")
+        return iter(())
+
+    def _maria_gtid(self, event: Event) -> Iterator[Item]:
+        number, domain, flags = struct.unpack_from("<QIB", event.body)
+        return self._begin(f"{domain}-{event.server}-{number}", event, not flags & _STANDALONE)
+
+    def _mysql_gtid(self, event: Event) -> Iterator[Item]:
+        number = int.from_bytes(event.body[17:25], "little")
+        return self._begin(f"{UUID(bytes=event.body[1:17])}:{number}", event, False)
+
+    def _anonymous(self, event: Event) -> Iterator[Item]:
+        return self._begin("", event, False)
+
+    def _another(self, event: Event) -> Iterator[Item]:
+        self._tables.forget()
+        return iter(())
+
+    def _heartbeat(self, event: Event) -> Iterator[Item]:
+        return iter((Mark.QUIET,))
+
+    def _annotated(self, event: Event) -> Iterator[Item]:
+        start = 1 if event.kind == binlog.ROWS_QUERY else 0  # MySQL writes a length of one byte, which may be too small
+        self._query = event.body[start:].decode("utf-8", "replace")
+        return iter(())
+
+    def _table_map(self, event: Event) -> Iterator[Item]:
+        if not self._skipping:
+            self._tables.introduce(event)
+        return iter(())
+
+    def _rows(self, event: Event) -> Iterator[Item]:
+        found = None if self._skipping else self._tables.rows(event)
+        if found is None:
+            return
+        table, rows = found
+        for before, after in rows:
+            yield from self._changed(table, event.ts, before, after)
+
+    def _changed(self, table: Table, ts: int, before: Row | None, after: Row | None) -> Iterator[Item]:
+        if before is None and after is not None:
+            yield from self._hold(table, INSERT, ts, after)
+        elif after is None and before is not None:
+            yield from self._hold(table, DELETE, ts, before)
+        elif before is not None and after is not None:
+            if any(before.get(name) != after.get(name) for name in table.key):  # the same row no longer
+                yield from self._hold(table, DELETE, ts, before)
+                yield from self._hold(table, INSERT, ts, after)
+            else:
+                old = {name: text for name, text in before.items() if after.get(name) != text}
+                yield from self._hold(table, UPDATE, ts, after, old)
+
+    def _hold(self, table: Table, kind: str, ts: int, data: Row, old: Row | None = None) -> Iterator[Item]:
+        held, number = self._held, self._xoffset
+        self._xoffset = number + 1
+        if number >= self._done:  # what came before it stands in Kafka already
+            self._held = RowChange(
+                table.database,
+                table.table,
+                kind,
+                ts,
+                self._gtid,
+                self._sequence,
+                number,
+                False,
+                table.key,
+                data,
+                old,
+                self._query,
+            )
+        if held is not None:
+            yield held
+
+    def _xid(self, event: Event) -> Iterator[Item]:
+        return self._commit()
+
+    def _commit(self) -> Iterator[Item]:
+        held, self._held = self._held, None
+        if held is not None:
+            yield held._replace(commit=True)
+        if self._gtid:
+            self._place.add(self._gtid)
+        self._open, self._done, self._gtid, self._skipping = False, 0, "", False
+        self._settled = self._sequence
+        yield Mark.COMMITTED
+
+    def _statement(self, event: Event) -> Iterator[Item]:
+        found = statement(event)
+        if found.begins():
+            self._open = True
+            return iter(())
+        if self._skipping:
+            return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
+        if found.writes():
+            self._refuse(
+                f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
+            )
+        return self._ended(found) if self._open else self._alone(found, event)
+
+    def _ended(self, found: Statement) -> Iterator[Item]:
+        """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""
+        if found.word == "COMMIT":
+            return self._commit()
+        if found.word == "ROLLBACK" and self._held is not None:
+            self._refuse("a transaction that was rolled back after it had written rows that stay (MyISAM)")
+        if found.word == "XA" and self._xoffset:
+            self._refuse(_REMEDIES[binlog.XA_PREPARE])
+        if found.changes():
+            self._tables.changed(found.altered(), found.ended)
+        ends = (
+            found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
+            and "ROLLBACK TO" not in found.text.upper()
+        )
+        return self._commit() if ends else iter(())
+
+    def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
+        if found.changes():
+            self._tables.changed(found.altered(), found.ended)
+        if (partition := found.partition()) and self._wanted(*partition):
+            self._refuse(f"that partitions of {'.'.join(partition)} went or came as a whole, without their rows")
+        if (emptied := found.emptied()) and self._wanted(*emptied):
+            database, table = emptied
+            self._held = RowChange(
+                database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False, (), {}, None, None
+            )
+        return self._commit()
+
+    def _prepared(self, event: Event) -> Iterator[Item]:
+        if self._xoffset and not self._skipping:
+            self._refuse(_REMEDIES[binlog.XA_PREPARE])
+        return self._commit()
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise Unreadable(
+            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would "
+            "be lost. To go "
+            f"on without it, and mend the target by hand: --skip {self._gtid}"
+        )
+
+
+def _nothing(event: Event) -> Iterator[Item]:
+    return iter(())
+
+
+_SILENT = {binlog.STOP, 5, 13, 14, binlog.PREVIOUS_GTIDS, binlog.MARIA_CHECKPOINT, binlog.MARIA_GTID_LIST, 28}
+_REMEDIES = {
+    binlog.XA_PREPARE: "rows of an XA transaction that is prepared and not yet committed, which is not supported here",
+    binlog.PARTIAL_UPDATE: "parts of JSON values. Set binlog_row_value_options='' on the server",
+    binlog.TRANSACTION_PAYLOAD: "a packed transaction. Set binlog_transaction_compression=OFF on the server",
+    binlog.TAGGED_GTID: "a GTID with a tag, which is not supported here",
+    binlog.INCIDENT: "the server's word that events are missing",
+    binlog.MARIA_ENCRYPTION: "an encrypted binlog file: read it from the server, not from its files",
+}

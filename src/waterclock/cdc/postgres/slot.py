@@ -1,0 +1,194 @@
+"""PostgreSQL as a source of changes: a replication slot read by plain SQL. Peek, produce, advance.
+
+    1. peek: read the changes after the slot's place, which leaves the slot where it is
+    2. produce them to Kafka, with the place they lead to            (capture.py)
+    3. advance the slot to that place: PostgreSQL may throw away its WAL before it
+
+A crash between 2 and 3 leaves Kafka ahead of the slot: what Kafka holds is passed over, and 3 is done at the next start.
+
+Rule 1: the slot is never ahead of Kafka. Where it is, somebody else reads from it, or it was made anew: what lies
+        between is lost, and that is said.
+Rule 2: what is printed depends on the session: time zone, date style and digits are set here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from waterclock.cdc.position import Position
+from waterclock.cdc.postgres.pgoutput import Decoding, lsn_number, lsn_text
+from waterclock.cdc.source import Item, Mark, Wanted
+from waterclock.clock import Clock
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
+
+OWN = frozenset({"pg_catalog", "information_schema"})
+_AT_ONCE = 20_000  # changes of a peek; PostgreSQL ends it after the transaction in which they become so many
+_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
+_OPTIONS = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
+_PEEK = (
+    "select data from pg_logical_slot_peek_binary_changes(%s, null, %s, 'proto_version', '1', 'publication_names', %s)"
+)
+_KEY = (
+    "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
+    "where i.indrelid = %s and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Which database (`conninfo`, as libpq takes it), by which slot, of which publication."""
+
+    conninfo: str
+    name: str
+    publication: str
+
+
+class SlotReader:
+    """A `Source` over one slot."""
+
+    def __init__(self, slot: Slot, position: Position, wanted: Wanted, clock: Clock) -> None:
+        self._slot, self._clock = slot, clock
+        self._decoding = Decoding(position, wanted, self._key_of)
+        with ExitStack() as opened, _told(slot):
+            self._reading = opened.enter_context(_connected(slot))
+            self._asking = opened.enter_context(_connected(slot))
+            self._check(position)
+            self.stored(position)  # 3 of the last time, which a crash may have left undone
+            self._opened = opened.pop_all()
+
+    def items(self) -> Iterator[Item]:
+        """Changes and marks, without end."""
+        pauses = 0
+        while True:
+            with _told(self._slot):
+                written = self._written()
+                before = self._decoding.lsn
+                for message in self._peeked():
+                    yield from self._decoding.take(message)
+            if self._decoding.lsn != before:
+                pauses = 0
+                continue
+            if written > before:
+                self._decoding.lsn = written  # nothing that was asked for lies before it
+                yield Mark.COMMITTED
+            yield Mark.QUIET
+            self._clock.sleep_s(_PAUSES_S[min(pauses, len(_PAUSES_S) - 1)])
+            pauses += 1
+
+    def position(self) -> Position:
+        return self._decoding.position()
+
+    def reached(self, end: str) -> bool:
+        return self._decoding.lsn >= lsn_number(end)
+
+    def stored(self, position: Position) -> None:
+        """Step 3."""
+        with _told(self._slot):
+            self._asking.execute(
+                "select pg_replication_slot_advance(slot_name, %s::pg_lsn) from pg_replication_slots "
+                "where slot_name = %s and confirmed_flush_lsn < %s::pg_lsn",
+                (position.place, self._slot.name, position.place),
+            )
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _written(self) -> int:
+        """A place before which every record is whole and on disk, so that the next peek sees each commit before it.
+
+        A flush alone may end in the middle of a record: a commit that begins before such a place and ends behind it
+        would be taken for one that was read. So the end of the last record is taken, and only once it was flushed.
+        """
+        inserted, flushed = self._one("select pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text")
+        return lsn_number(inserted) if lsn_number(flushed) >= lsn_number(inserted) else 0
+
+    def _peeked(self) -> Iterator[bytes]:
+        """Step 1, in pieces: a transaction of a million rows is not held here as a whole."""
+        with self._reading.transaction(), self._reading.cursor(name="peeked", binary=True) as cursor:
+            cursor.itersize = 2000
+            cursor.execute(_PEEK, (self._slot.name, _AT_ONCE, self._slot.publication))
+            for (message,) in cursor:
+                yield bytes(message)
+
+    def _key_of(self, table: int) -> tuple[str, ...]:
+        return tuple(name for (name,) in self._asking.execute(_KEY, (table,)))
+
+    def _one(self, query: str, *arguments: Any) -> Any:
+        return self._asking.execute(query, arguments).fetchone()
+
+    def _check(self, position: Position) -> None:
+        found = self._one(
+            "select confirmed_flush_lsn::text, plugin from pg_replication_slots where slot_name = %s", self._slot.name
+        )
+        if found is None or found[1] != "pgoutput" or lsn_number(found[0]) > lsn_number(position.place):
+            now = "is gone" if found is None else f"reads by {found[1]} and stands at {found[0]}"
+            raise UsageError(
+                f"The slot {self._slot.name} {now}, and Kafka has the changes up to {position.place}: what lies between is "
+                "lost. Bring the target up to date by hand, and start anew under another --name."
+            )
+
+
+def begun(slot: Slot, tables: list[str]) -> Position:
+    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing."""
+    with _told(slot), _connected(slot) as connection:
+        (level,) = connection.execute("show wal_level").fetchone() or ("",)
+        if level != "logical":
+            raise UsageError(f"wal_level is {level}: set it to logical in postgresql.conf, and start PostgreSQL anew.")
+        if not connection.execute("select 1 from pg_publication where pubname = %s", (slot.publication,)).fetchone():
+            _publish(connection, slot.publication, tables)
+        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+        found = connection.execute(query, (slot.name,)).fetchone()
+        if found is None:
+            query = "select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')"
+            found = connection.execute(query, (slot.name,)).fetchone()
+        return Position(str(found[0]) if found else lsn_text(0))
+
+
+def current(slot: Slot) -> str:
+    """The place up to which everything that is committed now has been written."""
+    with _told(slot), _connected(slot) as connection:
+        found = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+    return str(found[0]) if found else lsn_text(0)
+
+
+def _publish(connection: psycopg.Connection[Any], name: str, tables: list[str]) -> None:
+    which = sql.SQL("for all tables")
+    if tables:
+        listed = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
+        which = sql.SQL("for table {}").format(listed)
+    connection.execute(sql.SQL("create publication {} {}").format(sql.Identifier(name), which))
+
+
+def _connected(slot: Slot) -> psycopg.Connection[Any]:
+    return psycopg.connect(
+        slot.conninfo, autocommit=True, options=_OPTIONS, connect_timeout=10, application_name="waterclock"
+    )
+
+
+@contextmanager
+def _told(slot: Slot) -> Iterator[None]:
+    """PostgreSQL's errors by whose doing; what it says has no password in it."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        if error.sqlstate is None and "connection failed" in str(error):
+            raise EnvironmentMissing(
+                f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?"
+            ) from None
+        raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
+    except psycopg.Error as error:
+        raise UsageError(
+            f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
+            "must own the tables "
+            f"or be told a publication that is there (--publication)."
+        ) from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

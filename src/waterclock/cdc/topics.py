@@ -1,0 +1,124 @@
+"""The topics of a capture: one for its changes, and a compacted one for its position, `NAME.position`.
+
+Rule 1: a topic that is not there is made; one that is there is never changed.
+Rule 2: the position is the last one that was committed. Who asks has fenced its writer before, so nothing is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from waterclock.cdc.position import Position
+from waterclock.errors import EnvironmentMissing, UsageError
+
+KEY = b"position"
+ORDERS = ("key", "global")
+_PATIENCE_S = 30.0
+_FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
+_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one)."""
+
+    servers: str
+    topic: str
+    order: str = "key"
+    partitions: int = 4
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
+        if self.partitions < 1:
+            raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
+
+
+def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> int:
+    """Make the topics that are missing; the value is how many partitions the changes have."""
+    admin = AdminClient(dict(settings))
+    try:
+        there = admin.list_topics(timeout=_PATIENCE_S).topics
+    except KafkaException as error:
+        raise EnvironmentMissing(f"There is no Kafka to talk to at {target.servers}: {error.args[0].str()}.") from None
+    wanted = 1 if target.order == "global" else target.partitions
+    if state_topic in there:
+        _check_kept(admin, state_topic)
+    else:
+        _make(admin, [NewTopic(state_topic, 1, config=_COMPACTED)])
+    if target.topic not in there:
+        _make(admin, [NewTopic(target.topic, wanted)])
+        return wanted
+    found = len(there[target.topic].partitions)
+    if target.order == "global" and found != 1:
+        raise UsageError(
+            f"The topic {target.topic} has {found} partitions, and a global order needs exactly one. Choose "
+            "another topic, or "
+            "--order key: then the changes of one row keep their order."
+        )
+    return found
+
+
+def _check_kept(admin: AdminClient, topic: str) -> None:
+    """Refuse a topic that somebody made so that it forgets: without its position a capture would begin again."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    policy = admin.describe_configs([resource])[resource].result()["cleanup.policy"].value
+    if policy != "compact":
+        raise UsageError(
+            f"The topic {topic} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. Set "
+            "it to compact."
+        )
+
+
+def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
+    for name, made in admin.create_topics(topics).items():
+        try:
+            made.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UsageError(f"Kafka does not make the topic {name}: {error.args[0].str()}.") from None
+
+
+def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
+    """The position that was committed last; None where there is none yet. EnvironmentMissing where nobody answers."""
+    consumer = Consumer(
+        {
+            **settings,
+            "group.id": f"{state_topic}.reader",  # asked for by the client, and unused: nothing is committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(state_topic, 0), timeout=patience_s)
+        for start in (max(low, high - _FIRST_LOOK), low):
+            consumer.assign([TopicPartition(state_topic, 0, start)])
+            found = list(_records(consumer, patience_s))
+            if found or start == low:
+                return Position.parsed(found[-1]) if found else None
+    except KafkaException as error:
+        raise EnvironmentMissing(f"The position in {state_topic} cannot be read: {error.args[0].str()}.") from None
+    finally:
+        consumer.close()
+    return None
+
+
+def _records(consumer: Consumer, patience_s: float) -> Iterator[bytes]:
+    while True:
+        message = consumer.poll(patience_s)
+        if message is None:
+            raise EnvironmentMissing("Kafka does not answer while the last position is read. Is it still running?")
+        if message.error() is None:
+            yield message.value()
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            return
+        else:
+            raise KafkaException(message.error())

@@ -1,0 +1,346 @@
+"""Tables that mirror those of a database: each change goes to the table that it names, and tables are made as they come.
+
+What a sink is given is a table of changes (CHANGES), each with its table, its key and its position as texts:
+
+    operation   "insert", "update", "delete", or "truncate", which has no key
+    key         the primary key as JSON, each value's text behind its kind: the same text for the same row
+    position    texts of one length in which the later change is the larger one
+    names       the columns that the change brings; texts, kinds: their values, and of what kind each is (KINDS)
+
+Promises, in whatever order and however often changes and batches come:
+
+    for every key a table holds what the changes of that key say up to the largest position, and nothing where that is a
+    delete, or where a truncate of its table has a larger one
+    a column that an update does not bring keeps what it has; a table has the columns that were seen with a value
+
+Rule 1: a batch is reduced to one row a key before it is written, in the order of positions.
+Rule 2: positions, of deleted keys and of truncates too, stand in <table>_positions, and nowhere else: the mirrored tables
+        hold what the source's hold.
+Rule 3: a column's type is what its values need, and grows with them: whole numbers, numbers with a point, JSON. A table
+        that is there, and empty, is taken with the types that it has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from waterclock.errors import UsageError
+from waterclock.sinks.tables import POSITIONS, Table, listed, quoted
+
+CHANGES = pa.schema(
+    [
+        ("table", pa.string()),
+        ("operation", pa.string()),
+        ("key", pa.string()),
+        ("position", pa.string()),
+        ("names", pa.list_(pa.string())),
+        ("kinds", pa.string()),
+        ("texts", pa.list_(pa.string())),
+    ]
+)
+# a letter for what a value is; null has none of its own
+KINDS = {"b": "boolean", "i": "whole number of 64 bits", "n": "number", "t": "text", "x": "bytes", "j": "JSON"}
+NULL = " "
+POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
+POSITION_KEY = ("table_name", "key")
+_TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
+STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "whole"))  # beside the table's columns
+KEY, POSITION, GONE, WHOLE = STAGED
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """That a sink is given changes, and mirrors each table that they name."""
+
+
+class State(NamedTuple):
+    """What a batch's changes of one key come to. `whole`: columns that are not in `values` are null, not kept."""
+
+    key: str
+    position: str
+    gone: bool
+    whole: bool
+    values: dict[str, tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A table as it stands: its columns with the kind that each takes ("" takes all), and its primary key."""
+
+    columns: dict[str, str]
+    key: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Changed:
+    """A table's part of a batch: the last truncate's position, "" where there is none, and the rows after it."""
+
+    table: str
+    truncated: str = ""
+    rows: list[State] = field(default_factory=list)
+
+
+class Place(Protocol):
+    """A database with mirrored tables in it; `table` is the source's name, such as shop.item."""
+
+    def form(self, table: str) -> Form | None:
+        """How it stands; None where it is not there."""
+
+    def name(self, table: str) -> str:
+        """Its name, quoted."""
+
+    def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None: ...
+
+    def add(self, table: str, column: str, kind: str) -> None: ...
+
+    def widen(self, table: str, column: str, kind: str) -> None:
+        """Give a column the type of `kind`, which holds all that it held."""
+
+    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[State]) -> str:
+        """A temporary table of STAGED and the columns of `kinds`; the value is its name, quoted."""
+
+    def drop(self, staged: str) -> None: ...
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]: ...
+
+
+def positions_table(types: Sequence[str]) -> Table:
+    """The table of positions, in a database's own types."""
+    return Table(POSITIONS, tuple(zip(POSITION_COLUMNS, types, strict=True)), POSITION_KEY)
+
+
+# A batch -------------------------------------------------------------------------------------------------------
+
+
+def reduced(changes: pa.Table) -> Iterator[Changed]:
+    """The changes of a batch by table, in the order of their names, one row a key."""
+    columns = [changes.column(name).to_pylist() for name in CHANGES.names]
+    rows = sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[2], row[3]))
+    for table, of_table in groupby(rows, key=lambda row: row[0]):
+        made = Changed(str(table))
+        for key, of_key in groupby(of_table, key=lambda row: row[2]):
+            if key == _TRUNCATE:
+                made.truncated = max(row[3] for row in of_key)
+            else:
+                made.rows.append(_state(key, of_key))
+        made.rows = [row if row.position > made.truncated else row._replace(gone=True) for row in made.rows]
+        yield made
+
+
+def _state(key: str, changes: Iterator[tuple[Any, ...]]) -> State:
+    """What the changes of a key come to, the later ones behind."""
+    gone, whole, last = False, False, ""
+    values: dict[str, tuple[str, str | None]] = {}
+    for _, operation, _, position, names, kinds, texts in changes:
+        brought = dict(zip(names, zip(kinds, texts, strict=True), strict=True))
+        if operation == "delete":
+            gone, whole, values = True, True, brought
+        else:
+            begins = gone or operation == "insert"
+            values = brought if begins else {**values, **brought}
+            gone, whole = False, whole or begins
+        last = position
+    return State(key, last, gone, whole, values)
+
+
+# Into the tables -----------------------------------------------------------------------------------------------
+
+
+def apply(place: Place, positions: str, changes: pa.Table) -> None:
+    """Put a batch's changes where they belong; `positions` is the quoted name of the table of positions."""
+    for changed in reduced(changes):
+        form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
+        rows = [row if row.position > before else row._replace(gone=True) for row in changed.rows]
+        length = _length_of_positions(place, positions, changed.table)
+        if form is not None and length is None:
+            _refuse_what_is_somebody_elses(place, changed.table)
+        _refuse_other_positions(changed, length)
+        if changed.truncated > before:
+            _truncate(place, positions, changed)
+        form = _fitting(place, changed.table, rows, form)
+        for names, of_names in groupby(sorted(rows, key=_names), key=_names):
+            _put(place, positions, changed.table, form, list(names), list(of_names))
+
+
+def _last_truncate(place: Place, positions: str, table: str) -> str:
+    """The position of the table's last truncate; "" where there was none."""
+    query = f"SELECT position FROM {positions} WHERE table_name = {literal(table)} AND key = '{_TRUNCATE}'"
+    return str(next(iter(place.run(query)), [""])[0])
+
+
+def _length_of_positions(place: Place, positions: str, table: str) -> int | None:
+    """Of the table's positions so far; None where there is none, so the table is not ours."""
+    found = place.run(f"SELECT length(position) FROM {positions} WHERE table_name = {literal(table)} LIMIT 1")
+    return int(found[0][0]) if found else None
+
+
+def _refuse_other_positions(changed: Changed, length: int | None) -> None:
+    """Positions with other parts cannot be compared with what is there."""
+    found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
+    if len(found | ({length} if length is not None else set())) > 1:
+        raise UsageError(
+            f"the changes of {changed.table} tell their positions in two ways, which cannot be compared: some by the "
+            "source's own places and some by offsets. Let their writer tell all in one way, and start over with --fresh"
+        )
+
+
+def _names(row: State) -> tuple[str, ...]:
+    """The columns that are written: those of the key for a row that is gone."""
+    return tuple(sorted(json.loads(row.key))) if row.gone else tuple(row.values)
+
+
+def _put(place: Place, positions: str, table: str, form: Form, names: list[str], rows: list[State]) -> None:
+    """Rows that bring the same columns, in numbered steps."""
+    names = [name for name in names if name in form.columns]
+    staged = place.stage(table, {name: form.columns[name] for name in names}, rows)
+    covered = set(names) >= set(form.columns)
+    for statement in statements(table, place.name(table), positions, staged, names, form.key, covered):
+        place.run(statement)
+    place.drop(staged)
+
+
+def statements(
+    table: str, name: str, positions: str, staged: str, names: list[str], key: Sequence[str], covered: bool
+) -> list[str]:
+    """How staged rows get into a table, in SQL.
+
+    1. forget changes that are not newer than what is known of their key
+    2. remember the position of the others, deletes too
+    3. delete the rows of deleted keys, and those that begin anew where columns would keep what they had
+    4. insert the other rows, or put them in the place of older ones
+    """
+    of_table = literal(table)
+    rest = [each for each in names if each not in key]
+    update = ", ".join(f"{quoted(each)} = excluded.{quoted(each)}" for each in rest)
+    begins = GONE if covered else f"({GONE} OR {WHOLE})"
+    return [
+        f"DELETE FROM {staged} AS c WHERE EXISTS (SELECT 1 FROM {positions} AS p "
+        f"WHERE p.table_name = {of_table} AND p.key = c.{KEY} AND p.position >= c.{POSITION})",
+        f"INSERT INTO {positions} ({listed(POSITION_COLUMNS)}) SELECT {of_table}, {KEY}, {POSITION}, {GONE} FROM {staged} "
+        f"WHERE true ON CONFLICT ({listed(POSITION_KEY)}) DO UPDATE "
+        "SET position = excluded.position, deleted = excluded.deleted",
+        f"DELETE FROM {name} WHERE ({listed(list(key))}) IN (SELECT {listed(list(key))} FROM {staged} WHERE {begins})",
+        f"INSERT INTO {name} ({listed(names)}) SELECT {listed(names)} FROM {staged} WHERE NOT {GONE} "
+        f"ON CONFLICT ({listed(list(key))}) DO {f'UPDATE SET {update}' if update else 'NOTHING'}",
+    ]
+
+
+def _truncate(place: Place, positions: str, changed: Changed) -> None:
+    """Rows whose position is smaller go; what comes later with a smaller one is to find the truncate's."""
+    table = literal(changed.table)
+    older = f"table_name = {table} AND position < '{changed.truncated}' AND key <> '{_TRUNCATE}' AND NOT deleted"
+    keys = [key for (key,) in place.run(f"SELECT key FROM {positions} WHERE {older}")]
+    if keys:
+        _empty(place, changed.table, keys)
+        place.run(f"UPDATE {positions} SET deleted = true, position = '{changed.truncated}' WHERE {older}")
+    place.run(
+        f"INSERT INTO {positions} ({listed(POSITION_COLUMNS)}) "
+        f"VALUES ({table}, '{_TRUNCATE}', '{changed.truncated}', true) "
+        f"ON CONFLICT ({listed(POSITION_KEY)}) DO UPDATE SET position = excluded.position"
+    )
+
+
+def _empty(place: Place, table: str, keys: list[str]) -> None:
+    form = place.form(table)
+    assert form is not None
+    rows = [State(key, "", True, True, _as_values(key)) for key in keys]
+    staged = place.stage(table, {name: form.columns[name] for name in form.key}, rows)
+    key = listed(list(form.key))
+    place.run(f"DELETE FROM {place.name(table)} WHERE ({key}) IN (SELECT {key} FROM {staged})")
+    place.drop(staged)
+
+
+def _as_values(key: str) -> dict[str, tuple[str, str | None]]:
+    return {name: (value[0], value[1:]) for name, value in json.loads(key).items()}
+
+
+def empty_all(place: Place, positions: str) -> None:
+    """Take all rows out of the tables that were written to; the tables stay, with the types that they have."""
+    for (table,) in place.run(f"SELECT DISTINCT table_name FROM {positions}"):
+        if place.form(table) is not None:
+            place.run(f"DELETE FROM {place.name(table)}")
+
+
+# Forms ---------------------------------------------------------------------------------------------------------
+
+
+def _fitting(place: Place, table: str, rows: list[State], form: Form | None) -> Form:
+    """The table's form once it can take `rows`."""
+    wanted = _kinds(rows)
+    key = sorted(json.loads(rows[0].key)) if rows else ()
+    if form is None and not rows:
+        return Form({}, ())
+    if form is None:
+        place.make(table, wanted, key)
+        return Form(wanted, tuple(key))
+    if rows and sorted(form.key) != list(key):
+        raise UsageError(
+            f"the primary key of {table} is ({', '.join(form.key)}) in the target and ({', '.join(key)}) in the changes: "
+            "give the target the same one, or begin with an empty target (--fresh)"
+        )
+    columns = dict(form.columns)
+    for column, kind in wanted.items():
+        if column not in columns:
+            place.add(table, column, kind)
+            columns[column] = kind
+        elif columns[column] and (wider := joined(columns[column], kind)) != columns[column]:
+            place.widen(table, column, wider)
+            columns[column] = wider
+    return Form(columns, form.key)
+
+
+def _kinds(rows: list[State]) -> dict[str, str]:
+    """The columns that rows bring with a value, and the kind that holds all of them."""
+    found: dict[str, str] = {}
+    for row in rows:
+        for name, (kind, _) in row.values.items():
+            if kind != NULL and found.get(name) != kind:
+                found[name] = joined(found.get(name, kind), kind)
+    return found
+
+
+def joined(one: str, other: str) -> str:
+    """The kind that holds the values of both.
+
+    >>> joined("i", "n"), joined("t", "t"), joined("i", "t")
+    ('n', 't', 'j')
+    """
+    if one == other:
+        return one
+    return "n" if {one, other} == {"i", "n"} else "j"
+
+
+def _refuse_what_is_somebody_elses(place: Place, table: str) -> None:
+    if place.run(f"SELECT 1 FROM {place.name(table)} LIMIT 1"):
+        raise UsageError(
+            f"the table {place.name(table)} is there already and holds rows that waterclock did not write: it is "
+            "left alone. Empty it, or name another database in [sink]"
+        )
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it.
+
+    >>> literal("shop.o'item")
+    "'shop.o''item'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def shown(kind: str, value: tuple[str, str | None] | None) -> str | None:
+    """What a column of `kind` is given for a value: in one of JSON, a value that came as something else is JSON too.
+
+    >>> shown("t", ("t", "a")), shown("j", ("t", "a")), shown("j", ("i", "4")), shown("t", None)
+    ('a', '"a"', '4', None)
+    """
+    if value is None or value[1] is None:
+        return None
+    if kind == "j" and value[0] in "tx":
+        return json.dumps(value[1], ensure_ascii=False)
+    return value[1]

@@ -1,0 +1,57 @@
+"""One MariaDB server for all tests of a run; a database of its own for each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pymysqlreplication", reason="pip install 'waterclock[cdc]'")
+pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[cdc]'")
+
+from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from waterclock.testing import Broker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
+    if SERVER is None or INSTALL is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    server = MariaServer(tmp_path_factory.mktemp("mariadb"))
+    server.install()
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture
+def database(mariadb: MariaServer) -> Iterator[str]:
+    name = f"shop{next(_numbers)}"
+    mariadb.run(f"create database {name}")
+    yield name
+    mariadb.run(f"drop database {name}")
+
+
+@pytest.fixture
+def here(mariadb: MariaServer, database: str) -> str:
+    """Where the binlog stands when the test begins."""
+    return mariadb.place()
+
+
+@pytest.fixture
+def data() -> Path:
+    """The data that lies beside the project; the tests that need it are skipped where it does not."""
+    folder = Path(__file__).parents[3] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder.name} beside the project")
+    return folder

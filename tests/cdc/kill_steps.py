@@ -1,0 +1,54 @@
+"""A capture in a process of its own that kills itself, with SIGKILL, before or after a numbered step.
+
+python -m tests.cdc.kill_steps PORT KAFKA TOPIC DATABASE STEP WHEN NUMBER
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from waterclock.cdc.capture import Capture
+from waterclock.cdc.mysql.connecting import Login
+from waterclock.cdc.mysql.reader import BinlogReader
+from waterclock.cdc.position import Position
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.source import Wanted
+from waterclock.cdc.topics import Target
+from waterclock.clock import SystemClock
+
+
+def killing(step: str, when: str, number: int) -> type[Publisher]:
+    """A publisher that dies around the `number`th call of a step."""
+    calls = 0
+
+    def around(self: Publisher, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = getattr(Publisher, step)(self, *arguments)
+        if calls == number:
+            self._producer.flush(10)  # what was sent has arrived: there is something to be thrown away
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    return type("Killing", (Publisher,), {step: around})
+
+
+def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str, when: str, number: str) -> None:
+    login = Login("127.0.0.1", int(port), "root", "", 4712)
+    wanted, target = Wanted([f"{database}.*"]), Target(kafka, topic)
+    publisher = killing(step, when, int(number))
+    Capture(
+        lambda: publisher(target, topic),
+        lambda position: BinlogReader(login, position, wanted),
+        SystemClock(),
+        start=lambda: Position(begin),
+    ).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,132 @@
+"""A MariaDB server of the tests' own: in a temporary folder, on a free port, with a binlog, gone when they end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from waterclock.cdc.events import RowChange
+from waterclock.cdc.mysql.connecting import Login
+from waterclock.cdc.mysql.reader import BinlogReader
+from waterclock.cdc.position import Position
+from waterclock.cdc.source import Wanted
+
+SERVER = next(
+    (path for name in ("mariadbd", "mysqld") if (path := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"))),
+    None,
+)
+INSTALL = shutil.which("mariadb-install-db")
+_OPTIONS = [
+    "--bind-address=127.0.0.1",
+    "--log-bin=binlog",
+    "--server-id=1",
+    "--binlog-format=ROW",
+    "--binlog-row-metadata=FULL",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--skip-log-slave-updates",
+    "--skip-slave-start",
+    "--debug-no-sync",
+    "--skip-name-resolve",
+    "--character-set-server=utf8mb4",
+    "--max-allowed-packet=64M",
+]
+
+
+class MariaServer:
+    """`options` are the server's own, and win over the ones above."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self._options = folder, options
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def install(self) -> None:
+        assert INSTALL is not None
+        who = ["--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        command = [INSTALL, "--no-defaults", f"--datadir={self.folder}", *who]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    def start(self) -> None:
+        assert SERVER is not None
+        place = [
+            f"--datadir={self.folder}",
+            f"--port={self.port}",
+            f"--socket={self.folder}/s",
+            f"--pid-file={self.folder}/pid",
+        ]
+        log = (self.folder / "log").open("ab")
+        command = [SERVER, "--no-defaults", "--user=root", *place, *_OPTIONS, *self._options]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        log.close()
+        end = time.monotonic() + 60
+        while True:
+            with suppress(pymysql.OperationalError), self.connection():
+                return
+            assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @contextmanager
+    def connection(self, **settings: Any) -> Iterator[pymysql.connections.Connection]:
+        given = {"charset": "utf8mb4", "autocommit": True, **settings}
+        connection = pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="", **given)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def run(self, *statements: str, **settings: Any) -> list[tuple[Any, ...]]:
+        """The statements, one after the other; the rows of the last one."""
+        with self.connection(**settings) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def place(self) -> str:
+        return str(self.run("select @@global.gtid_binlog_pos")[0][0])
+
+    def login(self, server_id: int = 4711) -> Login:
+        return Login("127.0.0.1", self.port, "root", "", server_id)
+
+    def reader(self, start: str | Position, *tables: str, **options: Any) -> BinlogReader:
+        position = Position(start) if isinstance(start, str) else start
+        return BinlogReader(self.login(), position, Wanted(tables, frozenset({"mysql"})), **options)
+
+    def changes(self, start: str | Position, *tables: str, **options: Any) -> list[RowChange]:
+        """All changes after `start`, up to what is committed now."""
+        return list(self.changes_one_by_one(start, *tables, **options))
+
+    def changes_one_by_one(self, start: str | Position, *tables: str, **options: Any) -> Iterator[RowChange]:
+        reader, end = self.reader(start, *tables, **options), self.place()
+        try:
+            if reader.reached(end):
+                return
+            for item in reader.items():
+                if isinstance(item, RowChange):
+                    yield item
+                elif reader.reached(end):
+                    return
+        finally:
+            reader.close()
+
+
+def as_found(changes: Sequence[RowChange]) -> list[tuple[str, dict[str, Any]]]:
+    """What most tests look at: the type of each change, and its values."""
+    return [(change.type, change.values()) for change in changes]

@@ -1,0 +1,255 @@
+"""From a real server's binlog into our broker: exactly once, whatever is killed, in the order that was asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.cdc.mariadb import MariaServer
+from tests.cdc.topics import committed, messages, shop
+from waterclock.cdc import capture as capturing
+from waterclock.cdc.capture import Capture
+from waterclock.cdc.events import RowChange
+from waterclock.cdc.position import Position
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.source import Item, Mark
+from waterclock.cdc.topics import Target, last_position
+from waterclock.clock import SystemClock
+from waterclock.errors import UsageError
+from waterclock.testing import Broker
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+
+def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *tables: str) -> Capture:
+    capture = Capture(
+        lambda: Publisher(target, target.topic),
+        lambda position: mariadb.reader(position, *tables),
+        SystemClock(),
+        start=lambda: Position(begin),
+    )
+    capture.run(mariadb.place())
+    return capture
+
+
+def test_every_change_is_in_kafka_once_and_those_of_a_key_are_in_order(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    shop(mariadb, database, 20)
+    statistics = captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*").statistics()
+    expected = messages(mariadb.changes(here, f"{database}.*"))
+    found = committed(broker, database)
+    assert len(found) > 1
+    assert sorted(message for part in found.values() for message in part) == sorted(expected)
+    for part in found.values():
+        for key in {key for key, _ in part}:
+            assert [message for message in part if message[0] == key] == [m for m in expected if m[0] == key]
+    assert statistics.changes == len(expected)
+    assert (statistics.place, statistics.breaks) == (mariadb.place(), 0)
+
+
+def test_a_global_order_is_the_order_of_the_binlog(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    shop(mariadb, database, 10)
+    captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here, f"{database}.*")
+    assert committed(broker, database) == {0: messages(mariadb.changes(here, f"{database}.*"))}
+
+
+def test_a_global_order_needs_one_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
+    broker.create_topic(database, partitions=3)
+    with pytest.raises(UsageError, match="has 3 partitions, and a global order needs exactly one"):
+        captured(mariadb, broker, Target(broker.bootstrap, database, "global"), here)
+
+
+class Told:
+    """A source that tells what it is given, item by item; after each the test looks at what Kafka has."""
+
+    def __init__(self, items: list[Item], look: Callable[[], None]) -> None:
+        self._items, self._look, self._place = items, look, 0
+
+    def items(self) -> Iterator[Item]:
+        for item in self._items:
+            self._place += item is Mark.COMMITTED
+            yield item
+            self._look()
+
+    def position(self) -> Position:
+        return Position(f"0-1-{self._place}")
+
+    def reached(self, end: str) -> bool:
+        return end == f"0-1-{self._place}"
+
+    def stored(self, position: Position) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broker, database: str) -> None:
+    """What was gathered is committed when the source is quiet; not so the beginning of a transaction."""
+    changes = [
+        RowChange(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
+        for n in range(4)
+    ]
+    items = [
+        changes[0],
+        Mark.QUIET,
+        changes[1],
+        Mark.COMMITTED,
+        Mark.QUIET,
+        changes[2],
+        Mark.QUIET,
+        changes[3],
+        Mark.COMMITTED,
+    ]
+    counts: list[int] = []
+    source = Told(items, lambda: counts.append(capture.statistics().changes))
+    target = Target(broker.bootstrap, database, "global")
+    capture = Capture(
+        lambda: Publisher(target, database), lambda position: source, SystemClock(), start=lambda: Position("")
+    )
+    capture.run("0-1-2")
+    assert counts == [0, 0, 0, 0, 2, 2, 2, 2]
+    assert capture.statistics().changes == 4
+
+
+def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Broker, database: str) -> None:
+    publisher = Publisher(Target(broker.bootstrap, database), database)
+    publisher.commit(Position("0-1-7"))
+    for number in range(40):
+        publisher.store(Position(f"0-1-{100 + number}"))
+        publisher._producer.flush(10)
+        publisher.close()
+    assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-7")
+
+
+def test_a_topic_that_would_forget_the_position_is_refused(broker: Broker, database: str) -> None:
+    broker.create_topic(f"{database}.position", partitions=1)
+    with pytest.raises(UsageError, match=r"cleanup.policy=delete, so it would forget it. Set it to compact"):
+        Publisher(Target(broker.bootstrap, database), database)
+
+
+def test_a_second_run_goes_on_where_the_first_one_ended(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    for _ in range(3):
+        shop(mariadb, database, 4)
+        captured(
+            mariadb,
+            broker,
+            Target(broker.bootstrap, database, "global"),
+            "no place: the stored one counts" if _ else here,
+            f"{database}.*",
+        )
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_a_truncate_is_in_every_partition(mariadb: MariaServer, broker: Broker, database: str, here: str) -> None:
+    mariadb.run(f"create table {database}.t (id int)", f"insert into {database}.t values (1)", f"truncate {database}.t")
+    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
+    last = [json.loads(part[-1][1])["type"] for part in committed(broker, database).values()]
+    assert last == ["truncate"] * 4
+
+
+def test_a_transaction_larger_than_allowed_goes_in_parts_and_each_change_once(
+    mariadb: MariaServer, broker: Broker, database: str, here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "LARGEST", 1000)
+    mariadb.run(f"use {database}", "create table t (id int primary key)", "insert into t select seq from seq_1_to_3500")
+    target = Target(broker.bootstrap, database, "global")
+    stored: list[Position] = []
+
+    class Dying(Publisher):
+        def commit(self, position: Position) -> None:
+            super().commit(position)
+            stored.append(position)
+            if len(stored) in (2, 4):
+                raise KeyboardInterrupt
+
+    def run(publisher: type[Publisher]) -> None:
+        Capture(
+            lambda: publisher(target, database),
+            lambda position: mariadb.reader(position, f"{database}.*"),
+            SystemClock(),
+            start=lambda: Position(here),
+        ).run(mariadb.place())
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run(Dying)
+    run(Dying)
+    assert [position.rows for position in stored] == [1000, 2000, 3000, 0]
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_a_change_that_is_too_large_for_the_topic_is_said_and_comes_once_the_topic_takes_it(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    mariadb.run(
+        f"use {database}",
+        "create table t (id int primary key, c longtext)",
+        "set group_concat_max_len = 10000000",
+        "insert into t select 1, group_concat(md5(seq) separator '') from seq_1_to_90000",
+        "insert into t values (2, 'b')",
+    )
+    target = Target(broker.bootstrap, database, "global")
+    with pytest.raises(UsageError, match=r"larger than the topic .* takes. Set the topic's max.message.bytes higher"):
+        captured(mariadb, broker, target, here, f"{database}.*")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    larger = ConfigEntry("max.message.bytes", "10000000", incremental_operation=AlterConfigOpType.SET)
+    (done,) = admin.incremental_alter_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, database, incremental_configs=[larger])]
+    ).values()
+    done.result()
+    captured(mariadb, broker, target, here, f"{database}.*")
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_told(
+    mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    target = Target(broker.bootstrap, database, "global")
+    shop(mariadb, database, 3)
+    changes = mariadb.changes(here, f"{database}.*")
+    earlier = Publisher(target, database)
+    earlier.send(changes[0])
+    later = Publisher(target, database)
+    later.send(changes[1])
+    later.commit(Position("0-1-2"))
+    with pytest.raises(UsageError, match="Another process captures under the name"):
+        earlier.commit(Position("0-1-1"))
+    earlier.close()
+    later.close()
+    assert committed(broker, database)[0] == messages(changes[1:2])
+    assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-2")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["fence", "begin", "send", "store", "finish"])
+def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
+    step: str, when: str, mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    expected: list[Any] = []
+    for number in (1, 1, 2) if step in ("send", "begin", "store", "finish") else (1,):
+        shop(mariadb, database, 3)
+        arguments = [str(mariadb.port), broker.bootstrap, database, database, here, step, when, str(number)]
+        command = [sys.executable, "-m", "tests.cdc.kill_steps", *arguments]
+        if number == 2 and step != "send":  # a second transaction of Kafka's: there has to be something for it
+            started = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+            shop(mariadb, database, 2)
+            while started.poll() is None:
+                shop(mariadb, database, 1)
+            assert started.returncode == -9
+        else:
+            died = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
+            assert died.returncode == -9
+    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
+    expected = messages(mariadb.changes(here, f"{database}.*"))
+    assert sorted(message for part in committed(broker, database).values() for message in part) == sorted(expected)

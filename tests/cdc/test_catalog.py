@@ -1,0 +1,138 @@
+"""A server whose binlog does not name columns: its catalog is asked, and believed only where it cannot be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer, as_found
+from waterclock.cdc.events import RowChange
+from waterclock.errors import Unreadable
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+KINDS = (
+    "id int unsigned primary key, a bigint unsigned, b decimal(10,3), c varchar(5) character set latin1, d "
+    "enum('x','it''s'), "
+    "e set('p','q'), f binary(3), g datetime(3), h json, i text, j blob, k year, l double, m bit(4), n "
+    "time(6), o char(4), p date"
+)
+ROW = (
+    "4294967295, 18446744073709551615, -1.5, 'é', 'it''s', 'q', 'z', '2024-01-02 03:04:05.006', '{\"a\":1}', "
+    "'ü', x'00', 1999, 0.5, "
+    "b'101', '-00:00:00.000001', 'ab', '0000-00-00'"
+)
+
+
+@pytest.fixture(params=["NO_LOG", "MINIMAL"])
+def unnamed(request: pytest.FixtureRequest, mariadb: MariaServer) -> Iterator[MariaServer]:
+    mariadb.run(f"set global binlog_row_metadata = '{request.param}'")
+    yield mariadb
+    mariadb.run("set global binlog_row_metadata = 'FULL'")
+
+
+def test_without_names_in_the_binlog_the_rows_are_the_same(unnamed: MariaServer, database: str, here: str) -> None:
+    table = f"{database}.t"
+    unnamed.run("set sql_mode = ''", f"create table {table} ({KINDS})", f"insert into {table} values ({ROW})")
+    unnamed.run("set global binlog_row_metadata = 'FULL'")
+    unnamed.run("set sql_mode = ''", f"update {table} set id = 1")
+    first, gone, _ = unnamed.changes(here, f"{database}.*")
+    assert (first.type, gone.type) == ("insert", "delete")
+    assert (first.data, first.key) == (gone.data, gone.key)
+
+
+def test_rows_of_a_table_that_was_changed_since_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
+    unnamed.run(
+        f"create table {database}.t (id int primary key, a int)",
+        f"insert into {database}.t values (1, 1)",
+        f"alter table {database}.t add column b int",
+    )
+    with pytest.raises(Unreadable, match=rf"{database}.t.*changed or dropped.*binlog_row_metadata=FULL"):
+        unnamed.changes(here, f"{database}.*")
+
+
+def test_rows_of_a_table_that_was_made_anew_since_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
+    unnamed.run(
+        f"create table {database}.t (id int primary key, a int)",
+        "set timestamp = unix_timestamp() - 10",
+        f"insert into {database}.t values (1, 1)",
+        "set timestamp = default",
+        f"create or replace table {database}.t (a int primary key, id int)",
+    )
+    with pytest.raises(Unreadable, match="changed or dropped"):
+        unnamed.changes(here, f"{database}.*")
+
+
+def test_rows_from_before_a_column_got_another_name_are_refused(unnamed: MariaServer, database: str, here: str) -> None:
+    unnamed.run(
+        f"create table {database}.t (id int primary key, a int)",
+        "set timestamp = unix_timestamp() - 10",
+        f"insert into {database}.t values (1, 1)",
+        "set timestamp = default",
+        f"alter table {database}.t rename column a to b",
+    )
+    with pytest.raises(Unreadable, match="changed or dropped"):
+        unnamed.changes(here, f"{database}.*")
+
+
+def test_after_a_column_got_another_name_rows_have_it(unnamed: MariaServer, database: str, here: str) -> None:
+    """The table map stays as it was, byte for byte: a plan kept from before would give the rows the old name."""
+    unnamed.run(f"create table {database}.t (id int primary key, a int)", f"insert into {database}.t values (1, 1)")
+    reader = unnamed.reader(here, f"{database}.*")
+    changes = (item for item in reader.items() if isinstance(item, RowChange))
+    assert next(changes).values() == {"id": 1, "a": 1}
+    unnamed.run(f"alter table {database}.t rename column a to b", f"insert into {database}.t values (2, 2)")
+    assert next(changes).values() == {"id": 2, "b": 2}
+    reader.close()
+
+
+def test_uuids_of_a_table_that_is_gone_are_refused_until_somebody_says_what_they_are(
+    mariadb: MariaServer, database: str, here: str
+) -> None:
+    value = "123e4567-e89b-42d3-a456-426614174000"
+    mariadb.run(
+        f"create table {database}.t (u uuid)",
+        f"insert into {database}.t values ('{value}')",
+        f"drop table {database}.t",
+    )
+    with pytest.raises(Unreadable, match=rf"{database}\.t.*whether u is BINARY, UUID.*--type"):
+        mariadb.changes(here, f"{database}.*")
+    told = {f"{database}.t.u": "uuid"}
+    assert as_found(mariadb.changes(here, f"{database}.*", told=told)) == [("insert", {"u": value})]
+
+
+@pytest.mark.parametrize("change", ["add column c int", "modify u binary(16)"])
+def test_uuids_of_a_table_that_was_changed_since_are_refused(
+    change: str, mariadb: MariaServer, database: str, here: str
+) -> None:
+    mariadb.run(
+        f"create table {database}.t (id int, u uuid)",
+        "set timestamp = unix_timestamp() - 10",
+        f"insert into {database}.t values (1, '123e4567-e89b-42d3-a456-426614174000')",
+        "set timestamp = default",
+        f"alter table {database}.t {change}",
+    )
+    with pytest.raises(Unreadable, match="whether u is BINARY, UUID"):
+        mariadb.changes(here, f"{database}.*")
+
+
+def test_rows_that_waited_for_a_change_of_their_table_are_read(mariadb: MariaServer, database: str, here: str) -> None:
+    """They bear the time at which they began to wait, which lies before the change they came after."""
+    mariadb.run(
+        f"create table {database}.t (u uuid)",
+        f"alter table {database}.t add column c int",
+        "set timestamp = unix_timestamp() - 10",
+        f"insert into {database}.t values ('123e4567-e89b-42d3-a456-426614174000', 1)",
+    )
+    assert len(mariadb.changes(here, f"{database}.*")) == 1
+
+
+def test_ordinary_tables_may_change_as_they_like(mariadb: MariaServer, database: str, here: str) -> None:
+    """The catalog is asked only where the binlog leaves a doubt: a table without doubtful columns may even be gone."""
+    mariadb.run(
+        f"create table {database}.t (id int, b binary(15), t longtext)",
+        f"insert into {database}.t values (1, x'00', 'x')",
+        f"drop table {database}.t",
+    )
+    assert len(mariadb.changes(here, f"{database}.*")) == 1

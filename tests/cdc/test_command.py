@@ -1,0 +1,193 @@
+"""`waterclock cdc` as a user starts it: what it does, what it prints, and how it says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer
+from tests.cdc.topics import committed, messages, shop
+from waterclock import cli
+from waterclock.cdc.addresses import database as address
+from waterclock.cdc.addresses import kafka
+from waterclock.cdc.position import MariaPlace, MySqlPlace
+from waterclock.cdc.source import Wanted
+from waterclock.errors import UsageError
+from waterclock.testing import Broker
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+
+@pytest.fixture
+def command(mariadb: MariaServer, broker: Broker, database: str) -> list[str]:
+    source = f"mysql://root@127.0.0.1:{mariadb.port}/{database}"
+    return ["cdc", source, "--to", f"kafka://{broker.bootstrap}/{database}", "--order", "global"]
+
+
+def test_once_copies_what_is_there_and_says_how_much(
+    command: list[str],
+    mariadb: MariaServer,
+    broker: Broker,
+    database: str,
+    here: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shop(mariadb, database, 3)
+    assert cli.main([*command, "--once", "--from", here, "--json"]) == 0
+    expected = messages(mariadb.changes(here, f"{database}.*"))
+    assert committed(broker, database)[0] == expected
+    told = json.loads(capsys.readouterr().out)
+    assert (told["changes"], told["place"], told["breaks"]) == (len(expected), mariadb.place(), 0)
+
+
+def test_from_now_leaves_out_what_was_before(
+    command: list[str],
+    mariadb: MariaServer,
+    broker: Broker,
+    database: str,
+) -> None:
+    shop(mariadb, database, 2)
+    assert cli.main([*command, "--once", "--from", "now"]) == 0
+    assert committed(broker, database) == {}
+
+
+def test_ctrl_c_ends_it_and_the_next_run_goes_on(
+    command: list[str],
+    mariadb: MariaServer,
+    broker: Broker,
+    database: str,
+    here: str,
+) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "waterclock.cli", *command, "--from", here],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    shop(mariadb, database, 3)
+    while not (broker_has := committed_or_none(broker, database)):
+        time.sleep(0.1)
+    assert broker_has
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=30)
+    assert (started.returncode, "Traceback" in err) == (1, False)
+    assert "the same command goes on from there" in err
+    assert "changes of" in out
+    shop(mariadb, database, 2)
+    assert cli.main([*command, "--once", "--from", here]) == 0
+    assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def committed_or_none(broker: Broker, topic: str) -> object:
+    try:
+        return committed(broker, topic)
+    except KeyError:
+        return None
+
+
+def test_a_server_that_cannot_be_read_exactly_is_refused_with_all_that_is_wrong(
+    command: list[str], mariadb: MariaServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mariadb.run("set global binlog_format = 'MIXED', global binlog_row_image = 'MINIMAL'")
+    try:
+        assert cli.main([*command, "--once"]) == 2
+    finally:
+        mariadb.run("set global binlog_format = 'ROW', global binlog_row_image = 'FULL'")
+    told = capsys.readouterr().err
+    assert "binlog_format is MIXED and must be ROW; binlog_row_image is MINIMAL and must be FULL" in told
+
+
+def test_a_wrong_password_is_said_without_it(
+    mariadb: MariaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mariadb.run("create or replace user reader identified by 'right'")
+    (tmp_path / "secret").write_text("wr0ng\n")
+    arguments = ["cdc", f"mysql://reader@127.0.0.1:{mariadb.port}", "--to", "kafka://127.0.0.1:1/t"]
+    assert cli.main([*arguments, "--password-file", str(tmp_path / "secret"), "--from", "now", "--once"]) == 2
+    told = capsys.readouterr().err
+    assert "does not let reader read its binlog" in told
+    assert "wr0ng" not in told
+
+
+def test_a_user_without_the_right_to_replicate_is_told_the_grant(
+    mariadb: MariaServer,
+    broker: Broker,
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mariadb.run("create or replace user reader identified by 'right'")
+    (tmp_path / "secret").write_text("right")
+    arguments = ["cdc", f"mysql://reader@127.0.0.1:{mariadb.port}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    assert cli.main([*arguments, "--password-file", str(tmp_path / "secret")]) == 2
+    assert "GRANT REPLICATION SLAVE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["mysql://root@127.0.0.1:1/a"], "no MySQL or MariaDB to talk to at 127.0.0.1:1"),
+        (["mysql://root:secret@127.0.0.1/a"], "A password in an address is seen"),
+        (["oracle://root@127.0.0.1/a"], "no address of a database"),
+        (["mysql://127.0.0.1/a"], "no address of a database"),
+        (["mysql://root@127.0.0.1:99999/a"], "no address"),
+        (["postgres://root@127.0.0.1"], "names no database"),
+        (["mysql://root@h/a", "--password-file", "nowhere/at/all"], "--password-file: nowhere/at/all cannot be read"),
+        (["mysql://root@h/a", "--type", "a.b=uuid"], "--type a.b=uuid: write DATABASE.TABLE.COLUMN=TYPE"),
+        (["mysql://root@h/a", "--type", "a.b.c=int"], "with a type of uuid"),
+        (["mysql://root@h/a", "--partitions", "0"], "partitions must be 1 or more, got 0"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_no_traceback(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["cdc", *arguments, "--to", "kafka://127.0.0.1:1/t", "--once"]) in (1, 2)
+    found = capsys.readouterr().err
+    assert told in found
+    assert "secret" not in found
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9092/t", "kafka://h:9092", "kafka:///t", "kafka://u@h:9092/t", "kafka://h/a/b"]
+)
+def test_a_wrong_address_of_a_topic_is_shown_a_right_one(text: str) -> None:
+    with pytest.raises(UsageError, match="kafka://host:9092/topic"):
+        kafka(text)
+
+
+def test_addresses_have_defaults() -> None:
+    assert (address("mariadb://a@h").port, address("postgresql://a@h/b").port) == (3306, 5432)
+
+
+def test_places_of_mysql_merge_and_cover() -> None:
+    a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+    place = MySqlPlace(f"{a}:1-3:7-9,{b}:5")
+    for gtid in (f"{a}:5", f"{a}:6", f"{a}:4", f"{b}:6", f"{a}:10", f"{a}:2"):
+        place.add(gtid)
+    assert str(place) == f"{a}:1-10,{b}:5-6"
+    assert place.covers(MySqlPlace(f"{a}:2-10"))
+    assert not place.covers(MySqlPlace(f"{a}:2-11"))
+    assert not MariaPlace("0-1-7").covers(MariaPlace("0-1-7,1-1-1"))
+
+
+@pytest.mark.parametrize("text", ["7", "0-1", "a-b-c", "0-1-2;"])
+def test_a_place_that_is_none_is_refused(text: str) -> None:
+    for kind in (MariaPlace, MySqlPlace):
+        with pytest.raises(UsageError, match="no GTID"):
+            kind(text)
+
+
+def test_wanted_names_are_patterns_as_in_a_shell() -> None:
+    wanted = Wanted(["shop.order*", "crm.*"])
+    assert [wanted("shop", "orders"), wanted("shop", "items"), wanted("crm", "x"), wanted("mysql", "user")] == [
+        True,
+        False,
+        True,
+        False,
+    ]

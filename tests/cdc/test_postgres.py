@@ -1,0 +1,267 @@
+"""PostgreSQL on a real server: its slot's messages are the rows, types as PostgreSQL prints them, and nothing "
+"is skipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cdc.mariadb import as_found
+from tests.cdc.topics import committed
+from tests.postgres_server import PostgresServer, running_server
+from waterclock.cdc.capture import Capture
+from waterclock.cdc.events import RowChange
+from waterclock.cdc.position import Position
+from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.source import Wanted
+from waterclock.cdc.topics import Target
+from waterclock.clock import SystemClock
+from waterclock.errors import Unreadable, UsageError
+from waterclock.testing import Broker
+
+pytestmark = pytest.mark.xdist_group("mariadb")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as started:
+        with (started.folder / "data" / "postgresql.conf").open("a") as conf:
+            conf.write("wal_level = logical\ntimezone = 'Asia/Kolkata'\n")
+        started.crash()
+        started.start()
+        yield started
+
+
+@pytest.fixture
+def slot(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Slot]:
+    """A database, a slot and a publication of the test's own."""
+    name = "d" + format(hash(request.node.name) & 0xFFFFFFFF, "x")
+    run(server.url(), f"create database {name}")
+    slot = Slot(server.url(database=name), name, name)
+    yield slot
+    run(server.url(), f"select pg_drop_replication_slot('{name}') from pg_replication_slots where slot_name = '{name}'")
+    run(server.url(), f"drop database {name} with (force)")
+
+
+def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def changes(slot: Slot, start: Position, *tables: str) -> list[RowChange]:
+    end, found = current(slot), []
+    with closing(SlotReader(slot, start, Wanted(tables, OWN), SystemClock())) as reader:
+        for item in reader.items():
+            if isinstance(item, RowChange):
+                found.append(item)
+            elif reader.reached(end):
+                return found
+    raise AssertionError
+
+
+VALUES = {
+    "smallint": ("-32768", "-32768"),
+    "bigint": ("9223372036854775807", "9223372036854775807"),
+    "numeric": ("123456789012345678901234567890.1234567890", "123456789012345678901234567890.1234567890"),
+    "numeric(10,4)": ("12.5", "12.5000"),
+    "double precision": ("0.1", "0.1"),
+    "real": ("1e-40", "1e-40"),
+    "boolean": ("true", "true"),
+    "text": ("'ä€😀\\\"'", '"ä€😀\\\\\\""'),
+    "char(4)": ("'a'", '"a   "'),
+    "bytea": ("'\\x00ff'", '"\\\\x00ff"'),
+    "date": ("'0044-03-15 BC'", '"0044-03-15 BC"'),
+    "timestamp": ("'2024-01-02 03:04:05.000006'", '"2024-01-02 03:04:05.000006"'),
+    "timestamptz": ("'2024-01-02 03:04:05.000006+05:30'", '"2024-01-01 21:34:05.000006+00"'),
+    "time": ("'23:59:59.999999'", '"23:59:59.999999"'),
+    "interval": ("'1 year -3 days 04:05:06.7'", '"1 year -3 days +04:05:06.7"'),
+    "uuid": ("'123e4567-e89b-42d3-a456-426614174000'", '"123e4567-e89b-42d3-a456-426614174000"'),
+    "json": ("'{\"a\": 1.10}'", '{"a": 1.10}'),
+    "jsonb": ("'[1, null]'", "[1, null]"),
+    "int[]": ("'{1,NULL,3}'", '"{1,NULL,3}"'),
+    "inet": ("'10.0.0.1/8'", '"10.0.0.1/8"'),
+    "numrange": ("'[1,2)'", '"[1,2)"'),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_value_is_the_text_that_postgresql_prints(kind: str, slot: Slot) -> None:
+    literal, expected = VALUES[kind]
+    run(slot.conninfo, f"create table t (id int primary key, c {kind})")
+    start = begun(slot, [])
+    run(slot.conninfo, f"insert into t values (1, {literal}), (2, null)")
+    assert [change.data["c"] for change in changes(slot, start)] == [expected, "null"]
+
+
+def test_what_is_no_number_in_json_is_a_string(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (a double precision, b numeric)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values ('NaN', 'NaN'), ('-Infinity', 'Infinity')")
+    assert [list(change.values().values()) for change in changes(slot, start)] == [
+        ["NaN", "NaN"],
+        ["-Infinity", "Infinity"],
+    ]
+
+
+def test_transactions_come_in_the_order_of_their_commits(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key, c numeric(5,2))")
+    start = begun(slot, [])
+    with psycopg.connect(slot.conninfo) as early, psycopg.connect(slot.conninfo) as late:
+        early.execute("insert into t values (1, 1.5)")
+        late.execute("insert into t values (2, 2.5)")
+        late.commit()
+        early.execute("update t set c = 3 where id = 1")
+        early.commit()
+    run(slot.conninfo, "delete from t where id = 2")
+    found = changes(slot, start)
+    assert as_found(found) == [
+        ("insert", {"id": 2, "c": Decimal("2.50")}),
+        ("insert", {"id": 1, "c": Decimal("1.50")}),
+        ("update", {"id": 1, "c": Decimal("3.00")}),
+        ("delete", {"id": 2}),
+    ]
+    assert [change.commit for change in found] == [True, False, True, True]
+    assert found == sorted(found, key=lambda change: (change.sequence, change.xoffset))
+    assert json.loads(found[0].as_key()) == {"database": "public", "table": "t", "pk.id": 2}
+
+
+def test_a_changed_key_is_a_delete_and_an_insert(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key, c text)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 'a')", "update t set id = 2")
+    assert as_found(changes(slot, start))[1:] == [("delete", {"id": 1}), ("insert", {"id": 2, "c": "a"})]
+
+
+def test_a_full_identity_tells_former_values_and_the_key_is_still_the_primary_one(slot: Slot) -> None:
+    run(
+        slot.conninfo,
+        "create table t (a int, b int, c text, primary key (b, a))",
+        "alter table t replica identity full",
+    )
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 2, 'x')", "update t set c = 'y'", "delete from t")
+    found = changes(slot, start)
+    assert [change.key for change in found] == [("b", "a")] * 3
+    assert (found[1].old, found[2].values()) == ({"c": '"x"'}, {"a": 1, "b": 2, "c": "y"})
+
+
+LARGE = "(select string_agg(md5(n::text), '') from generate_series(1, 5000) n)"
+
+
+def test_a_large_value_that_was_not_touched_is_left_out(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key, c int, large text)")
+    start = begun(slot, [])
+    run(slot.conninfo, f"insert into t values (1, 1, {LARGE})", "update t set c = 2")
+    assert changes(slot, start)[1].data == {"id": "1", "c": "2"}
+
+
+def test_a_row_that_would_come_without_its_large_value_is_refused_with_the_remedy(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key, large text)")
+    start = begun(slot, [])
+    run(slot.conninfo, f"insert into t values (1, {LARGE})", "update t set id = 2")
+    with pytest.raises(Unreadable, match=r"ALTER TABLE public.t REPLICA IDENTITY FULL"):
+        changes(slot, start)
+
+
+def test_a_truncate_is_a_change_of_each_table(slot: Slot) -> None:
+    run(slot.conninfo, "create table a (id int primary key)", "create table b (id int references a)")
+    start = begun(slot, [])
+    run(slot.conninfo, "truncate a, b")
+    found = changes(slot, start)
+    assert sorted((change.table, change.type) for change in found) == [("a", "truncate"), ("b", "truncate")]
+
+
+def test_a_table_may_change_between_its_rows(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key, a int)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 1)", "alter table t rename a to b", "alter table t add c text default 'x'",
+        "insert into t values (2, 2)", "drop table t")  # fmt: skip
+    assert [change.values() for change in changes(slot, start)] == [{"id": 1, "a": 1}, {"id": 2, "b": 2, "c": "x"}]
+
+
+def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key)")
+    start = begun(slot, [])
+    run(slot.conninfo, *[f"insert into t values ({n}), ({n + 100})" for n in range(6)])
+    end, positions, seen = current(slot), [], []
+    with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as reader:
+        for item in reader.items():
+            if isinstance(item, RowChange):
+                seen.append(item)
+            else:
+                positions.append((reader.position(), len(seen)))
+                if reader.reached(end):
+                    break
+    assert len(seen) == 12
+    for position, count in positions:
+        assert changes(slot, position) == seen[count:]
+
+
+def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1)")
+    run(slot.conninfo, f"select pg_replication_slot_advance('{slot.name}', pg_current_wal_insert_lsn())")
+    with pytest.raises(UsageError, match="what lies between is lost"):
+        changes(slot, start)
+
+
+def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
+    start = begun(slot, [])
+    run(slot.conninfo, f"select pg_drop_replication_slot('{slot.name}')")
+    with pytest.raises(UsageError, match="is gone, and Kafka has the changes"):
+        changes(slot, start)
+
+
+def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(
+    slot: Slot,
+    broker: Broker,
+) -> None:
+    run(slot.conninfo, "create table t (id int primary key, c text)")
+    start = begun(slot, [])
+    target, name = Target(broker.bootstrap, slot.name, "global"), slot.name
+
+    class Dying(Publisher):
+        def store(self, position: Position) -> None:
+            if deaths and deaths.pop():
+                raise KeyboardInterrupt
+            super().store(position)
+
+        def commit(self, position: Position) -> None:
+            super().commit(position)
+            if deaths and deaths.pop():
+                raise KeyboardInterrupt  # after the commit, before the slot is advanced
+
+    deaths: list[bool] = []
+    expected: list[RowChange] = []
+    for death in ([], [True], [True, False], []):
+        run(slot.conninfo, *[f"insert into t values ({len(expected) + n}, 'x')" for n in range(20)])
+        with closing(psycopg.connect(slot.conninfo)):
+            deaths = list(death)
+        capture = Capture(
+            lambda: Dying(target, name),
+            lambda position: SlotReader(slot, position, Wanted([], OWN), SystemClock()),
+            SystemClock(),
+            start=lambda: start,
+        )
+        end = current(slot)
+        if death:
+            with pytest.raises(KeyboardInterrupt):
+                capture.run(end)
+        capture.run(end)
+        expected = [*expected, *[None] * 20]  # type: ignore[list-item]
+    ids = [json.loads(value)["data"]["id"] for _, value in committed(broker, name)[0]]
+    assert ids == list(range(80))
+    (confirmed,) = run(
+        slot.conninfo, f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{name}'"
+    )
+    assert confirmed[0] == capture.statistics().place

@@ -1,0 +1,170 @@
+"""Binlogs that were stored by MySQL 5.5 and 5.7 decode to the last row; damaged ones are refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from waterclock.cdc.events import RowChange
+from waterclock.cdc.mysql import binlog
+from waterclock.cdc.mysql import columns as types
+from waterclock.cdc.mysql.binlog import Event, events_in
+from waterclock.cdc.mysql.columns import Column
+from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
+from waterclock.cdc.mysql.tables import Tables
+from waterclock.cdc.mysql.transactions import Transactions
+from waterclock.cdc.position import MySqlPlace, Position
+from waterclock.cdc.source import Mark
+from waterclock.errors import Unreadable
+
+
+class Unnamed:
+    """A catalog for binlogs whose server is gone: columns by number, all text as UTF-8."""
+
+    def charset_of(self, collation: int) -> str:
+        return "utf8mb4"
+
+    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]:
+        kinds = zip(table.types, table.sizes, strict=True)
+        return [self._column(place, *kind) for place, kind in enumerate(kinds)], ("c0",)
+
+    def _column(self, place: int, kind: int, size: int) -> Column:
+        charset = "binary" if kind in (types.BLOB, types.STRING) else "utf8mb4"
+        labels = tuple(f"l{n}" for n in range(64)) if kind in (types.ENUM, types.SET) else ()
+        return Column(f"c{place}", kind, size, charset=charset, labels=labels)
+
+    def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
+        return columns
+
+    def virtual(self, table: TableMap) -> set[str]:
+        return set()
+
+
+UNNAMED = Unnamed()
+
+
+def changes(raw: bytes, catalog: Unnamed = UNNAMED) -> list[RowChange]:
+    tables = Tables(catalog, MYSQL, lambda database, table: True)
+    transactions = Transactions(MySqlPlace(""), Position(""), tables, lambda database, table: True)
+    events = events_in(io.BytesIO(raw))
+    return [item for event in events for item in transactions.take(event) if isinstance(item, RowChange)]
+
+
+def test_the_sakila_binlog_has_every_row_of_sakila(data: Path) -> None:
+    found = changes(gzip.decompress((data / "binlog" / "mysql-bin.sakila.gz").read_bytes()))
+    assert Counter(change.table for change in found) == {
+        "actor": 200, "address": 603, "category": 16, "city": 600, "country": 109, "customer": 599, "film": 1000,
+        "film_actor": 5462, "film_category": 1000, "film_text": 1000, "inventory": 4581, "language": 6,
+        "payment": 16049, "rental": 16044, "staff": 2, "store": 2,
+    }  # fmt: skip
+    assert {change.type for change in found} == {"insert"}
+    assert found[0].data == {"c0": "1", "c1": '"PENELOPE"', "c2": '"GUINESS"', "c3": '"2006-02-15 03:34:33"'}
+    payment = next(change for change in found if change.table == "payment")
+    assert payment.data["c4"] == "2.99"
+
+
+def test_a_binlog_with_checksums_decodes_and_each_event_is_checked(data: Path) -> None:
+    raw = (data / "binlog" / "mysql-bin.checksum-crc32").read_bytes()
+    found = changes(raw)
+    assert Counter(change.type for change in found) == {"insert": 34, "update": 23, "delete": 6}
+    assert sum(change.commit for change in found) == 60
+    for place in range(200, len(raw), 997):
+        with pytest.raises(Unreadable, match=r"checksum|damaged|says"):
+            changes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+
+
+def test_a_file_that_is_no_binlog_is_refused() -> None:
+    with pytest.raises(Unreadable, match="no binlog"):
+        changes(b"PK\x03\x04")
+
+
+def test_a_binlog_that_ends_within_an_event_is_refused(data: Path) -> None:
+    raw = (data / "binlog" / "mysql-bin.checksum-crc32").read_bytes()
+    with pytest.raises(Unreadable, match="damaged"):
+        changes(raw[:-10])
+
+
+class Misled(Unnamed):
+    """Takes the numbers of one table, which has nothing else, for wider ones."""
+
+    def complete(self, table: TableMap, written: int) -> tuple[list[Column], tuple[str, ...]]:
+        columns, key = super().complete(table, written)
+        wide = table.table == "announcement_member"
+        return [column._replace(type=types.LONGLONG) if wide else column for column in columns], key
+
+
+def test_rows_that_were_read_with_a_wrong_type_are_refused(data: Path) -> None:
+    with pytest.raises(Unreadable, match="do not fit its columns"):
+        changes((data / "binlog" / "mysql-bin.checksum-crc32").read_bytes(), Misled())
+
+
+def event(kind: int, body: bytes, ts: int = 1_700_000_000) -> Event:
+    return Event(ts, kind, 1, 4, 0, body)
+
+
+BEGINNING = Position("")
+
+
+def gtid(number: int) -> Event:
+    return event(binlog.GTID, bytes(17) + number.to_bytes(8, "little"))
+
+
+def statement(text: str) -> Event:
+    return event(binlog.QUERY, bytes(13) + b"\0" + text.encode())
+
+
+def transactions(position: Position = BEGINNING) -> Transactions:
+    tables = Tables(Unnamed(), MYSQL, lambda database, table: True)
+    return Transactions(MySqlPlace(position.place), position, tables, lambda database, table: True)
+
+
+ZERO = "00000000-0000-0000-0000-000000000000"
+
+
+def test_another_transaction_in_the_place_of_one_that_is_half_in_kafka_is_refused() -> None:
+    half = Position("", 0, 5, f"{ZERO}:2")
+    assert list(transactions(half).take(gtid(2))) == []
+    with pytest.raises(Unreadable, match=f"{ZERO}:2 is half in Kafka and has to come first"):
+        transactions(half).take(gtid(1))
+
+
+def test_a_transaction_without_its_end_is_refused() -> None:
+    taking = transactions()
+    list(taking.take(gtid(1)))
+    list(taking.take(statement("BEGIN")))
+    with pytest.raises(Unreadable, match="before its commit"):
+        taking.take(gtid(2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (binlog.TRANSACTION_PAYLOAD, "binlog_transaction_compression=OFF"),
+        (binlog.PARTIAL_UPDATE, "binlog_row_value_options=''"),
+        (binlog.TAGGED_GTID, "GTID with a tag"),
+        (binlog.INCIDENT, "events are missing"),
+        (binlog.MARIA_ENCRYPTION, "from the server, not from its files"),
+        (99, "an event of the kind 99"),
+    ],
+)
+def test_an_event_that_cannot_be_read_is_refused_with_what_to_set(kind: int, told: str) -> None:
+    taking = transactions()
+    list(taking.take(gtid(1)))
+    with pytest.raises(Unreadable, match=told):
+        taking.take(event(kind, b""))
+
+
+def test_an_unknown_event_that_says_it_may_be_left_out_is_left_out() -> None:
+    assert list(transactions().take(event(99, b"")._replace(flags=binlog.IGNORABLE))) == []
+
+
+def test_mysqls_create_table_as_select_is_one_transaction() -> None:
+    taking = transactions()
+    for made in (gtid(1), statement("CREATE TABLE `t` (`c` int) START TRANSACTION")):
+        assert list(taking.take(made)) == []
+    assert list(taking.take(event(binlog.XID, bytes(8)))) == [Mark.COMMITTED]
+    assert str(taking.position().place) == f"{ZERO}:1"

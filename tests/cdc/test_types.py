@@ -1,0 +1,228 @@
+"""Every type at its edges on a real server: what the binlog's row image gives is what SELECT shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from base64 import b64encode
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.cdc.mariadb import MariaServer
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+BIG = "9" * 35 + "." + "9" * 30
+TEXTS = ["''", "'a'", "'  two  '", "'ä€😀'", "'\"\\\\\\n\\t\\0'", "null"]
+BYTES = ["''", "x'00'", "x'61000000'", "x'ff00fe'", "x'20202020'"]
+
+# how a type is asked for, and how what came is made of what SELECT shows
+NUMBER = ("cast(c as char)", lambda shown: shown)
+YEAR = ("c + 0", str)
+TEXT = ("cast(c as char)", lambda shown: json.dumps(shown, ensure_ascii=False).replace("\\u007f", "\x7f"))
+RAW = ("hex(c)", lambda shown: f'"{b64encode(bytes.fromhex(shown)).decode()}"')
+SET = ("cast(c as char)", lambda shown: json.dumps(shown.split(",") if shown else [], separators=(",", ":")))
+JSON = ("cast(c as char)", lambda shown: shown)
+
+CASES: list[tuple[str, tuple[str, Callable[[Any], str]], list[str]]] = [
+    ("tinyint", NUMBER, ["-128", "127", "0"]),
+    ("tinyint unsigned", NUMBER, ["0", "255"]),
+    ("boolean", NUMBER, ["true", "false"]),
+    ("smallint", NUMBER, ["-32768", "32767"]),
+    ("smallint unsigned", NUMBER, ["65535"]),
+    ("mediumint", NUMBER, ["-8388608", "8388607", "-1"]),
+    ("mediumint unsigned", NUMBER, ["16777215"]),
+    ("int", NUMBER, ["-2147483648", "2147483647"]),
+    ("int unsigned", NUMBER, ["4294967295"]),
+    ("bigint", NUMBER, ["-9223372036854775808", "9223372036854775807"]),
+    ("bigint unsigned", NUMBER, ["18446744073709551615", "9223372036854775808"]),
+    ("decimal(65,30)", NUMBER, [BIG, "-" + BIG, "0", "1e-30", "-1e-30"]),
+    ("decimal(1,0)", NUMBER, ["-9", "9", "0"]),
+    ("decimal(5,5)", NUMBER, ["-0.99999", "0.00001", "0"]),
+    ("decimal(18,9)", NUMBER, ["123456789.987654321", "-1", "-0.000000001"]),
+    ("decimal(10,2) unsigned", NUMBER, ["99999999.99", "0.01"]),
+    ("decimal(38,0)", NUMBER, ["9" * 38, "-" + "9" * 38]),
+    ("bit(1)", YEAR, ["b'1'", "b'0'"]),
+    ("bit(12)", YEAR, ["b'101010101010'"]),
+    ("bit(64)", YEAR, ["18446744073709551615", "9223372036854775808"]),
+    ("year", YEAR, ["0", "1901", "2155", "1999"]),
+    ("date", TEXT, ["'0000-00-00'", "'9999-12-31'", "'0001-01-01'", "'2024-02-00'", "'2024-00-00'"]),
+    ("datetime", TEXT, ["0", "'9999-12-31 23:59:59'", "'0003-00-00 00:00:01'"]),
+    ("datetime(1)", TEXT, ["'2024-02-29 12:34:56.7'", "0"]),
+    ("datetime(2)", TEXT, ["'2024-02-29 12:34:56.07'"]),
+    ("datetime(3)", TEXT, ["'1000-01-01 00:00:00.001'"]),
+    ("datetime(5)", TEXT, ["'2024-02-29 12:34:56.00001'"]),
+    ("datetime(6)", TEXT, ["'9999-12-31 23:59:59.999999'", "'0001-01-01 00:00:00.000001'", "'0000-00-00 00:00:00.000000'"]),
+    ("timestamp null", TEXT, ["'1970-01-01 00:00:01'", "'2038-01-19 03:14:07'", "0"]),
+    ("timestamp(4) null", TEXT, ["'2012-01-01 22:32:34.1234'", "0", "'2000-01-01 00:00:00'"]),
+    ("timestamp(6) null", TEXT, ["'2038-01-19 03:14:07.999999'", "'1970-01-01 00:00:01.000001'"]),
+    ("time", TEXT, ["'838:59:59'", "'-838:59:59'", "'00:00:00'", "'-00:00:01'"]),
+    ("time(1)", TEXT, ["'-12:34:56.7'", "'00:00:00.1'", "'-00:00:00.1'"]),
+    ("time(2)", TEXT, ["'-12:34:56.07'", "'838:59:59.99'"]),
+    ("time(3)", TEXT, ["'-00:00:01.999'", "'-01:00:00.000'"]),
+    ("time(4)", TEXT, ["'-00:00:00.0001'"]),
+    ("time(5)", TEXT, ["'-12:34:56.00007'"]),
+    ("time(6)", TEXT, ["'-12:34:56.000078'", "'-838:59:59.999999'", "'838:59:59.999999'", "'-00:00:00.000001'"]),
+    ("char(10)", TEXT, TEXTS),
+    ("char(255)", TEXT, TEXTS),
+    ("char(10) character set latin1", TEXT, ["'é'", "x'81'", "'ÿ€'"]),
+    ("char(10) character set ucs2", TEXT, ["'é€'"]),
+    ("varchar(10)", TEXT, TEXTS),
+    ("varchar(300)", TEXT, [*TEXTS, "repeat('ä', 300)"]),
+    ("varchar(300) character set latin1", TEXT, ["repeat('ÿ', 300)"]),
+    ("varchar(20) character set utf32", TEXT, ["'ä€😀'"]),
+    ("varchar(20) character set cp1251", TEXT, ["'Привет'"]),
+    ("varchar(20) character set sjis", TEXT, ["'日本'"]),
+    ("tinytext", TEXT, TEXTS),
+    ("text", TEXT, [*TEXTS, "repeat('ä', 30000)"]),
+    ("mediumtext", TEXT, TEXTS),
+    ("longtext", TEXT, TEXTS),
+    ("binary(4)", RAW, BYTES),
+    ("binary(16)", RAW, BYTES),
+    ("binary(255)", RAW, BYTES),
+    ("varbinary(4)", RAW, BYTES),
+    ("varbinary(300)", RAW, BYTES),
+    ("tinyblob", RAW, BYTES),
+    ("blob", RAW, BYTES),
+    ("mediumblob", RAW, BYTES),
+    ("longblob", RAW, [*BYTES, "repeat(x'00', 70000)"]),
+    ("enum('a','b''c','ä','')", TEXT, ["'a'", "'b''c'", "'ä'", "''", "'none of them'"]),
+    ("enum('é','b') character set latin1", TEXT, ["'é'", "'b'"]),
+    (f"enum({','.join(repr(f'l{n}') for n in range(300))})", TEXT, ["'l0'", "'l299'"]),
+    ("set('x','y','z')", SET, ["''", "'z,x'", "'x,y,z'"]),
+    (f"set({','.join(repr(f'l{n}') for n in range(64))})", SET, ["'l63'", "'l0,l63,l31'", "18446744073709551615"]),
+    ("json", JSON, ['\'{"a": 1.10, "b": [null, true, 12345678901234567890]}\'', "'\"text\"'", "'null'", "'[]'"]),
+    ("uuid", TEXT, ["'00000000-0000-0000-0000-000000000000'", "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'",
+                    "'123e4567-e89b-42d3-a456-426614174000'", "'018f4e3e-6d2a-7c1b-9f00-0123456789ab'",
+                    "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "'00000000-0000-0000-0000-000000000001'",
+                    "'12345678-1234-5234-7234-567812345678'", "'12345678-1234-8234-8234-567812345678'",
+                    "'12345678-1234-8234-1234-567812345678'",
+                    "'12345678-1234-1234-1234-567812345678'", "'12345678-1234-f234-f234-567812345678'",
+                    "'12345678-1234-4234-e234-567812345678'", "'12345678-0034-0034-8834-567812345678'",
+                    "'12345678-0034-6034-8834-567812345678'"]),
+    ("inet6", TEXT, ["'::'", "'::1'", "'::1.2.3.4'", "'::ffff:1.2.3.4'",
+                     "'2001:db8::1'", "'1:0:2:3:4:5:6:7'", "'::ffff:0:0'",
+                     "'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'", "'1:0:0:2:0:0:0:3'", "'::1:0:0'"]),
+    ("inet4", TEXT, ["'0.0.0.0'", "'255.255.255.255'", "'1.2.0.0'"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declared", "how", "values"), CASES, ids=[case[0][:40] for case in CASES])
+def test_what_the_binlog_gives_is_what_select_shows(
+    declared: str,
+    how: tuple[str, Callable[[Any], str]],
+    values: list[str],
+    mariadb: MariaServer,
+    database: str,
+    here: str,
+) -> None:
+    asked, expected = how
+    table = f"{database}.t"
+    if declared == "inet4" and mariadb.run("select version() < '10.10'")[0][0]:
+        pytest.skip("this MariaDB has no INET4")
+    rows = [f"insert into {table} (c) values ({value})" for value in (*values, "null")]
+    shown = mariadb.run(
+        "set time_zone = '+00:00'",
+        "set sql_mode = ''",
+        f"create table {table} (id int primary key auto_increment, c {declared})",
+        *rows,
+        f"select {asked} from {table} order by id",
+    )
+    found = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+    assert found == ["null" if row[0] is None else expected(row[0]) for row in shown]
+
+
+FLOATS = {
+    "0.1": "0.1",
+    "123456.7": "123456.7",
+    "16777216": "16777216.0",
+    "0": "0.0",
+    "-0.5": "-0.5",
+    "8388608.5": "8388608.0",
+}
+
+
+@pytest.mark.parametrize("value", [*FLOATS, "-3.40282e38", "1.17549e-38", "1e-45", "3.4028234663852886e38"])
+def test_a_float_is_a_short_number_that_is_that_float(
+    value: str, mariadb: MariaServer, database: str, here: str
+) -> None:
+    mariadb.run(f"create table {database}.t (c float)", f"insert into {database}.t values ({value})")
+    (found,) = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+    assert struct.pack("<f", float(found)) == struct.pack("<f", float(value))
+    assert found == FLOATS.get(value, found)
+
+
+@pytest.mark.parametrize("value", ["1.7976931348623157e308", "-2.2250738585072014e-308", "0.1", "1e22", "0", "5e-324"])
+def test_a_double_comes_as_it_is(value: str, mariadb: MariaServer, database: str, here: str) -> None:
+    mariadb.run(f"create table {database}.t (c double)", f"insert into {database}.t values ({value})")
+    (found,) = [change.data["c"] for change in mariadb.changes(here, f"{database}.*")]
+    assert float(found) == float(value)
+
+
+SHAPES = [
+    "POINT(3 2)",
+    "POINT(-1.5 1e300)",
+    "LINESTRING(0 0,1 1,2.5 2)",
+    "POLYGON((0 0,4 0,4 4,0 0),(1 1,2 1,2 2,1 1))",
+    "MULTIPOINT(1 1,2 2)",
+    "MULTILINESTRING((0 0,1 1),(2 2,3 3))",
+    "MULTIPOLYGON(((0 0,4 0,4 4,0 0)),((5 5,6 5,6 6,5 5)))",
+    "GEOMETRYCOLLECTION(POINT(1 1),LINESTRING(0 1,1 2))",
+]
+
+
+def test_geometries_are_text_and_keep_their_reference_system(mariadb: MariaServer, database: str, here: str) -> None:
+    mariadb.run(
+        f"create table {database}.t (g geometry)",
+        *[f"insert into {database}.t values (st_geomfromtext('{shape}', 4326))" for shape in SHAPES],
+    )
+    found = [change.values()["g"] for change in mariadb.changes(here, f"{database}.*")]
+    plain = [re.sub(r"(, | (?=\())", lambda space: "," if "," in space[0] else "", shape) for shape in found]
+    assert plain == [
+        f"SRID=4326;{shape.replace('1e300', '1e+300').replace('(1 1,2 2)', '((1 1),(2 2))')}" for shape in SHAPES
+    ]
+
+
+LARGEST = {
+    "year": 2155,
+    "tinyint": 255,
+    "bigint": 2**64 - 1,
+    "float": 1,
+    "decimal(4,1)": 1,
+    "int": 2**32 - 1,
+    "bit(3)": 7,
+    "double": 1,
+    "mediumint": 2**24 - 1,
+    "smallint": 2**16 - 1,
+}
+
+
+def test_signs_are_told_right_in_a_table_of_all_kinds(mariadb: MariaServer, database: str, here: str) -> None:
+    """The table map has a bit for every number, and does not say which columns are numbers: is YEAR, is BIT?"""
+    for unsigned in LARGEST:
+        if unsigned.startswith(("year", "bit")):
+            continue
+        columns = [f"c{n} {kind}{' unsigned' * (kind == unsigned)}" for n, kind in enumerate(LARGEST)]
+        values = [LARGEST[kind] if kind in (unsigned, "year", "bit(3)") else -1 for kind in LARGEST]
+        mariadb.run(
+            f"create or replace table {database}.t ({', '.join(columns)})",
+            f"insert into {database}.t values ({','.join(map(str, values))})",
+        )
+        found = mariadb.changes(here, f"{database}.*")[-1].values()
+        assert [Decimal(value) for value in found.values()] == values
+
+
+def test_character_sets_are_told_right_beside_a_geometry(mariadb: MariaServer, database: str, here: str) -> None:
+    """The table map counts character columns, and does not say which those are: MariaDB counts geometries."""
+    mariadb.run(
+        f"create table {database}.t (a text character set latin1, g geometry, b text character set utf8mb4, g2 point, "
+        "c varchar(9) character set ucs2, d blob, e enum('é') character set latin1, f char(3) character set cp1251)",
+        f"insert into {database}.t values ('é', point(1, 2), 'é', null, 'é', x'e9', 'é', 'я')",
+    )
+    (found,) = mariadb.changes(here, f"{database}.*")
+    shown = {"a": "é", "g": "POINT (1 2)", "b": "é", "g2": None, "c": "é", "d": "6Q==", "e": "é", "f": "я"}
+    assert found.values() == shown
