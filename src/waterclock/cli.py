@@ -67,14 +67,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job. `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
-    if arguments.name != "fines":
+    """`waterclock demo fines`: the main job. `kills`: its driver killed. `order`, `duplicates`, `acks`, `keys`: lessons."""
+    if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
         return 0
+    folder = Path(f"out/{arguments.name}" if arguments.folder is None else arguments.folder)
+    if arguments.name == "kills":
+        from waterclock.examples.fines import kills
+
+        return int(kills.demo(folder, arguments.on, arguments.kills, arguments.seed, arguments.json))
     from waterclock.examples.fines import main as fines
 
-    return int(fines.demo(Path(arguments.folder), arguments.seed, arguments.json))
+    return int(fines.demo(folder, arguments.seed, arguments.json))
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -203,10 +208,14 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=["fines", *LESSONS], help="the main job, or one of the lessons")
-    parser.add_argument("--folder", default="out/fines", help="where fines writes everything (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder (default: %(default)s)")
+    what = "the main job, the main job with its driver killed, or one of the lessons"
+    parser.add_argument("name", choices=["fines", "kills", *LESSONS], help=what)
+    parser.add_argument("--folder", help="where fines and kills write everything (default: out/fines, out/kills)")
+    parser.add_argument("--seed", type=int, default=1, help="of the disorder, and of the kills (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
+    parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
+    parser.add_argument("--kills", type=_count, metavar="N", default=5, help="kills: how many (default: %(default)s)")
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
