@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from waterclock import cli
 from waterclock.broker import Broker
 from waterclock.broker.prometheus import prometheus as broker_page
 from waterclock.errors import UsageError
@@ -219,6 +220,13 @@ def test_the_broker_command_serves_its_page_until_it_ends() -> None:
         assert read_back(get(url)[1])["waterclock_broker_leads"][1] == [("waterclock_broker_leads", {}, 1.0)]
         process.terminate()
         assert process.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http", "", "1.5"])
+def test_what_is_no_port_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", "orders.toml", f"--metrics={port}"])
+    assert f"{port!r} is no port from 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_broker_whose_port_for_metrics_is_taken_ends_with_a_sentence() -> None:

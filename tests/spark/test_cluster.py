@@ -1,4 +1,4 @@
-"""A pipeline on a cluster of two workers whose Python has no waterclock: it is sent there. Same answers, after a kill too."""
+"""A pipeline on a cluster of two workers whose Python has no waterclock: it is sent there. A kill changes no answer."""
 
 from __future__ import annotations
 

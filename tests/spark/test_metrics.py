@@ -18,7 +18,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, write_files
+from tests.spark.topics import Sender, make_topic_pipeline
 from tests.test_metrics import get, read_back
+from waterclock.broker import Broker
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.statistics import PipelineStatistics
@@ -70,6 +72,22 @@ def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, 
         (tmp_path / "000.jsonl").rename(tmp_path / "in" / "more.jsonl")
     assert [s.events for s in found] == [len(rows) // 2, len(rows)]
     assert found[1].results == ask(tmp_path, "SELECT count(*) FROM results")
+
+
+def test_of_a_topic_the_lag_of_each_partition_and_of_the_watermark_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    rows, seen = orders(40), list[PipelineStatistics]()
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=2)
+        Sender(broker.bootstrap, "orders").orders(rows)
+        file = make_topic_pipeline(tmp_path, broker.bootstrap, "orders", more=f"per_batch = {len(rows) // 2}")
+        with closing(Pipeline(load(file))) as pipeline:
+            pipeline.run(spark, tell=lambda progress: seen.append(pipeline.statistics()))
+    behind = [sum((s.behind or {}).values()) for s in seen]
+    assert (behind[0], behind[-1], seen[0].unit) == (len(rows) - seen[0].events, 0, "records")
+    assert set(seen[0].behind or {}) == {"orders/0", "orders/1"}
+    lags = [s.behind_newest_s for s in seen if s.behind_newest_s is not None]
+    assert lags[0] >= 3600  # the watermark's delay, and what the slower partition adds
+    assert (lags[-1], seen[-1].newest_us) == (0.0, newest_us(rows))
 
 
 def started(file: Path, port: int) -> tuple[subprocess.Popen[str], str]:

@@ -4,7 +4,7 @@
     topics    records by partition, from where the last batch ended to where the partition ends now, as {"orders/0": 12}
 
 Rule 1: it has a connection of its own: the pipeline's is used by another thread.
-Rule 2: it hurries: a broker that does not answer within a second leaves the value unknown, and the rest is told.
+Rule 2: it does not wait long: a broker that does not answer (5 s a question) leaves the value unknown; the rest is told.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Pipeline:
     def statistics(self) -> PipelineStatistics:
         """What the pipeline did so far and what waits now; for any thread, one at a time.
 
-        Of the source it asks what it has by now: of a broker too, for a second at most.
+        Of the source it asks what it has by now: a broker too, which is given 5 s for an answer.
         """
         return self._gathering.seen(self._stream.unit, self._behind.of(self._totals))
 

@@ -23,7 +23,6 @@ GAUGES = {
     "pending_deadlines": ("pending", "Deadlines that are set: open expectations, delays, deliveries, silences."),
     "state_bytes": ("state_bytes", "What all buckets keep, as it is stored."),
 }
-_BEHIND = {"files": "Files in the source's folder that no batch took.", "records": "Records that no batch took."}
 
 
 def prometheus(statistics: PipelineStatistics) -> str:
@@ -66,7 +65,9 @@ def _behind(s: PipelineStatistics, mine: Mapping[str, str]) -> Metric:
     for place, count in (s.behind or {}).items():
         topic, _, partition = place.rpartition("/")
         samples.append(Sample(count, {**mine, **({"topic": topic, "partition": partition} if place else {})}))
-    return Metric(f"waterclock_source_behind_{s.unit or 'files'}", "gauge", _BEHIND[s.unit or "files"], tuple(samples))
+    unit = s.unit or "files"
+    what = f"What the source has and no batch took, in {unit}."
+    return Metric(f"waterclock_source_behind_{unit}", "gauge", what, tuple(samples))
 
 
 def _phases(phases: Mapping[str, Phase], mine: Mapping[str, str]) -> Metric:

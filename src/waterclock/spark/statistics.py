@@ -167,7 +167,7 @@ class Gathering:
         over_s = min(WINDOW_S, now_s - began_s)
         events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
         return PipelineStatistics(
-            self._pipeline, *self._last, dict(self._totals),
+            self._pipeline, *self._last, self._totals,
             events / over_s if over_s else 0.0, results / over_s if over_s else 0.0,
             *self._times, self._clock.wall_ms() * 1000, unit, behind, *self._state, {**self._sparks, **self._ours},
         )  # fmt: skip
