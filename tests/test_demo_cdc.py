@@ -17,6 +17,7 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("pymysql")
 pytest.importorskip("psycopg")
 
+from waterclock import cli
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.examples.cdc import compare, main, servers
@@ -196,6 +197,22 @@ def test_where_a_server_is_missing_one_sentence_says_what_to_install(monkeypatch
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "mariadbd" else name)
     with pytest.raises(EnvironmentMissing, match=r"no mariadbd of MariaDB here: install them \(Debian: apt install"):
         servers.programs()
+
+
+def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "pgpq" else name)
+    assert cli.main(["demo", "cdc"]) == 1
+    assert "pgpq is missing: pip install 'waterclock[all]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--changes", "0"], ["--kills", "-1"], ["--folder", "/dev/null/x"]])
+def test_what_cannot_be_done_is_exit_code_2_and_one_sentence(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["demo", "cdc", *wrong]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 # The whole of it -----------------------------------------------------------------------------------------------

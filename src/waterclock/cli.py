@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from waterclock import __version__, trace
 from waterclock.cdc import arguments as change_capture
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 
 LESSONS = ("order", "duplicates", "acks", "keys")
 Command = Callable[[argparse.Namespace], int]
@@ -80,6 +81,9 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def _demo_cdc(arguments: argparse.Namespace) -> int:
+    for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "pyspark"):  # one of each extra
+        if find_spec(name) is None:
+            raise EnvironmentMissing(f"demo cdc needs it all, and {name} is missing: pip install 'waterclock[all]'")
     from waterclock.examples.cdc import main as cdc_demo
 
     folder = Path(arguments.folder or "out/cdc")
@@ -306,6 +310,8 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     extra = {
         "matplotlib": "demo",
         "confluent_kafka": "kafka",
+        "pymysql": "cdc",
+        "pymysqlreplication": "cdc",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",
