@@ -13,13 +13,20 @@ BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py
 ARGS ?=
 
-.PHONY: help run test test-long test-servers check check-native format bench clean
+.PHONY: help run run-servers test test-long test-servers check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 run: .venv/ready-run  ## the main job: real traffic fines through Spark, a report at the end (about a minute)
 	@$(BIN)/waterclock demo fines $(ARGS)
+
+run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our broker and on servers (Java 17, Maven, PostgreSQL; minutes)
+	@command -v mvn >/dev/null && command -v java >/dev/null && { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } \
+	  >/dev/null 2>&1 || { echo "The servers are Apache Kafka, which needs Java 17 and Maven, and PostgreSQL." \
+	  "Install them (Debian: apt install default-jre-headless maven postgresql) and run the same command again." >&2; exit 1; }
+	@$(BIN)/waterclock demo kills --on own --folder out/kills/own $(ARGS)
+	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
 	@$(BIN)/python -m pytest -m "not long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
@@ -31,6 +38,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite, against ours 
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
 	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance tests/test_broker_admin_clients.py tests/test_broker_groups_clients.py \
+	  "tests/test_fines_kills.py::test_five_kills_at_random_moments_leave_the_tables_of_a_run_without_any[servers]" \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
@@ -80,6 +88,11 @@ clean:  ## remove what the targets made
 	  "mirror (PIP_INDEX_URL) and run the same command again." >&2; exit 1; }
 	@$(BIN)/python -W ignore -c "from waterclock.wheel import COMPILED; print('the timing wheel is compiled' if COMPILED \
 	  else 'no C compiler: the plain Python wheel is used, same results, slower')"
+	@touch $@
+
+.venv/ready-servers: .venv/ready-run
+	@echo "installing the client of PostgreSQL into .venv"
+	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt --editable '.[spark,broker,demo,postgres]'
 	@touch $@
 
 .venv/ready-test: .venv/ready-run

@@ -207,7 +207,7 @@ def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
     assert "pgpq is missing: pip install 'waterclock[all]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", [["--changes", "0"], ["--kills", "-1"], ["--folder", "/dev/null/x"]])
+@pytest.mark.parametrize("wrong", [["--changes", "0"], ["--folder", "/dev/null/x"]])
 def test_what_cannot_be_done_is_exit_code_2_and_one_sentence(
     wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from waterclock.examples.fines import main
 from waterclock.examples.fines.check import check
 from waterclock.examples.fines.log import penalties, read_log, unpaid, without_penalties
 from waterclock.examples.fines.main import answers, prepare, run_pipeline
+from waterclock.examples.fines.tables import SQLiteTables
 from waterclock.spark.session import Session
 
 
@@ -67,6 +68,6 @@ def test_a_wrong_table_is_called_wrong(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "fines.db")) as db, db:
         db.execute("CREATE TABLE results (kind, key, rule, due, event_event_id)")
         db.execute("INSERT INTO results VALUES ('emit', 'A100', 'Add penalty', '2007-03-15 00:00:00.000000', NULL)")
-    verdict = check(read_log(), tmp_path / "fines.db")
+    verdict = check(read_log(), SQLiteTables(tmp_path / "fines.db"))
     assert (verdict.recreated, verdict.missing, verdict.extra, verdict.right) == (0, 4635, 1, False)
     assert verdict.out_of_order_cases == 10_000

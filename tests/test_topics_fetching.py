@@ -70,6 +70,19 @@ def test_a_range_gives_its_own_records_and_no_other(client: Client, kafka_broker
     assert (records.values, records.keys, records.headers) == ([b"9"], [None], [None])
 
 
+def test_after_a_reading_nothing_is_fetched_any_more_not_even_after_one_that_was_broken_off(
+    client: Client, kafka_broker: Broker, topic: str
+) -> None:
+    Sender(kafka_broker.bootstrap, topic).put(*map(str, range(10)))
+    read(client, Range(topic, 0, 0, 5))
+    assert client.consumer.assignment() == []
+    with patch.object(fetching, "CHUNK", 2):
+        reading = Fetching(client, [Range(topic, 0, 0, 10), Range(topic, 1, 0, 1)], "fail").records()
+        assert next(reading).offsets == [0, 1]
+        reading.close()
+    assert client.consumer.assignment() == []
+
+
 def test_one_client_reads_range_after_range_in_any_order(client: Client, kafka_broker: Broker, topic: str) -> None:
     for partition in range(2):
         Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), partition=partition)
@@ -155,6 +168,18 @@ def test_a_range_beyond_the_end_is_loss_too(client: Client, kafka_broker: Broker
             read(client, Range(topic, 0, start, 9))
 
 
+def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_factory: Callable[..., Broker]) -> None:
+    broker = kafka_broker_factory()
+    broker.create_topic("t")
+    Sender(broker.bootstrap, "t").put(*"012")
+    client = Client(settings(broker.bootstrap), 1.0)
+    assert read(client, Range("t", 0, 0, 3)) == {0: [0, 1, 2]}
+    broker.close()
+    with pytest.raises(EnvironmentMissing, match=r"no broker answers at .*: start it, or mend 'servers' in \[source\]"):
+        read(client, Range("t", 0, 0, 3))
+    client.close()
+
+
 # what is asked of a broker -------------------------------------------------------------------------------
 
 
@@ -179,6 +204,7 @@ def test_offsets_are_found_by_time_by_name_and_by_number(client: Client, kafka_b
         3,
     ]
     assert client.resolved({topic: {1: 0, 0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
+    Sender(kafka_broker.bootstrap, topic).put("of the other partition", partition=1)
     assert client.resolved({topic: {0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
 
 

@@ -52,7 +52,11 @@ def fetch() -> None:
     if not shutil.which("mvn") or not shutil.which(JAVA):
         raise RuntimeError("Apache Kafka needs Java 17 and Maven: apt install default-jre-headless maven")
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={LIB}"]
-    subprocess.run(["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *goal], check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(
+        ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(HERE / "pom.xml"), *goal],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def tool(name: str, *arguments: str) -> list[str]:

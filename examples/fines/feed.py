@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from waterclock.clock import Clock, SystemClock
 
@@ -26,6 +27,20 @@ CLOSING = "9999-12-31T00:00:00Z"
 _HEADER = "waterclock-heartbeat"
 _AT_ONCE_S = 0.02
 _PATIENCE_S = 60
+
+
+def send_all(servers: str, partitions: int, replay: Replay) -> None:
+    """Make the topic, and send the whole replay to it, keyed by case; all of it is acknowledged in the end."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(TOPIC, partitions, 1)]).values():
+        made.result(_PATIENCE_S)
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
+    for key, line in replay.lines:
+        producer.produce(TOPIC, line, key, on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.poll(0)
+    if producer.flush(_PATIENCE_S) or failed:
+        raise KafkaException(failed[0] if failed else f"not all was acknowledged within {_PATIENCE_S} s")
 
 
 class Feed:

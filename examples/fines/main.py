@@ -34,6 +34,7 @@ from .latency import latencies_s, percentile
 from .log import read_log, without_penalties
 from .replay import Replay, make_replay
 from .report import terminal_summary, write_report
+from .tables import SQLiteTables
 
 OWN = (
     "broker",
@@ -48,7 +49,7 @@ OWN = (
 )
 PARTITIONS = 4
 RATE = 5_000  # lines a second
-_SHIPPED = "localhost:9092"  # in pipeline.toml, where the address of the broker comes
+SHIPPED = "localhost:9092"  # in pipeline.toml, where the address of the broker comes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def run_pipeline(
     with Broker(folder / "broker") as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         file = folder / "pipeline.toml"
-        file.write_text(file.read_text().replace(_SHIPPED, broker.bootstrap))
+        file.write_text(file.read_text().replace(SHIPPED, broker.bootstrap))
         return _run(folder, session, Feed(broker.bootstrap, PARTITIONS, replay, rate), tell)
 
 
@@ -124,7 +125,7 @@ def _run(folder: Path, session: Session, feed: Feed, tell: Callable[[Progress], 
 
 def answers(folder: Path, replay: Replay, run: Run, seed: int, java: str) -> dict[str, Any]:
     """The content of report.json, which is written too."""
-    verdict, summary = check(read_log(), folder / "fines.db"), run.summary
+    verdict, summary = check(read_log(), SQLiteTables(folder / "fines.db")), run.summary
     found = {
         **_figures(verdict),
         "duplicates_injected": replay.duplicates,

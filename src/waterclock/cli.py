@@ -67,27 +67,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """`waterclock demo fines`: the main job. `cdc`: a database's changes into another one, with kills.
-    `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
-    if arguments.name == "cdc":
-        return _demo_cdc(arguments)
-    if arguments.name != "fines":
+    """`waterclock demo fines`: the main job. `kills`: its driver killed. `cdc`: a database's changes into another one.
+    `order`, `duplicates`, `acks`, `keys`: lessons."""
+    if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
         return 0
+    folder = Path(f"out/{arguments.name}" if arguments.folder is None else arguments.folder)
+    if arguments.name == "cdc":
+        return _demo_cdc(arguments, folder)
+    if arguments.name == "kills":
+        from waterclock.examples.fines import kills
+
+        count = 5 if arguments.kills is None else arguments.kills
+        return int(kills.demo(folder, arguments.on, count, arguments.seed, arguments.json))
     from waterclock.examples.fines import main as fines
 
-    return int(fines.demo(Path(arguments.folder or "out/fines"), arguments.seed, arguments.json))
+    return int(fines.demo(folder, arguments.seed, arguments.json))
 
 
-def _demo_cdc(arguments: argparse.Namespace) -> int:
+def _demo_cdc(arguments: argparse.Namespace, folder: Path) -> int:
     for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "pyspark"):  # one of each extra
         if find_spec(name) is None:
             raise EnvironmentMissing(f"demo cdc needs it all, and {name} is missing: pip install 'waterclock[all]'")
     from waterclock.examples.cdc import main as cdc_demo
 
-    folder = Path(arguments.folder or "out/cdc")
-    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, arguments.kills, arguments.json)
+    kills = 0 if arguments.kills is None else arguments.kills
+    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, kills, arguments.json)
     return int(cdc_demo.demo(wanted))
 
 
@@ -216,15 +222,18 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", choices=["fines", "cdc", *LESSONS], help="the main job, cdc, or one of the lessons")
-    parser.add_argument("--folder", help="where fines and cdc write (default: out/fines, out/cdc)")
-    parser.add_argument("--seed", type=int, default=1, help="of fines' disorder, cdc's writes (default: %(default)s)")
-    parser.add_argument(
-        "--changes", type=int, default=200_000, metavar="N", help="cdc: rows changed (default: %(default)s)"
-    )
-    kills = "cdc: so often is one of capture, broker, pipeline and PostgreSQL killed (default: %(default)s)"
-    parser.add_argument("--kills", type=int, default=0, metavar="N", help=kills)
+    what = "the main job, the main job with its driver killed, change data capture, or one of the lessons"
+    parser.add_argument("name", choices=["fines", "kills", "cdc", *LESSONS], help=what)
+    folders = "where fines, kills and cdc write everything (default: out/ and their name)"
+    parser.add_argument("--folder", help=folders)
+    seed = "of the disorder, of the writes, and of the kills (default: %(default)s)"
+    parser.add_argument("--seed", type=int, default=1, help=seed)
+    changes = "cdc: how many rows are changed (default: %(default)s)"
+    parser.add_argument("--changes", type=int, default=200_000, metavar="N", help=changes)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
+    parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
+    parser.add_argument("--kills", type=_count, metavar="N", help="how many kills (default: kills 5, cdc none)")
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)

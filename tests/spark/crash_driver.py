@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
+from typing import Any
 
-from waterclock.sinks import Batch, SQLiteSink
+from waterclock.sinks import Batch, Sink
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.session import start
@@ -23,30 +23,32 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class CrashingSink(SQLiteSink):
+class CrashingSink:
     """The real sink, until the chosen point of the chosen batch."""
 
-    def __init__(self, path: Path, table: str, point: str, batch_id: int) -> None:
-        super().__init__(path, table)
-        self._point, self._fatal, self._batch_id = point, batch_id, -1
+    def __init__(self, sink: Sink, point: str, batch_id: int) -> None:
+        self._sink, self._point, self._fatal, self._batch_id = sink, point, batch_id, -1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
 
     def begin(self) -> None:
         self._die_at("taken")
-        super().begin()
+        self._sink.begin()
         self._die_at("begun")
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         self._batch_id = batch_id
-        applied = super().is_applied(query_id, batch_id)
+        applied = self._sink.is_applied(query_id, batch_id)
         self._die_at("looked")
         return applied
 
     def write(self, batch: Batch) -> None:
-        super().write(batch)
+        self._sink.write(batch)
         self._die_at("written")
 
     def commit(self) -> None:
-        super().commit()
+        self._sink.commit()
         self._die_at("committed")
 
     def _die_at(self, point: str) -> None:
@@ -59,10 +61,9 @@ class CrashingSink(SQLiteSink):
 def main() -> None:
     file, point, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     config = load(file)
-    if point == "random":
-        sink = SQLiteSink(config.sink.path, config.sink.table)
-    else:
-        sink = CrashingSink(config.sink.path, config.sink.table, point, number)
+    sink: Any = config.sink.sink()
+    if point != "random":
+        sink = CrashingSink(sink, point, number)
     session = start("crash", 2, config.spark_conf, config.checkpoint.parent / "spark.log")
     if point == "random":
         threading.Timer(number / 1000, die).start()

@@ -86,6 +86,13 @@ def make_pipeline(folder: Path, rows: list[dict[str, Any]], files: int = 6, file
     return file
 
 
+def into_postgres(file: Path, url: str, schema: str) -> Path:
+    """The same pipeline, but with its results in a schema of PostgreSQL."""
+    place = f'format = "postgres"\nurl = "{url}"\nschema = "{schema}"'
+    file.write_text(file.read_text().replace('path = "out.db"', place))
+    return file
+
+
 def table(folder: Path, columns: str = "*", where: str = "1") -> list[tuple[Any, ...]]:
     """The results in the order in which they were written."""
     with closing(sqlite3.connect(folder / "out.db")) as db:

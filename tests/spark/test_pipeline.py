@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
-from waterclock.spark.pipeline import Pipeline, Summary, start_over
+from waterclock.spark.pipeline import Pipeline, Summary, _failure, start_over
 
 pytestmark = pytest.mark.spark
 
@@ -189,3 +190,11 @@ def test_a_watermark_delay_below_a_millisecond_makes_nothing_late_too_early() ->
     from waterclock.spark.transform import delay_text
 
     assert [delay_text(us) for us in (0, 1, 1000, 1500)] == [f"{ms} milliseconds" for ms in (0, 1, 1, 2)]
+
+
+def test_a_failure_without_the_name_of_an_error_is_told_by_its_last_line(tmp_path: Path) -> None:
+    # "StreamingQueryException()" was all that was told of a worker that could not connect in time
+    story = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.\n  at a.b(C:1)"
+    error = _failure(RuntimeError(story), Checkpoint(tmp_path))
+    assert str(error).startswith("the pipeline failed: [STREAM_FAILED] Query [id = 1] terminated with exception: Python")
+    assert "connect back. What was committed stays" in str(error)

@@ -268,7 +268,8 @@ def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
     """What to tell of an error that is none of ours: its last line, where the cause stands."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    cause = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), repr(error))
+    named = [line for line in lines if "Error" in line or "Exception" in line]
+    cause = (named or lines or [repr(error)])[-1].rstrip(".")
     return WaterclockError(
         f"the pipeline failed: {cause}. What was committed stays; the whole story is in {checkpoint.path}/spark.log "
         "or the session's log. The same command goes on from there."

@@ -1,0 +1,253 @@
+"""Pipelines into PostgreSQL, on a real server: its tables hold what SQLite's hold, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+if not all(map(importlib.util.find_spec, ("psycopg", "pgpq", "confluent_kafka", "kio"))):
+    pytest.skip("needs waterclock[postgres,kafka,broker]", allow_module_level=True)
+
+from tests.postgres_server import PostgresServer
+from tests.sink_stores import PostgresStore
+from tests.spark.crash_driver import POINTS
+from tests.spark.pipelines import START, into_postgres, make_pipeline, orders, table, write_files
+from tests.spark.test_crashes import killed
+from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.errors import WaterclockError
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline, Progress, start_over
+from waterclock.testing import Broker
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+Rows = list[tuple[Any, ...]]
+SOURCES = ("files", "topic")
+SAME = "kind, key, rule, source_id, result_id, event_order, event_what, event_id, event_n, batch_id"
+TIMES = ("due", "emitted_at", "event_at")
+MORE = "per_batch = 60"
+
+
+def run(spark: SparkSession, file: Path, tell: Callable[[Progress], None] | None = None) -> None:
+    pipeline = Pipeline(load(file))
+    try:
+        pipeline.run(spark, tell=tell)
+    finally:
+        pipeline.close()
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_broker: Broker) -> str:
+    """The orders of `make`, in three partitions."""
+    kafka_broker.create_topic("orders-for-postgres", 3)
+    Sender(kafka_broker.bootstrap, "orders-for-postgres").orders(orders(120))
+    return "orders-for-postgres"
+
+
+@pytest.fixture
+def make(kafka_broker: Broker, topic: str, tmp_path: Path) -> Callable[[str, str], Path]:
+    """A pipeline from files or from the topic, the same events; it writes to SQLite until told otherwise."""
+
+    def make(source: str, name: str) -> Path:
+        if source == "files":
+            return make_pipeline(tmp_path / name, orders(120), files=8)
+        return make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, topic, more=MORE)
+
+    return make
+
+
+@pytest.fixture
+def server(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, started again where a test leaves it stopped."""
+    yield postgres
+    if not postgres.is_running():
+        postgres.start()
+
+
+@pytest.fixture
+def store(server: PostgresServer) -> PostgresStore:
+    return PostgresStore(server)
+
+
+def put_into(store: PostgresStore, file: Path) -> Path:
+    return into_postgres(file, store.server.url(), store.schema)
+
+
+def everything(store: PostgresStore) -> Rows:
+    """All that is in the results, in the order in which it was written, as PostgreSQL shows it."""
+    return store.in_order("results::text")
+
+
+@pytest.fixture
+def clean(spark: SparkSession, server: PostgresServer, make: Callable[[str, str], Path]) -> Callable[[str], Rows]:
+    """What a run that nothing happens to leaves."""
+
+    def clean(source: str) -> Rows:
+        store = PostgresStore(server)
+        run(spark, put_into(store, make(source, "clean")))
+        return everything(store)
+
+    return clean
+
+
+# Nothing happens -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_postgres_gets_the_rows_that_sqlite_gets(
+    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], source: str
+) -> None:
+    run(spark, sqlite := make(source, "sqlite"))
+    run(spark, put_into(store, make(source, "postgres")))
+    shown = ", ".join(f"to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')" for name in TIMES)
+    expected = table(sqlite.parent, f"{SAME}, {', '.join(TIMES)}")
+    assert len(expected) > 500
+    assert store.in_order(f"{SAME}, {shown}") == expected
+
+
+def test_a_second_run_goes_on_and_fresh_begins_anew(
+    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path]
+) -> None:
+    file = put_into(store, make("files", "again"))
+    file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
+    run(spark, file)
+    first = everything(store)
+    late = START + timedelta(days=2)
+    row = {"order": "last", "at": late, "what": "created", "id": "last-1", "n": 1}
+    write_files([row], file.parent / "more", 1)
+    (file.parent / "more" / "000.jsonl").rename(file.parent / "in" / "last.jsonl")
+    run(spark, file)
+    assert everything(store)[: len(first)] == first
+    assert len(store.look("query_id, batch_id", "results_batches")) > 8
+    start_over(load(file))
+    assert store.tables() == []
+    run(spark, file)
+    assert [key for (key,) in store.in_order("key")].count("last") == 1
+
+
+def test_a_mirror_holds_the_rows_of_its_source(spark: SparkSession, store: PostgresStore, tmp_path: Path) -> None:
+    changes, expected = _changes(400)
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        lines = [json.dumps(change) for change in changes[number::4]]  # a key's changes lie in files of any order
+        (tmp_path / "in" / f"{number}.jsonl").write_text("\n".join(lines))
+    file = tmp_path / "mirror.toml"
+    file.write_text(MIRROR.format(url=store.server.url(), schema=store.schema))
+    run(spark, file)
+    assert store.look("id, name", "people") == expected
+
+
+# Something is killed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long)])
+def test_a_kill_at_each_numbered_step_changes_nothing(
+    spark: SparkSession,
+    store: PostgresStore,
+    make: Callable[[str, str], Path],
+    clean: Callable[[str], Rows],
+    source: str,
+) -> None:
+    file = put_into(store, make(source, "killed"))
+    for batch, point in enumerate(POINTS):
+        assert killed(file, point, batch), f"the driver should have died at {point}"
+    run(spark, file)
+    assert everything(store) == clean(source)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", SOURCES)
+def test_kills_at_random_moments_change_nothing(
+    spark: SparkSession,
+    store: PostgresStore,
+    make: Callable[[str, str], Path],
+    clean: Callable[[str], Rows],
+    source: str,
+) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance, file = random.Random(seed), put_into(store, make(source, "killed"))
+    for _ in range(4):
+        killed(file, "random", chance.randrange(500, 9_000))
+    run(spark, file)
+    assert everything(store) == clean(source)
+
+
+def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
+    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
+) -> None:
+    def restart(progress: Progress) -> None:
+        if progress.batch_id == 2:
+            store.server.crash()
+            store.server.start()
+
+    run(spark, put_into(store, make("topic", "restarted")), restart)
+    assert everything(store) == clean("topic")
+
+
+def test_a_server_that_stays_away_ends_the_run_in_a_sentence_and_the_next_one_goes_on(
+    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
+) -> None:
+    def crash(progress: Progress) -> None:
+        if progress.batch_id == 2:
+            store.server.crash()
+
+    file = put_into(store, make("files", "away"))
+    with pytest.raises(WaterclockError, match=r"went away: .*\. What was committed stays; the same command goes on"):
+        run(spark, file, crash)
+    store.server.start()
+    run(spark, file)
+    assert everything(store) == clean("files")
+
+
+# A mirror's source ---------------------------------------------------------------------------------------------
+
+MIRROR = """
+[source]
+path = "in"
+files_per_batch = 1
+[source.columns]
+table = "string"
+type = "string"
+ts = "timestamp"
+position = "long"
+id = "long"
+name = "string"
+[time]
+watermark_delay = "1 day"
+[rules]
+key = "id"
+time = "ts"
+[sink]
+format = "postgres"
+url = "{url}"
+schema = "{schema}"
+table = "people"
+mode = "apply"
+columns = ["id", "name"]
+key = ["id"]
+position = ["position"]
+only = {{ table = "people" }}
+"""
+
+
+def _changes(count: int) -> tuple[list[dict[str, Any]], Rows]:
+    """Changes of a table of people, and its rows after them."""
+    chance, rows, changes = random.Random(1), dict[int, str](), list[dict[str, Any]]()
+    for position in range(count):
+        key, name = chance.randrange(40), f"name {position}"
+        kind = "insert" if key not in rows else chance.choice(("update", "delete"))
+        place = {"table": "people", "type": kind, "ts": START.isoformat(), "position": position}
+        changes.append({**place, "id": key, "name": name})
+        if kind == "delete":
+            del rows[key]
+        else:
+            rows[key] = name
+    return changes, sorted(rows.items())
