@@ -232,14 +232,14 @@ def command(folder: Path, *more: str) -> list[str]:
 @pytest.mark.postgres
 @pytest.mark.parametrize(("changes", "kills"), [(2_000, 0), (20_000, 8)])
 def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, changes: int, kills: int) -> None:
-    options = ["--changes", str(changes), "--kills", str(kills), "--json"]
+    options = ["--changes", str(changes), *(["--kills", str(kills)] if kills else []), "--json"]
     done = subprocess.run(command(tmp_path, *options), capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     found = json.loads(done.stdout)
     assert (found["verdict"], found["order_errors"], found["rows"]["shown"]) == ("equal", 0, [])
     assert found["order"]["versions"] == found["changes"] >= changes
     assert found["rows_compared"] > changes / 10
-    assert sum(found["kills"].values()) > kills / 2
+    assert sum(found["kills"].values()) >= kills / 2
 
 
 @pytest.mark.long
