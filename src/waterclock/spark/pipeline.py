@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_EVERY_S = 0.1
+_TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
+_STARTS = 5
 _CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 
 
@@ -106,8 +108,7 @@ class Pipeline:
         started, self._totals = self._last_moment, self._sink.totals()
         self._query = self._start(session, live)
         try:
-            work = partial(self._go_on, self._query) if live else partial(self._finish, session)
-            interrupts.call(work, self._stop)
+            interrupts.call(partial(self._work, session, live), self._stop)
         except StreamingQueryException as error:
             raise self._told(self._failure or error) from error
         except KeyboardInterrupt:
@@ -148,11 +149,25 @@ class Pipeline:
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
-    def _go_on(self, query: StreamingQuery) -> None:
-        while not (self._ended or self._closed) and not query.awaitTermination(_LOOK_EVERY_S):
+    def _work(self, session: SparkSession, live: bool) -> None:
+        """Come to the end of the run; where a worker of Spark's started too slowly, start the query again, a few times."""
+        come_to_the_end = self._go_on if live else partial(self._finish, session)
+        for starts_left in reversed(range(_STARTS)):
+            try:
+                come_to_the_end()
+                return
+            except StreamingQueryException as error:
+                if not starts_left or self._stopped or _TOO_SLOW not in str(error):
+                    raise
+                self._failure = None
+                self._query = self._start(session, live)
+
+    def _go_on(self) -> None:
+        assert self._query is not None
+        while not (self._ended or self._closed) and not self._query.awaitTermination(_LOOK_EVERY_S):
             pass
         if self._closed:
-            query.processAllAvailable()  # let Spark write down that the last batch is done
+            self._query.processAllAvailable()  # let Spark write down that the last batch is done
 
     def _finish(self, session: SparkSession) -> None:
         ends_by_itself = bool(self._stream.trigger(live=False))
@@ -266,10 +281,10 @@ def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
-    """What to tell of an error that is none of ours: its last line, where the cause stands."""
+    """What to tell of an error that is none of ours: the last line that names one, or the first of all."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
-    cause = (named or lines or [repr(error)])[-1].rstrip(".")
+    cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
     return WaterclockError(
         f"the pipeline failed: {cause}. What was committed stays; the whole story is in {checkpoint.path}/spark.log "
         "or the session's log. The same command goes on from there."
