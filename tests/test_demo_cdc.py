@@ -17,6 +17,7 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("pymysql")
 pytest.importorskip("psycopg")
 
+from waterclock import cli
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.examples.cdc import compare, main, servers
@@ -198,6 +199,22 @@ def test_where_a_server_is_missing_one_sentence_says_what_to_install(monkeypatch
         servers.programs()
 
 
+def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "pgpq" else name)
+    assert cli.main(["demo", "cdc"]) == 1
+    assert "pgpq is missing: pip install 'waterclock[all]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["--changes", "0"], ["--folder", "/dev/null/x"]])
+def test_what_cannot_be_done_is_exit_code_2_and_one_sentence(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["demo", "cdc", *wrong]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 # The whole of it -----------------------------------------------------------------------------------------------
 
 
@@ -215,14 +232,14 @@ def command(folder: Path, *more: str) -> list[str]:
 @pytest.mark.postgres
 @pytest.mark.parametrize(("changes", "kills"), [(2_000, 0), (20_000, 8)])
 def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, changes: int, kills: int) -> None:
-    options = ["--changes", str(changes), "--kills", str(kills), "--json"]
+    options = ["--changes", str(changes), *(["--kills", str(kills)] if kills else []), "--json"]
     done = subprocess.run(command(tmp_path, *options), capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     found = json.loads(done.stdout)
     assert (found["verdict"], found["order_errors"], found["rows"]["shown"]) == ("equal", 0, [])
     assert found["order"]["versions"] == found["changes"] >= changes
     assert found["rows_compared"] > changes / 10
-    assert sum(found["kills"].values()) > kills / 2
+    assert sum(found["kills"].values()) >= kills / 2
 
 
 @pytest.mark.long

@@ -97,7 +97,9 @@ def test_what_an_update_does_not_bring_stays_and_what_an_insert_does_not_bring_g
         give(sink, 0, insert(1, 1, name="a", text="long"), insert(1, 2, name="b", text="long"))
         give(sink, 1, update(2, 1, name="A"), delete(2, 2), insert(3, 2, name="B"))
         give(sink, 2, insert(4, 3, name="c", text="x"), update(5, 3, name="C"))
-    assert items(store, "id, name, text") == [(1, "A", "long"), (2, "B", None), (3, "C", "x")]
+        assert items(store, "id, name, text") == [(1, "A", "long"), (2, "B", None), (3, "C", "x")]
+        give(sink, 3, insert(6, 3, name="whole"))  # a copy of the table begun anew
+    assert items(store, "id, name, text")[2] == (3, "whole", None)
 
 
 def test_a_truncate_ends_older_rows_whenever_they_come(store: Store) -> None:
@@ -105,6 +107,7 @@ def test_a_truncate_ends_older_rows_whenever_they_come(store: Store) -> None:
         give(sink, 0, insert(1, 1, name="a"), insert(9, 2, name="later"))
         give(sink, 1, truncate(5))
         give(sink, 2, insert(4, 3, name="older, of another partition"), insert(6, 4, name="newer"))
+        assert items(store) == [(2, "later"), (4, "newer")]
         give(sink, 3, insert(7, 1, name="again"))
         give(sink, 4, insert(10, 8, name="x"), truncate(11), insert(12, 9, name="y"))
     assert items(store) == [(9, "y")]
@@ -125,7 +128,8 @@ def test_a_key_of_several_columns_is_one_whatever_their_order(store: Store) -> N
 
     with opened(store) as sink:
         give(sink, 0, line(1, {"id": 1, "name": "a"}, 5), line(1, {"id": 1, "name": "b"}, 6))
-        give(sink, 1, line(2, {"name": "a", "id": 1}, 7))
+        give(sink, 1, line(3, {"name": "a", "id": 1}, 7))
+        give(sink, 2, line(2, {"id": 1, "name": "a"}, 8))
     assert items(store, "id, name, count") == [(1, "a", 7), (1, "b", 6)]
 
 
@@ -134,13 +138,16 @@ def test_columns_come_with_their_first_value_and_grow_with_their_values(store: S
         give(sink, 0, insert(1, 1, n=1, t="a", none=None))
         give(sink, 1, insert(2, 2, n=Decimal("12.50"), t="b", more=True))
         give(sink, 2, insert(3, 3, n=2**64, t=[1, {"a": Decimal("1.10")}]))
+        give(sink, 3, insert(4, 4, n=0, t="c"), insert(4, 5, n=0, t=7))
     rows = {row[0]: row[1:] for row in items(store, "id, n, t, more")}
     if isinstance(store, PostgresStore):
         assert rows[1] == (Decimal(1), "a", None)
         assert rows[2] == (Decimal("12.50"), "b", True)
         assert rows[3] == (Decimal(2**64), [1, {"a": 1.10}], None)
+        assert (rows[4][1], rows[5][1]) == ("c", 7)
     else:
-        assert rows == {1: (1, "a", None), 2: ("12.50", "b", 1), 3: (str(2**64), '[1,{"a":1.10}]', None)}
+        assert rows == {1: (1, "a", None), 2: ("12.50", "b", 1), 3: (str(2**64), '[1,{"a":1.10}]', None),
+                        4: (0, "c", None), 5: (0, 7, None)}  # fmt: skip
     with pytest.raises(Exception, match="none"):
         items(store, "id, none")
 

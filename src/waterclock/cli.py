@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from waterclock import __version__, trace
 from waterclock.cdc import arguments as change_capture
-from waterclock.errors import UsageError, WaterclockError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 
 LESSONS = ("order", "duplicates", "acks", "keys")
 Command = Callable[[argparse.Namespace], int]
@@ -69,25 +70,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 def demo(arguments: argparse.Namespace) -> int:
     """`waterclock demo fines`: the main job. `kills`: its driver killed. `cdc`: a database's changes into another one.
-    `order`, `duplicates`, `acks`, `keys`: lessons with a broker."""
+    `order`, `duplicates`, `acks`, `keys`: lessons."""
     if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
         return 0
     folder = Path(f"out/{arguments.name}" if arguments.folder is None else arguments.folder)
+    if arguments.name == "cdc":
+        return _demo_cdc(arguments, folder)
     if arguments.name == "kills":
         from waterclock.examples.fines import kills
 
-        often = 5 if arguments.kills is None else arguments.kills
-        return int(kills.demo(folder, arguments.on, often, arguments.seed, arguments.json))
-    if arguments.name == "cdc":
-        return _demo_cdc(arguments, folder)
+        count = 5 if arguments.kills is None else arguments.kills
+        return int(kills.demo(folder, arguments.on, count, arguments.seed, arguments.json))
     from waterclock.examples.fines import main as fines
 
     return int(fines.demo(folder, arguments.seed, arguments.json))
 
 
 def _demo_cdc(arguments: argparse.Namespace, folder: Path) -> int:
+    for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "pyspark"):  # one of each extra
+        if find_spec(name) is None:
+            raise EnvironmentMissing(f"demo cdc needs it all, and {name} is missing: pip install 'waterclock[all]'")
     from waterclock.examples.cdc import main as cdc_demo
 
     kills = 0 if arguments.kills is None else arguments.kills
@@ -229,19 +233,18 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    what = "the main job, the main job with its driver killed, a database into another one, or one of the lessons"
+    what = "the main job, the main job with its driver killed, change data capture, or one of the lessons"
     parser.add_argument("name", choices=["fines", "kills", "cdc", *LESSONS], help=what)
-    parser.add_argument("--folder", help="where fines, kills and cdc write everything (default: out/NAME)")
-    seed = "of the disorder, the kills, and cdc's writes (default: %(default)s)"
+    folders = "where fines, kills and cdc write everything (default: out/ and their name)"
+    parser.add_argument("--folder", help=folders)
+    seed = "of the disorder, of the writes, and of the kills (default: %(default)s)"
     parser.add_argument("--seed", type=int, default=1, help=seed)
-    parser.add_argument(
-        "--changes", type=_count, default=200_000, metavar="N", help="cdc: rows changed (default: %(default)s)"
-    )
+    changes = "cdc: how many rows are changed (default: %(default)s)"
+    parser.add_argument("--changes", type=int, default=200_000, metavar="N", help=changes)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
     parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
-    often = "how often something is killed -9 (default: kills 5, cdc 0)"
-    parser.add_argument("--kills", type=_count, metavar="N", help=often)
+    parser.add_argument("--kills", type=_count, metavar="N", help="how many kills (default: kills 5, cdc none)")
 
 
 # benchmark: (what it does, what --sizes are, then the defaults of its options)
@@ -333,6 +336,8 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     extra = {
         "matplotlib": "demo",
         "confluent_kafka": "kafka",
+        "pymysql": "cdc",
+        "pymysqlreplication": "cdc",
         "kio": "broker",
         "crc32c": "broker",
         "cramjam": "broker",

@@ -21,7 +21,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Item, Mark
 from waterclock.cdc.topics import Target, last_position
-from waterclock.clock import SystemClock
+from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
@@ -117,6 +117,24 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
     )
     capture.run("0-1-2")
     assert counts == [0, 0, 0, 0, 2, 2, 2, 2]
+    assert capture.statistics().changes == 4
+
+
+def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker: Broker, database: str) -> None:
+    """What is in Kafka's transaction cannot be taken apart: the beginning of the second one would go with the first."""
+    changes = [
+        RowChange(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
+        for n in range(4)
+    ]
+    counts: list[int] = []
+    items = [*changes[:2], Mark.COMMITTED, changes[2], Mark.QUIET, changes[3], Mark.COMMITTED, Mark.QUIET]
+    source = Told(items, lambda: counts.append(capture.statistics().changes))
+    target = Target(broker.bootstrap, database, "global")
+    capture = Capture(
+        lambda: Publisher(target, database), lambda position: source, ManualClock(), start=lambda: Position("")
+    )
+    capture.run("0-1-2")
+    assert counts == [0, 0, 0, 0, 0, 0]
     assert capture.statistics().changes == 4
 
 

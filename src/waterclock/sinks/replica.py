@@ -142,7 +142,7 @@ def _state(key: str, changes: Iterator[tuple[Any, ...]]) -> State:
         if operation == "delete":
             gone, whole, values = True, True, brought
         else:
-            begins = gone or operation == "insert"
+            begins = operation == "insert"
             values = brought if begins else {**values, **brought}
             gone, whole = False, whole or begins
         last = position

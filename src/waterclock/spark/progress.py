@@ -33,6 +33,12 @@ _SHOWN = (
     ("held", "still held"),
     ("pending", "deadlines pending"),
 )
+_OF_CHANGES = (
+    ("events", "changes read"),
+    ("applied", "of tables that are asked for"),
+    ("tombstones", "tombstones, which say nothing"),
+    ("dead_letters", "dead letters"),
+)
 _CLOSING_YEAR = 9999
 
 
@@ -63,15 +69,13 @@ class Bar:
 
     def tell(self, told: Told) -> None:
         """Show one batch's progress."""
-        totals = told.totals
-        note = f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(told.watermark_us)}"
-        self._progress.update(self._task, completed=told.done, total=told.found, unit=told.unit, note=note)
+        self._progress.update(self._task, completed=told.done, total=told.found, unit=told.unit, note=_note(told))
 
 
 def summary_table(summary: Summary) -> None:
     """Print the end of a run for people, on stderr."""
     table = Table(title=f"{summary.pipeline}: done", title_justify="left", show_header=False)
-    for name, words in _SHOWN:
+    for name, words in _OF_CHANGES if "applied" in summary.totals else _SHOWN:
         table.add_row(words, f"{summary.totals.get(name, 0):,}")
     table.add_row("this run", f"{summary.events:,} events in {summary.batches} batches, {summary.seconds:.1f} s")
     table.add_row("speed", f"{summary.events_per_second:,.0f} events/s, start-up included")
@@ -82,6 +86,13 @@ def summary_table(summary: Summary) -> None:
 def summary_record(summary: Summary) -> dict[str, Any]:
     """The end of a run for programs."""
     return {**asdict(summary), "events_per_second": round(summary.events_per_second)}
+
+
+def _note(told: Told) -> str:
+    totals = told.totals
+    if "applied" in totals:
+        return f"{totals['applied']:,} changes applied"
+    return f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(told.watermark_us)}"
 
 
 def _until(watermark_us: int | None) -> str:
