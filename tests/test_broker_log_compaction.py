@@ -75,6 +75,10 @@ def close(log: Partition) -> None:
 
 def compact(log: Partition, now_ms: int = NOW) -> None:
     close(log)
+    again(log, now_ms)
+
+
+def again(log: Partition, now_ms: int) -> None:
     plan = compaction.plan(log, now_ms)
     assert plan is not None
     work = compaction.Compaction(plan)
@@ -211,6 +215,37 @@ def test_a_producers_last_sequence_outlives_its_records(log: Partition) -> None:
     repeated = memoryview(bytearray(batch([rec(b"a"), rec(b"b")], producer=(5, 0, 0))))
     assert again.append(repeated, NOW) == (Error.NONE, 0)
     assert again.end == log.end
+
+
+@pytest.mark.parametrize("younger", [1, 5])
+def test_a_producers_last_sequence_on_the_disk_outlives_its_records_though_later_ones_are_known(
+    log: Partition, younger: int
+) -> None:
+    """What is not durable yet may be lost, and the snapshots with it: the log itself must say the sequence."""
+    for sequence in range(2):
+        append(log, rec(b"a"), producer=(7, 0, sequence))
+    append(log, rec(b"a"))
+    close(log)
+    for sequence in range(2, 2 + younger):
+        append(log, rec(b"b"), producer=(7, 0, sequence))
+    again(log, NOW)
+    log.lose_undurable()
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert [sent.last for sent in found.producers.known[7].sent][-1:] == [1]
+
+
+def test_of_a_producer_that_is_known_by_its_markers_the_newest_epochs_stay(log: Partition) -> None:
+    """Transactions whose epoch rises each time leave no file of headers behind them."""
+    for epoch in range(3):
+        append(log, rec(b"a"), producer=(7, epoch, 0), attributes=TRANSACTIONAL)
+        assert log.mark(bytearray(end_marker(7, epoch + 1, True, NOW)))[0] == Error.NONE
+    append(log, rec(b"a"))
+    for now_ms in (NOW, NOW, NOW + KEEP_MS):
+        compact(log, now_ms)
+        append(log, rec(b"a"))
+    assert [one.base for one in batches(log) if one.attributes & CONTROL] == [5]
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert found.producers.known[7].epoch == 3
 
 
 def test_offsets_go_on_where_they_were_though_the_last_records_are_gone(log: Partition) -> None:

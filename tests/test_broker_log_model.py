@@ -52,6 +52,7 @@ class LogMachine(RuleBasedStateMachine):
         self.settings.replace(given)
         self.oracle, self.now = Oracle(), NOW
         self.sequences: dict[int, int] = {}
+        self.sent: dict[int, list[tuple[int, int]]] = {pid: [] for pid in PLAIN + TRANSACTIONS}  # last offset, sequence
         self.begun: tuple[int, list] | None = None
         self.open()
 
@@ -88,6 +89,7 @@ class LogMachine(RuleBasedStateMachine):
         data = batch(rows, codec=codec, producer=producer, attributes=TRANSACTIONAL if transactional else 0)
         self.append(data, rows, producer=producer, transactional=transactional)
         self.sequences[pid] = producer[2] + len(rows)
+        self.sent[pid].append((self.oracle.end - 1, self.sequences[pid] - 1))
 
     @rule(pid=st.sampled_from(PLAIN + TRANSACTIONS), back=st.integers(1, 5))
     def repeat(self, pid: int, back: int) -> None:
@@ -166,6 +168,7 @@ class LogMachine(RuleBasedStateMachine):
         self.flush()
         self.open()
         assert self.partition.end == self.oracle.end
+        assert {pid: self.next_sequence(pid) for pid in self.sequences} == self.sequences
 
     @rule(seed=st.integers(0, 2**32))
     def lose_power(self, seed: int) -> None:
@@ -180,13 +183,12 @@ class LogMachine(RuleBasedStateMachine):
             self.sequences[pid] = self.next_sequence(pid)
 
     def next_sequence(self, pid: int) -> int:
+        """What was kept of a producer is known, also where a compaction or retention has taken its records."""
+        self.sent[pid] = [row for row in self.sent[pid] if row[0] < self.oracle.end]
         known = self.partition.producers.known.get(pid)
-        lasts = [
-            b.producer[2] + b.last - b.base for b in self.oracle.batches if b.producer[0] == pid and b.commit is None
-        ]
-        if known is not None and lasts:
-            assert known.sent[-1].last == lasts[-1]
-        return known.sent[-1].last + 1 if known is not None and known.sent else 0
+        last = [sent.last for sent in known.sent][-1:] if known is not None else []
+        assert last == [last for _, last in self.sent[pid][-1:]]
+        return self.sent[pid][-1][1] + 1 if self.sent[pid] else 0
 
     # Upkeep
 

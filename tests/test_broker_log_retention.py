@@ -98,3 +98,19 @@ def test_the_name_of_a_new_file_is_flushed_with_its_first_bytes(
     append(log, NOW)
     flush(log)
     assert flushed == [log.folder]
+
+
+def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: Partition) -> None:
+    """A snapshot is of what is durable. Where a record is not, files that go would take a sequence with them."""
+    data = batch([Rec(b"k", b"v", NOW)], producer=(7, 0, 0))
+    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    log.roll()
+    flush(log)
+    append(log, NOW + 10**6)
+    assert retire(log, NOW + 10**6) == []
+    flush(log)
+    for segment in retire(log, NOW + 10**6):
+        segment.delete()
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert found.start == 5
+    assert [sent.last for sent in found.producers.known[7].sent] == [0]

@@ -215,6 +215,15 @@ def test_no_broker_is_told_with_the_remedy() -> None:
     client.close()
 
 
+def test_what_keeps_the_promises_wins_over_whatever_was_set() -> None:
+    ours = settings("h:1", isolation_level="read_uncommitted", auto_offset_reset="latest", bootstrap_servers="h:2")
+    assert (ours["isolation.level"], ours["auto.offset.reset"], ours["bootstrap.servers"]) == (
+        "read_committed",
+        "error",
+        "h:1",
+    )
+
+
 def test_a_setting_that_is_none_is_told_by_its_name() -> None:
     with pytest.raises(UsageError, match=r"\[source.client\]: .*no.such.setting"):
         Client(settings("127.0.0.1:1", no_such_setting="1"), 0.0)

@@ -218,3 +218,15 @@ def test_no_records_are_no_rows_of_the_same_schema(layout: TopicLayout) -> None:
     assert none.rows.schema == some.rows.schema
     assert isinstance(none.rows, pa.Table)
     assert (none.rows.num_rows, none.dead.num_rows, none.latest_us) == (0, 0, None)
+
+
+def test_a_value_of_two_objects_beside_an_empty_one_is_two_dead_letters_and_no_rows() -> None:
+    # joined by lines, they would look like two good values
+    taken = read_records(records(GOOD + b"\n" + GOOD, b""), LAYOUT)
+    assert (rows(taken), [line for _, line, _ in letters(taken)]) == ([], [100, 101])
+
+
+def test_of_two_heartbeats_in_one_record_the_last_counts() -> None:
+    both = [(HEARTBEAT, b"2020-01-01T00:00:00Z"), (HEARTBEAT, b"2019-01-01T00:00:00Z")]
+    assert read_records(records(None, headers=[both[::-1]]), LAYOUT).latest_us == Y2020_US
+    assert read_records(records(None, headers=[both]), LAYOUT).latest_us == Y2020_US - 365 * 86_400_000_000

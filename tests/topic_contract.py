@@ -16,10 +16,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import NewTopic as Topic
 from pyspark.sql import SparkSession
 
+from tests.conformance.waiting import until
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError, WaterclockError
@@ -109,7 +111,7 @@ def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
     # one partition is ten times as dense as the other: fair shares of a batch are days apart in event time
-    topic, sender = new_topic(2), None
+    topic = new_topic(2)
     sender = Sender(bootstrap, topic)
     rows = sorted(orders(60, seed=5), key=lambda row: row["at"])
     sender.put(*map(value, rows), partition=0)
@@ -192,7 +194,7 @@ def test_each_batch_keeps_where_it_ended(
 def test_a_heartbeat_to_every_partition_moves_time_and_one_alone_does_not(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, sender = new_topic(2), None
+    topic = new_topic(2)
     sender = Sender(bootstrap, topic)
     created = next(row for row in orders(1) if row["what"] == "created")
     sender.put(value(created), partition=0)
@@ -269,7 +271,7 @@ def test_a_stream_begins_where_it_is_told(
 def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the_rest(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, sender = new_topic(1), None
+    topic = new_topic(1)
     sender = Sender(bootstrap, topic)
     sender.put(*(str(number) for number in range(5)))
     file = opened(pipeline_of(topic, more="per_batch = 2"))
@@ -282,7 +284,7 @@ def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the
 def test_records_after_the_close_are_refused_and_not_called_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, sender = new_topic(1), None
+    topic = new_topic(1)
     sender = Sender(bootstrap, topic)
     sender.orders(orders(5))
     file = pipeline_of(topic)
@@ -292,20 +294,40 @@ def test_records_after_the_close_are_refused_and_not_called_late(
         run(spark, file)
 
 
+def add_partition(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+
+
 def test_new_partitions_are_read_from_their_first_record(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
     topic, rows = new_topic(1), orders(20)
-    sender = Sender(bootstrap, topic)
-    sender.put(*map(value, rows[:20]))
+    Sender(bootstrap, topic).put(*map(value, rows[:20]))
     file = opened(pipeline_of(topic))
     run(spark, file)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    sender = Sender(bootstrap, topic)
-    sender.put(*map(value, rows[20:]), partition=1)
+    add_partition(bootstrap, topic)
+    Sender(bootstrap, topic).put(*map(value, rows[20:]), partition=1)
     file.write_text(file.read_text().replace("close = false", "close = true"))
     run(spark, file)
+    assert counted(file) == by_files(spark, tmp_path / "files", rows)
+
+
+def test_a_partition_that_is_added_while_the_stream_runs_is_found(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
+) -> None:
+    topic, rows = new_topic(1), orders(20)
+    Sender(bootstrap, topic).put(*map(value, rows[:20]))
+
+    def go_on(progress: Progress) -> None:
+        if progress.totals["records"] == 20:
+            add_partition(bootstrap, topic)
+            Sender(bootstrap, topic).put(*map(value, rows[20:]), partition=1)
+        elif progress.totals["records"] == len(rows):
+            Sender(bootstrap, topic).heartbeat("9999-12-31T00:00:00Z", 0, 1)
+
+    file = pipeline_of(topic)
+    run(spark, file, live=True, tell=go_on)
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
 
 
@@ -321,7 +343,7 @@ def deleted(bootstrap: str, topic: str, before: int) -> None:
 def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, sender = new_topic(1), None
+    topic = new_topic(1)
     sender = Sender(bootstrap, topic)
     sender.put("0", "1")
     file = opened(pipeline_of(topic))
@@ -338,7 +360,7 @@ def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
 def test_a_topic_made_anew_is_told_of_or_gone_on_with(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, sender = new_topic(1), None
+    topic = new_topic(1)
     sender = Sender(bootstrap, topic)
     sender.put(*"01234")
     file = opened(pipeline_of(topic))
@@ -357,11 +379,6 @@ def test_a_topic_made_anew_is_told_of_or_gone_on_with(
 
 
 def made_anew(admin: AdminClient, topic: str) -> None:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import NewTopic as Topic
-
-    from tests.conformance.waiting import until
-
     def made() -> bool:
         try:
             admin.create_topics([Topic(topic, 1)])[topic].result(30)

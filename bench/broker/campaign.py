@@ -85,20 +85,30 @@ def _available(tell: Tell) -> tuple[dict[str, Start], dict[str, str]]:
 
 
 def _run(start: Start, sizes: Sequence[int], seconds: float, large: bool) -> dict[str, Figures]:
+    with _started(start) as (server, ready):
+        found = {"start": ready, **_speeds(server, seconds), "end": _end(server)}
+        found |= {"kill -9": _killed(server), **growth.measure(server, sizes, seconds)}
+        found |= {"kill -9, growth's partitions": _killed(server)}
+    if large:
+        with _started(start) as (server, _):
+            found["kill -9, 10 GB"] = _filled(server)
+    return found
+
+
+@contextmanager
+def _started(start: Start) -> Iterator[tuple[Server, Figures]]:
     with _folder() as folder:
         began = time.perf_counter()
         server = start(folder)
-        ready: Figures = {"ready_s": time.perf_counter() - began, "resident_mb": resident_mb(server.pid)}
+        ready = time.perf_counter() - began
         try:
-            found = {"start": ready, **_speeds(server, seconds), "end": _end(server)}
-            found |= {"kill -9": _killed(server), **growth.measure(server, sizes, seconds)}
-            return found | {"kill -9, 10 GB": _filled(server)} if large else found
+            yield server, {"ready_s": ready, "resident_mb": resident_mb(server.pid)}
         finally:
             server.kill()
 
 
 def _create_topics(server: Server) -> None:
-    for topic in [*dict.fromkeys(topic for _, topic in WORKLOADS), "idle", "large"]:
+    for topic in [*dict.fromkeys(topic for _, topic in WORKLOADS), "idle"]:
         workloads.create(server.bootstrap, topic)
     for partitions, producers in CLOSED.values():
         workloads.create(server.bootstrap, f"closed-{partitions}-{producers}", partitions)
@@ -140,7 +150,8 @@ def _killed(server: Server) -> Figures:
 
 
 def _filled(server: Server) -> Figures:
-    """The same once the log holds `LARGE` bytes."""
+    """The same with a log of `LARGE` bytes."""
+    workloads.create(server.bootstrap, "large")
     written = 0.0
     while written < LARGE:
         figures = asked(server, "workloads", "produce-1k", "large", FILLING_S)

@@ -12,7 +12,7 @@ medians over the rounds; (how many times as good waterclock is)
 produce, consume: 100 B and 1 kB, batched, acks=all; one-by-one: each waits for the one before; latency: produce to consume
 at 1,000 a second; transactions of 1 and of 1,000 messages, ms of a commit; closed-N: N producers with one request each
 under way, in raw requests; connections, partitions: together 1,000 requests a second; long polls: all answered 50 times a
-second"""
+second; kill -9: with what was written until then, with all partitions of the growth, and with 10 GB in one"""
 
 FIGURES = {
     "per_s": ("a second", "{:,.0f}", True),

@@ -52,7 +52,7 @@ class Process:
         before = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=os.environ
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=_environment()
             )
         self._await(before, ready)
 
@@ -81,6 +81,11 @@ class Process:
             self._process.kill()
             self._process.wait()
             raise RuntimeError(f"the server did not stop within {STOPPED_WITHIN_S:.0f} s") from None
+
+
+def _environment() -> dict[str, str]:
+    """What the process gets: Python keeps what it has compiled, as it does for a user, also where this one must not."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def free_ports(count: int) -> list[int]:

@@ -32,7 +32,7 @@ from waterclock.broker.log.batch import PREFIX, Batch
 from waterclock.broker.log.decided import Decided
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.producers import Aborted, Producer
 from waterclock.broker.log.records import Record, keys, records
 from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
 from waterclock.broker.log.segment import Segment, Slice
@@ -41,6 +41,17 @@ from waterclock.broker.log.swap import CLEANED, swap
 MAP_BYTES: Final = 64 << 20  # for keys and their offsets; where it is full, the rest waits for the next compaction
 ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes
 WRITE_BYTES: Final = 1 << 20
+
+
+class Last(NamedTuple):
+    """Where a producer's last sequence stands among what a power cut leaves: `offset`, or NOWHERE, or UNSURE."""
+
+    offset: int
+    epoch: int
+
+
+NOWHERE: Final = -1  # its epoch stands in a marker
+UNSURE: Final = -2  # all its batches that are kept in memory may be lost
 
 
 class Plan(NamedTuple):
@@ -55,7 +66,7 @@ class Plan(NamedTuple):
     segment_bytes: int
     aborted: list[Aborted]  # those with markers in `segments`, and those with records there and markers behind
     share: float  # of new bytes
-    last: dict[int, int]  # producer -> offset of its last record; -1 where it has none
+    last: dict[int, Last]  # of each producer
 
 
 class Swapped(NamedTuple):
@@ -81,11 +92,18 @@ def plan(partition: Partition, now_ms: int) -> Plan | None:
     for segment in chosen:
         _ = segment.tail  # it is found out before its files go
     aborted = [row for row in partition.aborted.between(0, upto) if row.last >= chosen[0].base]
-    last = {pid: p.sent[-1].end if p.sent else -1 for pid, p in partition.producers.known.items()}
+    last = {pid: _last(known, partition) for pid, known in partition.producers.known.items()}
     keep_ms = settings["delete.retention.ms"]
     return Plan(
         partition.folder, chosen, dirty, upto, now_ms, keep_ms, settings.segment_bytes, aborted, new / (old + new), last
     )
+
+
+def _last(known: Producer, partition: Partition) -> Last:
+    offset = known.end_before(partition.durable)
+    if offset is None:
+        offset = NOWHERE if partition.durable == partition.end else UNSURE
+    return Last(offset, known.epoch)
 
 
 Closed: TypeAlias = "list[tuple[Segment, int]]"  # with the offset where the next one begins
@@ -115,11 +133,13 @@ class Compaction:
             segment.pin()  # who reads it needs its index longer than that has its name
         self._offsets: dict[bytes, int] = {}
         self._decided = Decided(plan.aborted)
+        self._last = plan.last
         self.covered = plan.upto
         self.done = False
 
     def steps(self) -> Iterator[Swapped | None]:
         """Work until it is done, a batch or so at a time; each file that was swapped is told of once. OSError."""
+        yield from self._find_last()
         yield from self._note_keys()
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
             yield from self._rewrite(group)
@@ -129,6 +149,17 @@ class Compaction:
         """It has failed, and no file of the log has lost its name."""
         for segment in self._plan.segments:
             segment.unpin()
+
+    def _find_last(self) -> Iterator[None]:
+        """Of producers that memory is unsure of, the last batch that stands in the segments."""
+        unsure = {pid: last.epoch for pid, last in self._plan.last.items() if last.offset == UNSURE}
+        found: dict[int, Last] = {}
+        for segment in self._plan.segments if unsure else ():
+            for _, batch in segment.headers():
+                if batch.producer_id in unsure and not batch.control:
+                    found[batch.producer_id] = Last(batch.last, batch.producer_epoch)
+                yield None
+        self._last = {**self._plan.last, **found}
 
     # The keys
 
@@ -200,8 +231,10 @@ class Compaction:
 
     def _is_last(self, batch: Batch) -> bool:
         """Whether a producer's last sequence, or where it has none its epoch, stands in the batch."""
-        last = self._plan.last.get(batch.producer_id) if batch.producer_id >= 0 else None
-        return last == batch.last or (last == -1 and batch.control)
+        last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
+        if last is None:
+            return False
+        return last.offset == batch.last or (last.offset < 0 and batch.control and last.epoch == batch.producer_epoch)
 
     def _marker(self, batch: Batch, data: bytes) -> bytes:
         if not self._decided.needless(batch, data):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY: Final = 4 << 20  # bytes of log: what a start after a crash reads again, header by header
 SNAPSHOT_SHARE: Final = 32  # a snapshot of many producers is large: it may be one part in so many of what is written
 FAILED: Final = -1
+UNKNOWN: Final = -1  # the coordinator's epoch, where no marker says it
 ZSTD: Final = 4  # the last of the compressions
 NO_TIMESTAMP: Final = -1
 
@@ -63,6 +64,7 @@ class Partition:
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
+        self._snapped = -1  # the offset of the last one that is written, or is being
         self._snapshots = Snapshots(folder)
         self.do: Do = at_once  # where there are hands they do what is slow, in the order in which it was asked for
 
@@ -179,12 +181,18 @@ class Partition:
         return segment
 
     def drop(self, count: int) -> list[Segment]:
-        """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove."""
+        """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove.
+
+        None yet where what is known of their producers is not on its way to the disk: they go the next time.
+        """
         if not count:
             return []
         if count == len(self.segments):
             self.roll()
-        self.take_snapshot()  # what is known of their producers stays known
+        if self._snapped < self.segments[count].base:
+            self.take_snapshot()
+        if self._snapped < self.segments[count].base:
+            return []
         gone, self.segments = self.segments[:count], self.segments[count:]
         self.memo.start = max(self.memo.start, self.segments[0].base)
         self.aborted.forget(self.memo.start, self.end)
@@ -201,8 +209,9 @@ class Partition:
         if not batch.control:
             self.producers.appended(batch)
             return
-        if not batch.records:
-            return  # a compaction has emptied it: nothing of its transaction is left
+        if not batch.records:  # a compaction has emptied it: nothing of its transaction is left, but its epoch
+            self.producers.ended(batch, UNKNOWN)
+            return
         first = self.producers.ended(batch, coordinator_epoch(data))
         if first is not None and not commits(data):
             self.aborted.add(Aborted(batch.producer_id, first, batch.base))
@@ -250,6 +259,7 @@ class Partition:
         (offset, data), self._snapshot = self._snapshot, None
         rows = self.aborted.unsettled(offset)
         if rows is not None:
+            self._snapped = offset
             self.do(partial(self._snapshots.write, offset, data, rows), self._snapshot_written)
 
     def _snapshot_written(self, error: Exception | None) -> None:

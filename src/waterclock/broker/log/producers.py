@@ -53,6 +53,10 @@ class Producer:
         self.last_timestamp = -1
         self.coordinator_epoch = -1
 
+    def end_before(self, offset: int) -> int | None:
+        """The offset of its last batch before `offset`, as far as its batches are kept here."""
+        return next((sent.end for sent in reversed(self.sent) if sent.end < offset), None)
+
 
 class Aborted(NamedTuple):
     """A transaction that was aborted: its producer, its first offset, the offset of its marker."""
