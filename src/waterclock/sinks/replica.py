@@ -7,7 +7,8 @@ What a sink is given is a table of changes (CHANGES), each with its table, its k
     position    texts of one length in which the later change is the larger one
     names       the columns that the change brings; texts, kinds: their values, and of what kind each is (KINDS)
 
-Promises, in whatever order and however often changes and batches come:
+Promises, however often changes and batches come, and in whatever order; updates that do not bring all columns have to come
+in theirs, which is the order of their partition:
 
     for every key a table holds what the changes of that key say up to the largest position, and nothing where that is a
     delete, or where a truncate of its table has a larger one
