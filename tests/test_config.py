@@ -80,7 +80,10 @@ def test_the_shipped_pipeline_loads() -> None:
         (('[sink]\npath = "out.db"', ""), "the file: 'sink' is missing"),
         (('path = "out.db"', ""), "[sink]: 'path' is missing"),
         (('path = "out.db"', "path = 5"), "[sink]: 'path' must be a text, got 5"),
-        (('"out.db"', '"out.db"\nformat = "csv"'), "[sink]: 'format' must be one of sqlite, postgres, delta, got 'csv'"),
+        (
+            ('"out.db"', '"out.db"\nformat = "csv"'),
+            "[sink]: 'format' must be one of sqlite, postgres, delta, got 'csv'",
+        ),
         (('path = "in"', ""), "[source]: 'path' is missing"),
         (
             ('path = "in"', 'path = "in"\nformat = "csv"'),
