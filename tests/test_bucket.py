@@ -14,7 +14,7 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.bucket import Bucket, Stored
-from waterclock.spark.frames import TIMESTAMP, counters_of
+from waterclock.spark.frames import TIMESTAMP, counters_of, newest_of
 
 SCHEMA = pa.schema(
     [
@@ -137,3 +137,10 @@ def test_rows_with_an_id_keep_it_beside_rows_without() -> None:
     found = bucket.step([], CLOSED).to_pylist()
     expected = sorted([events[0]["id"], "made", events[2]["id"]])
     assert sorted(r["source_id"] for r in found if r["kind"] == "event") == expected
+
+
+def test_a_step_tells_its_newest_event_and_one_without_events_tells_none() -> None:
+    bucket = Bucket(KINDS_OF_RULES["by time"], None)
+    found = bucket.step([pa.Table.from_pylist(rows()[:5], schema=SCHEMA)], NO_WATERMARK)
+    assert newest_of(found) == max(int(row["at"].timestamp() * 1_000_000) for row in rows()[:5])
+    assert newest_of(bucket.step([], NO_WATERMARK)) is None

@@ -122,6 +122,12 @@ def test_what_others_do_to_the_table_changes_nothing_for_the_sink(store: DeltaSt
     assert everything(store) == of_batches(0, 1, 2)
 
 
+def test_rows_of_a_batch_are_numbered_in_the_order_in_which_they_came(store: DeltaStore, sink: DeltaSink) -> None:
+    apply_once(sink, batch(1, count=300))
+    found = [(row, n) for number, row, n in store.in_order("batch_id, batch_row, event_n") if number == 1]
+    assert found == [(n, n) for n in range(300)]
+
+
 def test_times_are_times_and_far_ones_are_kept(store: DeltaStore, sink: DeltaSink) -> None:
     far = pa.scalar(30_000 * 366 * 86_400_000_000, pa.int64()).cast(frames.TIMESTAMP)
     rows = batch(1).results
