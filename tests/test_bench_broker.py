@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from waterclock import cli
 from waterclock.bench.broker import campaign, closed_loop, long_polls
 from waterclock.bench.broker.table import table
 from waterclock.bench.servers import apache
+from waterclock.bench.servers.server import Process
 from waterclock.broker import Broker
 from waterclock.errors import WrongAnswer
 
@@ -51,6 +54,7 @@ def test_the_command_measures_ours_where_kafka_cannot_be_had(
     assert ours["consume-1k"]["messages"] == ours["produce-1k"]["messages"] > 0
     assert {f"{kind}: {size}" for kind in ("connections", "partitions", "long polls") for size in (1, 2)} < set(ours)
     assert ours["kill -9, 10 GB"]["written_gb"] > 0
+    assert ours["kill -9, growth's partitions"]["ready_s"] > 0
     assert list(figures["notes"]) == ["Apache Kafka, fsync", "Apache Kafka, memory"]
     assert "Apache Kafka, fsync: not measured: Apache Kafka needs Java 17 and Maven" in capsys.readouterr().out
 
@@ -103,3 +107,16 @@ def test_the_table_says_how_many_times_as_good_ours_is_and_who_failed() -> None:
     assert "5.00 (20.0x)" in blocks[2]
     assert "20 (0.5x)" in blocks[2]
     assert blocks[3] == "Apache Kafka, memory: tired"
+
+
+def test_a_server_keeps_its_compiled_python_also_where_the_benchmark_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a start is measured as no user has it: with all of the broker compiled anew."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = (
+        "import sys, time; print('writes' if not sys.dont_write_bytecode else 'does not', flush=True); time.sleep(60)"
+    )
+    server = Process([sys.executable, "-c", code], tmp_path / "log", lambda written: written.endswith("\n"))
+    server.end(signal.SIGKILL)
+    assert (tmp_path / "log").read_text() == "writes\n"

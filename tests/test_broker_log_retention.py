@@ -114,3 +114,16 @@ def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: P
     found = open_partition("t", 0, log.folder, log.settings)
     assert found.start == 5
     assert [sent.last for sent in found.producers.known[7].sent] == [0]
+
+
+def test_segments_before_the_last_snapshot_go_though_the_next_one_has_to_wait(log: Partition) -> None:
+    """Where something is always on its way to the disk, a later segment must not hold back all before it for ever."""
+    log.take_snapshot()
+    for place in (4, 5):
+        append(log, NOW + place * 1000)
+    flush(log)
+    append(log, NOW + 10**6)
+    assert [segment.base for segment in retire(log, NOW + 10**6)] == [0, 1, 2, 3]
+    assert log.start == 4
+    flush(log)
+    assert [segment.base for segment in retire(log, NOW + 10**6)] == [4, 5]

@@ -152,7 +152,7 @@ class Compaction:
 
     def _find_last(self) -> Iterator[None]:
         """Of producers that memory is unsure of, the last batch that stands in the segments."""
-        unsure = {pid: last.epoch for pid, last in self._plan.last.items() if last.offset == UNSURE}
+        unsure = {pid for pid, last in self._plan.last.items() if last.offset == UNSURE}
         found: dict[int, Last] = {}
         for segment in self._plan.segments if unsure else ():
             for _, batch in segment.headers():

@@ -183,15 +183,15 @@ class Partition:
     def drop(self, count: int) -> list[Segment]:
         """Take out the oldest `count` segments, all of them durable; their files stay for the caller to remove.
 
-        None yet where what is known of their producers is not on its way to the disk: they go the next time.
+        Fewer where what is known of the last ones' producers is not on its way to the disk yet: they go the next time.
         """
-        if not count:
-            return []
         if count == len(self.segments):
             self.roll()
-        if self._snapped < self.segments[count].base:
+        if count and self._snapped < self.segments[count].base:
             self.take_snapshot()
-        if self._snapped < self.segments[count].base:
+        while count and self._snapped < self.segments[count].base:
+            count -= 1
+        if not count:
             return []
         gone, self.segments = self.segments[:count], self.segments[count:]
         self.memo.start = max(self.memo.start, self.segments[0].base)
