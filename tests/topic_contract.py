@@ -84,9 +84,9 @@ def opened(file: Path) -> Path:
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
-    rows = orders(80)
+    rows = orders(50)
     expected = by_files(spark, tmp_path / "files", rows)
-    for partitions, per_batch in ((1, 50), (3, 40)):
+    for partitions, per_batch in ((1, 40), (3, 45)):
         topic = new_topic(partitions)
         Sender(bootstrap, topic).orders(rows)
         file = pipeline_of(topic, f"topic-{partitions}", f"per_batch = {per_batch}")
@@ -113,7 +113,7 @@ def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     # one partition is ten times as dense as the other: fair shares of a batch are days apart in event time
     topic = new_topic(2)
     sender = Sender(bootstrap, topic)
-    rows = sorted(orders(60, seed=5), key=lambda row: row["at"])
+    rows = sorted(orders(30, seed=5), key=lambda row: row["at"])
     sender.put(*map(value, rows), partition=0)
     few = [{**row, "order": f"other-{row['order']}", "id": f"other-{row['id']}"} for row in rows[::10]]
     sender.put(*map(value, few), partition=1)
@@ -126,7 +126,7 @@ def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
 def test_only_what_is_committed_is_read_and_nothing_is_waited_for(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
-    topic, rows = new_topic(1), orders(12)
+    topic, rows = new_topic(1), orders(6)
     sender = Sender(bootstrap, topic, transactional_id=uuid4().hex)
     sender.producer.init_transactions(30)
     for number in range(0, len(rows), 3):
@@ -180,11 +180,11 @@ def test_each_batch_keeps_where_it_ended(
 ) -> None:
     topic, rows = new_topic(1), orders(20)
     Sender(bootstrap, topic).orders(rows)
-    file = pipeline_of(topic, more="per_batch = 7")
+    file = pipeline_of(topic, more="per_batch = 20")
     run(spark, file)
     ends = [json.loads(offsets.splitlines()[2])[topic]["0"] for _, offsets, _ in batches(file)]
     taken = [json.loads(counters).get("records", 0) for *_, counters in batches(file)]
-    assert ends == [min(7 * number, len(rows)) for number in range(1, len(ends) + 1)]
+    assert ends == [min(20 * number, len(rows)) for number in range(1, len(ends) + 1)]
     assert sum(taken) == len(rows)
 
 

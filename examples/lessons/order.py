@@ -24,6 +24,7 @@ from waterclock.testing import Broker, Error
 
 FIRST = "first"  # a broker takes any sequence of a producer that the partition does not know yet, as Apache Kafka does
 LETTERS = list("ABCDEFGH")
+RETRY_MS = 500  # so long rests the client before it sends again: on a busy machine too, the others are on their way then
 ROUND_TRIP_MS = 5  # of the network that the rate is measured over
 MEASURED = 200  # messages
 
@@ -69,7 +70,7 @@ def run(broker: Broker, name: str, case: Case) -> dict[str, Any]:
     """What is stored after the refusal, and how fast messages go without one."""
     topic = name.replace(" ", "-").replace("=", "-")
     broker.create_topic(topic)
-    sender = producer(broker.bootstrap, **ONE_BY_ONE, **case.settings)
+    sender = producer(broker.bootstrap, retry_backoff_ms=RETRY_MS, **ONE_BY_ONE, **case.settings)
     case.send(sender, topic, [FIRST])
     with broker.faults.answer("Produce", Error.NOT_LEADER_OR_FOLLOWER, topic=topic):
         case.send(sender, topic, LETTERS)

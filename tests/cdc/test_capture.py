@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -152,6 +153,23 @@ def test_a_topic_that_would_forget_the_position_is_refused(broker: Broker, datab
     broker.create_topic(f"{database}.position", partitions=1)
     with pytest.raises(UsageError, match=r"cleanup.policy=delete, so it would forget it. Set it to compact"):
         Publisher(Target(broker.bootstrap, database), database)
+
+
+def clients() -> int:
+    """How many threads of librdkafka run in this process."""
+    return sum(task.read_text().startswith("rdk:") for task in Path("/proc/self/task").glob("*/comm"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_a_publisher_that_is_gone_leaves_no_client_that_tries_to_connect(broker: Broker, database: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        Publisher(Target(broker.bootstrap, database), database).close()
+        assert clients() <= before
+    finally:
+        gc.enable()
 
 
 def test_a_second_run_goes_on_where_the_first_one_ended(

@@ -78,7 +78,7 @@ def write_files(rows: list[dict[str, Any]], folder: Path, count: int) -> None:
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def make_pipeline(folder: Path, rows: list[dict[str, Any]], files: int = 6, files_per_batch: int = 1) -> Path:
+def make_pipeline(folder: Path, rows: list[dict[str, Any]], files: int = 3, files_per_batch: int = 1) -> Path:
     """A ready folder; returns the pipeline's file."""
     write_files(rows, folder / "in", files)
     file = folder / "pipeline.toml"

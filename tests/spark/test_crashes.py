@@ -18,6 +18,7 @@ from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
 
 pytestmark = pytest.mark.spark
+FILES = len(POINTS)  # a batch for each kill
 DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
@@ -41,14 +42,23 @@ def killed(file: Path, point: str, number: int) -> bool:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return make_pipeline(tmp_path / "killed", orders(120), files=8)
+    return make_pipeline(tmp_path / "killed", orders(120), FILES)
 
 
-@pytest.fixture
-def clean(spark: SparkSession, tmp_path: Path) -> list[tuple[Any, ...]]:
-    return run_to_the_end(spark, make_pipeline(tmp_path / "clean", orders(120), files=8))
+@pytest.fixture(scope="module")
+def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    return run_to_the_end(spark, make_pipeline(tmp_path_factory.mktemp("clean"), orders(120), FILES))
 
 
+def test_a_kill_before_and_after_the_commit_changes_nothing(
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+) -> None:
+    for batch, point in enumerate(("written", "committed")):
+        assert killed(file, point, batch), f"the driver should have died at {point}"
+    assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
@@ -67,23 +77,14 @@ def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
-def kill_at_random(spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], kills: int, seed: int) -> None:
-    chance = random.Random(seed)
-    print(f"seed {seed}")
-    for _ in range(kills):
-        killed(file, "random", chance.randrange(500, 9_000))
-    assert run_to_the_end(spark, file) == clean
-
-
-def test_a_kill_at_a_random_moment_changes_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
-) -> None:
-    kill_at_random(spark, file, clean, kills=1, seed=random.randrange(1_000_000))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("round_", range(5))
 def test_many_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
 ) -> None:
-    kill_at_random(spark, file, clean, kills=5, seed=random.randrange(1_000_000))
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(5):
+        killed(file, "random", chance.randrange(500, 9_000))
+    assert run_to_the_end(spark, file) == clean

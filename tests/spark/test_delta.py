@@ -69,6 +69,7 @@ def test_a_table_of_delta_lake_holds_what_sqlite_holds(spark: SparkSession, tmp_
     assert run(spark, delta).batches == 0
 
 
+@pytest.mark.long
 def test_a_kill_between_two_commits_of_delta_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     clean, killed = into_delta(tmp_path / "clean", rows), into_delta(tmp_path / "killed", rows)

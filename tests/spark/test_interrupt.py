@@ -42,7 +42,8 @@ def left_running(folder: Path) -> list[str]:
     return [line.decode(errors="replace") for line in lines if str(folder).encode() in line]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.long  # with Ctrl-C, test_metrics.py does the same with every run of the tests
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals) -> None:
     process = started(make_pipeline(tmp_path, orders(10), files=2), "--live", "--json")
     wait_for_batches(tmp_path, 2)
@@ -52,22 +53,15 @@ def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals
     assert b"Traceback" not in err
 
 
-def test_a_run_to_the_end_that_is_stopped_says_so_and_leaves_nothing_running(tmp_path: Path) -> None:
-    process = started(make_pipeline(tmp_path, orders(200), files=60))
-    wait_for_batches(tmp_path, 2)
+def test_a_run_to_the_end_that_is_stopped_says_so_and_closes_nothing_and_leaves_nothing_running(tmp_path: Path) -> None:
+    file = make_pipeline(tmp_path, orders(200), files=60)
+    process = started(file)
+    wait_for_batches(tmp_path, 1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert b"the same command goes on from there" in err
     assert b"Traceback" not in err
     assert left_running(tmp_path) == []
-
-
-def test_a_run_to_the_end_that_is_stopped_closes_nothing(tmp_path: Path) -> None:
     # it closed: where the next run took files after the closing heartbeat, their events were late
-    file = make_pipeline(tmp_path / "stopped", orders(200), files=60)
-    process = started(file)
-    wait_for_batches(file.parent, 2)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
     assert not (file.parent / "checkpoint" / "heartbeats" / "closing.jsonl").exists()

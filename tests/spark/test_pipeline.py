@@ -51,7 +51,7 @@ def test_the_table_holds_what_the_rules_give_in_process(spark: SparkSession, tmp
 
 def test_other_batches_and_partitions_give_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(80)
-    file = make_pipeline(tmp_path, rows, files=7, files_per_batch=3)
+    file = make_pipeline(tmp_path, rows, files=5, files_per_batch=3)
     spark.conf.set("spark.sql.shuffle.partitions", "3")
     try:
         run(spark, file)
@@ -61,7 +61,7 @@ def test_other_batches_and_partitions_give_the_same_results(spark: SparkSession,
 
 
 def test_running_again_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(20))
+    file = make_pipeline(tmp_path, orders(20), files=1)
     run(spark, file)
     before = table(tmp_path)
     again = run(spark, file)
@@ -82,7 +82,7 @@ def test_the_summary_counts_what_was_put_in(spark: SparkSession, tmp_path: Path)
     ids = [row["id"] for row in rows]
     assert summary.events == len(rows)
     assert summary.totals["duplicates"] == len(ids) - len(set(ids))
-    assert (summary.totals["held"], summary.totals["pending"], summary.totals["files"]) == (0, 0, 6)
+    assert (summary.totals["held"], summary.totals["pending"], summary.totals["files"]) == (0, 0, 3)
 
 
 def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_rest_goes_on(spark:
 
 
 def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10))
+    file = make_pipeline(tmp_path, orders(10), files=1)
     run(spark, file)
     shutil.rmtree(tmp_path / "checkpoint")
     with pytest.raises(StateMismatch, match=r"is new or was deleted.*--fresh"):
@@ -112,7 +112,7 @@ def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, tm
 
 
 def test_starting_over_removes_both_and_gives_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10))
+    file = make_pipeline(tmp_path, orders(10), files=1)
     run(spark, file)
     before = table(tmp_path)
     start_over(load(file))
@@ -121,7 +121,7 @@ def test_starting_over_removes_both_and_gives_the_same_table(spark: SparkSession
 
 
 def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10))
+    file = make_pipeline(tmp_path, orders(10), files=1)
     run(spark, file)
     (tmp_path / "in" / "more.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"was closed, and 1 file came after that \(more.jsonl"):
@@ -143,7 +143,7 @@ def test_a_pipeline_that_stays_open_takes_more_files_later(spark: SparkSession, 
 
 
 def test_changed_rules_on_an_old_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10))
+    file = make_pipeline(tmp_path, orders(10), files=1)
     run(spark, file)
     file.write_text(file.read_text().replace("30 minutes", "31 minutes"))
     with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(rules\)"):

@@ -57,7 +57,7 @@ def make(kafka_broker: Broker, topic: str, tmp_path: Path) -> Callable[[str, str
 
     def make(source: str, name: str) -> Path:
         if source == "files":
-            return make_pipeline(tmp_path / name, orders(120), files=8)
+            return make_pipeline(tmp_path / name, orders(120), files=len(POINTS))
         return make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, topic, more=MORE)
 
     return make
@@ -100,7 +100,7 @@ def clean(spark: SparkSession, server: PostgresServer, make: Callable[[str, str]
 # Nothing happens -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long)])
 def test_postgres_gets_the_rows_that_sqlite_gets(
     spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], source: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_a_second_run_goes_on_and_fresh_begins_anew(
     (file.parent / "more" / "000.jsonl").rename(file.parent / "in" / "last.jsonl")
     run(spark, file)
     assert everything(store)[: len(first)] == first
-    assert len(store.look("query_id, batch_id", "results_batches")) > 8
+    assert len(store.look("query_id, batch_id", "results_batches")) > 6
     start_over(load(file))
     assert store.tables() == []
     run(spark, file)
@@ -147,7 +147,8 @@ def test_a_mirror_holds_the_rows_of_its_source(spark: SparkSession, store: Postg
 # Something is killed -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession,
     store: PostgresStore,

@@ -63,7 +63,7 @@ class Stranger(threading.Thread):
 def test_a_stranger_at_every_port_that_spark_opens_stops_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     assert spark._jvm is not None
     stranger = Stranger(spark._jvm.java.lang.ProcessHandle.current().pid())
-    pipeline = Pipeline(load(make_pipeline(tmp_path, orders(60), files=8)))
+    pipeline = Pipeline(load(make_pipeline(tmp_path, orders(60), files=4)))
     stranger.start()
     try:
         summary = pipeline.run(spark)

@@ -47,23 +47,12 @@ def clean(
     return run_to_the_end(spark, make_topic_pipeline(folder, kafka_broker.bootstrap, topic, more=MORE))
 
 
-def killed_at(file: Path, points: dict[int, str]) -> None:
-    for batch, point in points.items():
-        assert killed(file, point, batch), f"the driver should have died at {point}"
-
-
-def test_a_kill_between_numbered_steps_changes_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
-) -> None:
-    killed_at(file, {0: "taken", 1: "written", 2: "committed"})
-    assert run_to_the_end(spark, file) == clean
-
-
 @pytest.mark.long
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
-    killed_at(file, dict(enumerate(POINTS)))
+    for batch, point in enumerate(POINTS):
+        assert killed(file, point, batch), f"the driver should have died at {point}"
     assert run_to_the_end(spark, file) == clean
 
 

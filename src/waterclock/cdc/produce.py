@@ -21,7 +21,7 @@ Rule 2: `order="global"` sends everything to partition 0; `order="key"` lets the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -64,8 +64,8 @@ class Publisher:
         self._target, self._name, self._state_topic = target, name, f"{name}.position"
         settings = {**_QUIET, **(client or {}), "bootstrap.servers": target.servers}
         self._partitions = prepared(settings, target, self._state_topic)
-        self._refused: KafkaError | None = None  # the first message that Kafka did not take
-        named = {"transactional.id": f"waterclock-cdc-{name}", "on_delivery": self._delivered}
+        self._refused: list[KafkaError] = []  # what Kafka did not take
+        named = {"transactional.id": f"waterclock-cdc-{name}", "on_delivery": _noting(self._refused)}
         self._producer = Producer({**settings, **_SETTINGS, **named})
         self._open, self.in_transaction = False, 0
         self.fence()
@@ -151,12 +151,9 @@ class Publisher:
         except KafkaException as raised:
             self._say(raised)
 
-    def _delivered(self, error: KafkaError | None, message: object) -> None:
-        self._refused = self._refused or error
-
     def _say(self, raised: KafkaException) -> NoReturn:
         error: KafkaError = raised.args[0]
-        if self._refused is not None and self._refused.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        if self._refused and self._refused[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise UsageError(
                 f"A change is larger than the topic {self._target.topic} takes. Set the topic's max.message.bytes higher, "
                 "and start again: nothing was left out."
@@ -168,3 +165,13 @@ class Publisher:
                 "them, or give them different names (--name) and topics."
             ) from None
         raise ConnectionLost(f"Kafka did not take the changes: {error.str()}.") from None
+
+
+def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, object], None]:
+    """Not a method: a client that knew its publisher would outlive it until the garbage collector comes, and try to connect."""
+
+    def note(error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    return note
