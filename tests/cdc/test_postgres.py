@@ -206,6 +206,26 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slo
         assert changes(slot, position) == seen[count:]
 
 
+def test_nothing_is_passed_over_behind_more_changes_than_one_look_brings(slot: Slot) -> None:
+    """The slot stays where it is until Kafka has what was read: each look begins with the same changes again."""
+    run(slot.conninfo, "create table noise (id int primary key)", "create table t (id int primary key)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into noise select generate_series(1, 25000)", "insert into t values (1)")
+    run(slot.conninfo, "insert into noise select generate_series(25001, 70000)", "insert into t values (2)")
+    assert as_found(changes(slot, start, "public.t")) == [("insert", {"id": 1}), ("insert", {"id": 2})]
+
+
+def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (b int, a int, c int, primary key (a, b) include (c))")
+    run(slot.conninfo, "alter table t replica identity full")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 2, 3)", "update t set c = 4")
+    assert [(change.type, change.key) for change in changes(slot, start)] == [
+        ("insert", ("a", "b")),
+        ("update", ("a", "b")),
+    ]
+
+
 def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
