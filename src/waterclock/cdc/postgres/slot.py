@@ -137,6 +137,12 @@ class SlotReader:
                 f"The slot {self._slot.name} {now}, and Kafka has the changes up to {position.place}: what lies between is "
                 "lost. Bring the target up to date by hand, and start anew under another --name."
             )
+        (end,) = self._one("select pg_current_wal_flush_lsn()::text")
+        if lsn_number(end) < lsn_number(position.place):
+            raise UsageError(
+                f"Kafka has the changes up to {position.place}, and this server has written no further than {end}: it is "
+                "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
+            )
 
 
 def begun(slot: Slot, tables: list[str]) -> Position:
