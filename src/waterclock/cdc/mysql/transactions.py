@@ -181,7 +181,7 @@ class Transactions:
             return iter(())
         if self._skipping:
             return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
-        if found.writes():
+        if found.writes(self._open):
             self._refuse(
                 f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
             )
@@ -206,9 +206,13 @@ class Transactions:
     def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
         if found.changes():
             self._tables.changed(found.altered(), found.ended)
-        if (partition := found.partition()) and self._wanted(*partition):
-            self._refuse(f"that partitions of {'.'.join(partition)} went or came as a whole, without their rows")
-        if (emptied := found.emptied()) and self._wanted(*emptied):
+        for moved in found.moved():
+            if moved is None or self._wanted(*moved):
+                self._refuse(f"that partitions went or came as a whole, without their rows: {found.text[:80]!r}")
+        emptied = found.emptied()
+        if emptied is None and found.word == "TRUNCATE":
+            self._refuse(f"the statement {found.text[:80]!r}, of which the table cannot be told")
+        if emptied and self._wanted(*emptied):
             database, table = emptied
             self._held = RowChange(
                 database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False, (), {}, None, None
