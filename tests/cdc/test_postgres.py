@@ -178,7 +178,9 @@ def test_a_large_key_that_was_not_touched_is_the_same_key(slot: Slot) -> None:
     key = "".join(f"{n:032x}" for n in range(80))
     run(slot.conninfo, f"insert into t values ('{key}', 1)", "update t set c = 2", "delete from t")
     found = changes(slot, start)
-    assert [(change.type, change.values()["id"]) for change in found] == [(kind, key) for kind in ("insert", "update", "delete")]
+    assert [(change.type, change.values()["id"]) for change in found] == [
+        (kind, key) for kind in ("insert", "update", "delete")
+    ]
 
 
 def test_a_key_that_has_other_columns_now_is_refused_until_it_has_those_it_had(slot: Slot) -> None:

@@ -20,7 +20,7 @@ from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Source, Wanted
 from waterclock.cdc.topics import Target
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import UsageError, WaterclockError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _EVERY_MS = 500
@@ -155,7 +155,7 @@ class _Progress:
             self._told_ns = self._clock.monotonic_ns()
             print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
 
-    def lost(self, error: ConnectionLost) -> None:
+    def lost(self, error: WaterclockError) -> None:
         print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
 
     def end(self, now: CaptureStatistics) -> None:

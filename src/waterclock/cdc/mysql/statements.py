@@ -105,4 +105,6 @@ def statement(event: Event) -> Statement:
     text = (uncompressed(raw) if event.kind == MARIA_QUERY_COMPRESSED else raw).decode("utf-8", "replace")
     ended = event.ts + int.from_bytes(body[4:8], "little") + 1
     bare = _COMMENTS.sub(lambda match: match[1] or " ", text).strip()
-    return Statement(body[start : start + name].decode(), _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare, ended)
+    return Statement(
+        body[start : start + name].decode(), _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare, ended
+    )

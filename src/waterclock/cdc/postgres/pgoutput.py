@@ -151,7 +151,9 @@ class Decoding:
         after, _ = _row(relation, message, at + 1)
         if before is not None:  # where the identity is not FULL, all but the key of the former row are NULL for show
             known = relation.names if relation.full else relation.key
-            after = {name: before[name] if text == _UNTOUCHED and name in known else text for name, text in after.items()}
+            after = {
+                name: before[name] if text == _UNTOUCHED and name in known else text for name, text in after.items()
+            }
         if before is not None and any(before[name] != after[name] for name in relation.key):
             yield from self._hold(relation, DELETE, _known(relation, before))
             yield from self._hold(relation, INSERT, _complete(relation, after))
