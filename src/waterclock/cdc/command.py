@@ -58,24 +58,33 @@ def run(arguments: Namespace) -> int:
 
 
 def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, asked
+    from pymysql import MySQLError
+
+    from waterclock.cdc.mysql.connecting import Login, asked, refused
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected
+    from waterclock.cdc.mysql.server import OWN, inspected, oldest
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), frozenset(arguments.skip)
 
-    def now() -> str:
+    def told_by(ask: Callable[[Any], str]) -> str:
         connection = asked(login)
         try:
-            return inspected(connection.cursor()).place
+            return ask(connection.cursor())
+        except MySQLError as error:
+            refused(login, error)
         finally:
             connection.close()
 
+    def now() -> str:
+        return told_by(lambda cursor: inspected(cursor).place)
+
     def begin() -> Position:
-        return Position({"start": "", "now": now()}.get(arguments.begin, arguments.begin))
+        if arguments.begin == "start":
+            return Position(told_by(oldest))
+        return Position(now() if arguments.begin == "now" else arguments.begin)
 
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)

@@ -92,7 +92,7 @@ class BinlogReader:
         place = self._place_type(position.place)
         catalog = Catalog(questions, self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
-        self._transactions = Transactions(place, position, tables, wanted, skip=skip)
+        self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
         self._framing, self._silences = Framing(), 0
         self._end: tuple[str, MariaPlace | MySqlPlace] | None = None
         self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))

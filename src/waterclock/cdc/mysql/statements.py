@@ -33,11 +33,13 @@ _WITHIN = _CHANGES | {"COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", ""}  #
 
 
 class Statement(NamedTuple):
-    """A statement, the database that was in use when it ran, and when it ended: seconds, rounded up."""
+    """A statement, the database that was in use when it ran, and when it ended: seconds, rounded up. `lowers`: names of
+    tables are small letters, however they are written."""
 
     database: str
     text: str
     ended: int = 0
+    lowers: bool = False
 
     @property
     def word(self) -> str:
@@ -88,7 +90,8 @@ class Statement(NamedTuple):
         if not match:
             return None
         first, second = (_plain(match[1]), _plain(match[2] or ""))
-        return (first, second) if second else (self.database, first)
+        names = (first, second) if second else (self.database, first)
+        return (names[0].lower(), names[1].lower()) if self.lowers else names
 
 
 def _plain(name: str) -> str:
@@ -96,7 +99,7 @@ def _plain(name: str) -> str:
     return name[1:-1].replace(name[0] * 2, name[0]) if name[:1] in ("`", '"') else name
 
 
-def statement(event: Event) -> Statement:
+def statement(event: Event, lowers: bool = False) -> Statement:
     """The statement of an event: thread, seconds it took, lengths, variables, the database in use, the text."""
     body = event.body
     name = body[8]
@@ -105,6 +108,5 @@ def statement(event: Event) -> Statement:
     text = (uncompressed(raw) if event.kind == MARIA_QUERY_COMPRESSED else raw).decode("utf-8", "replace")
     ended = event.ts + int.from_bytes(body[4:8], "little") + 1
     bare = _COMMENTS.sub(lambda match: match[1] or " ", text).strip()
-    return Statement(
-        body[start : start + name].decode(), _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare, ended
-    )
+    bare = _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare
+    return Statement(body[start : start + name].decode(), bare, ended, lowers)

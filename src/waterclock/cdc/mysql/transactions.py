@@ -39,7 +39,9 @@ class Transactions:
         wanted: Callable[[str, str], bool],
         *,
         skip: frozenset[str] = frozenset(),
+        lowers: bool = False,
     ) -> None:
+        self._lowers = lowers  # lower_case_table_names=1: rows bear small letters, statements what somebody wrote
         self._place, self._tables, self._wanted, self._skip = place, tables, wanted, skip
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent = position.rows, position.inside
@@ -175,7 +177,7 @@ class Transactions:
         yield Mark.COMMITTED
 
     def _statement(self, event: Event) -> Iterator[Item]:
-        found = statement(event)
+        found = statement(event, self._lowers)
         if found.begins():
             self._open = True
             return iter(())

@@ -128,9 +128,9 @@ class Decoding:
         found = self._key_of(number) if full else tuple(key)
         if not set(found) <= set(names):
             raise Unreadable(
-                f"The primary key of {schema}.{table} is ({', '.join(found)}) now, and was another one when these rows were "
-                "written, which REPLICA IDENTITY FULL does not tell. Give its columns the names they had, and once that is "
-                "read, the new ones again."
+                f"The primary key of {schema}.{table} is ({', '.join(found)}) now, and was another one when these rows "
+                "were written, which REPLICA IDENTITY FULL does not tell. Give its columns the names they had, and once "
+                "that is read, the new ones again."
             )
         self._relations[number] = Relation(schema or "pg_catalog", table, tuple(names), tuple(types), found, full)
         return iter(())
