@@ -77,7 +77,7 @@ class Statement(NamedTuple):
         return self._table(_ALTER.match(self.text))
 
     def moved(self) -> list[tuple[str, str] | None]:
-        """The tables of which whole partitions went, or came, without a row in the binlog; None for one that cannot be told.
+        """The tables of which partitions went, or came, without a row in the binlog; None for one that cannot be told.
 
         >>> Statement("shop", "alter table a exchange partition p with table old.b").moved()
         [('shop', 'a'), ('old', 'b')]
