@@ -38,7 +38,8 @@ def message(transaction: int, place: int, partition: int = 0, **other: Any) -> M
     version = HISTORY[transaction][place]
     key = json.dumps({"pk.id": version.key[0]}).encode()
     event = {
-        "gtid": f"0-1-{transaction + 8}", "xoffset": place, "table": version.table, "type": version.operation,
+        "gtid": f"0-1-{transaction + 8}", "sequence": transaction + 100, "xoffset": place,
+        "table": version.table, "type": version.operation,
         "data": {"id": version.key[0], "rev": version.rev},
     } | other  # fmt: skip
     if place == len(HISTORY[transaction]) - 1:
@@ -68,6 +69,9 @@ def test_what_was_committed_and_nothing_else_has_no_errors() -> None:
         ([*RIGHT, RIGHT[0]], {"twice": 1, "swapped": 1}),
         ([RIGHT[0], RIGHT[1], RIGHT[3], RIGHT[4], RIGHT[2]], {"swapped": 1}),
         ([*RIGHT[:2], message(1, 0, partition=1), *RIGHT[3:]], {"swapped": 2}),
+        ([*RIGHT[:4], message(2, 1, sequence=100)], {"swapped": 1}),
+        ([*RIGHT[:2], (0, RIGHT[1][1], RIGHT[2][2]), *RIGHT[3:]], {"strange": 1}),
+        ([*RIGHT[:2], (1, RIGHT[1][1], RIGHT[2][2]), *RIGHT[3:]], {"strange": 1, "swapped": 2}),
         ([*RIGHT[:4], message(2, 1, data={"id": 1, "rev": 4})], {"strange": 1}),
         ([*RIGHT, message(0, 0, gtid="0-1-99")], {"strange": 1}),
         ([*RIGHT[:4], message(2, 1, commit=False)], {"torn": 1}),

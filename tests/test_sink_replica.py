@@ -253,6 +253,14 @@ def test_a_record_that_no_table_can_hold_is_a_dead_letter_and_the_rest_goes_on()
     assert counters == {"records": 8, "events": 5, "applied": 1, "tombstones": 1, "dead_letters": 6}
 
 
+@pytest.mark.parametrize("number", ["NaN", "[-Infinity]", "1e131072", "-1e-16384", "{'a':" * 5000 + "1.5" + "}" * 5000])
+def test_a_number_that_no_database_has_is_a_dead_letter(number: str) -> None:
+    """A batch with it would fail again whenever it is tried."""
+    value = maxwell({"id": 1, "n": "?"}).replace(b'"?"', number.replace("'", '"').encode())
+    rows, dead, _ = read([value, maxwell({"id": 2, "n": 1.5})], ChangeLayout("maxwell"))
+    assert ([row["texts"] for row in rows], [letter["line"] for letter in dead]) == ([["2", "1.5"]], [0])
+
+
 def test_only_the_tables_that_are_asked_for_are_taken() -> None:
     values = [maxwell({"id": 1}, table) for table in ("item", "buyer", "basket")]
     rows, _, _ = read(values, ChangeLayout("maxwell", ("shop.b*",)))

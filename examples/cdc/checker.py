@@ -4,8 +4,9 @@ What the shop committed is known: the k-th transaction, its changes in order, ea
 
     missing     a change that was committed and is not in the topic
     twice       one that is there again
-    strange     one that was never committed, or is not at its place in its transaction
-    swapped     of two changes of a key, the later one stands before the earlier one, or in another partition
+    strange     one that was never committed, is not at its place in its transaction, or has another row's message key
+    swapped     of two changes of a row, the later one stands before the earlier one, or in another partition, or its
+                (sequence, xoffset), by which the target tells which is the later one, is not the larger one
     torn        a commit mark on another change than the last one of its transaction
 """
 
@@ -20,9 +21,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from waterclock.errors import WaterclockError
 
-from .shop import Version
+from .shop import Key, Version
 
 _PATIENCE_S = 30.0
+Row = tuple[str, Key]
 
 
 @dataclass(slots=True)
@@ -48,7 +50,9 @@ class Checker:
     def __init__(self, history: Sequence[Sequence[Version]], first: int, keys: dict[str, tuple[str, ...]]) -> None:
         self._history, self._first, self._keys = history, first, keys
         self._seen = [bytearray(len(versions)) for versions in history]
-        self._last: dict[bytes, tuple[int, int, int]] = {}  # of a key: partition, transaction, place in it
+        self._last: dict[
+            Row, tuple[int, tuple[int, int], tuple[int, int]]
+        ] = {}  # partition, when it came to be, position
         self.found = OrderErrors()
 
     def take(self, partition: int, key: bytes, value: bytes) -> None:
@@ -61,11 +65,13 @@ class Checker:
             return
         found.twice += self._seen[number][place]
         self._seen[number][place] = 1
-        found.strange += self._version(event) != self._history[number][place]
+        version = self._history[number][place]
+        found.strange += self._version(event) != version or _of_key(key) != version.key
         found.torn += bool(event.get("commit")) != (place == len(self._history[number]) - 1)
-        before = self._last.get(key, (partition, -1, -1))
-        found.swapped += before[0] != partition or before[1:] >= (number, place)
-        self._last[key] = (partition, number, place)
+        row, at, position = (version.table, version.key), (number, place), (event["sequence"], place)
+        before = self._last.get(row, (partition, (-1, -1), (-1, -1)))
+        found.swapped += before[0] != partition or before[1] >= at or before[2] >= position
+        self._last[row] = (partition, at, position)
 
     def end(self) -> OrderErrors:
         """After the last message."""
@@ -75,6 +81,11 @@ class Checker:
     def _version(self, event: dict[str, Any]) -> Version:
         data, table = event["data"], event["table"]
         return Version(table, event["type"], tuple(data[name] for name in self._keys[table]), data["rev"])
+
+
+def _of_key(key: bytes) -> Key:
+    """The primary key's values in a message's key."""
+    return tuple(value for name, value in json.loads(key).items() if name.startswith("pk."))
 
 
 def check_topic(servers: str, topic: str, checker: Checker) -> OrderErrors:

@@ -20,10 +20,10 @@ from waterclock.cdc.capture import Capture
 from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Item, Mark
+from waterclock.cdc.source import Item, Mark, Source
 from waterclock.cdc.topics import Target, last_position
 from waterclock.clock import ManualClock, SystemClock
-from waterclock.errors import UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
@@ -137,6 +137,39 @@ def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker:
     capture.run("0-1-2")
     assert counts == [0, 0, 0, 0, 0, 0]
     assert capture.statistics().changes == 4
+
+
+class Hurried(SystemClock):
+    """Does not wait."""
+
+    def sleep_s(self, seconds: float) -> None: ...
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(broker: Broker, database: str) -> None:
+    target = Target(broker.bootstrap, database, "global")
+    change = RowChange(database, "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"})
+
+    def broken() -> None:
+        raise ConnectionLost("it went away")
+
+    away = EnvironmentMissing("nobody answers")
+    answers: list[Source | EnvironmentMissing] = [away]
+
+    def source(position: Position) -> Source:
+        answer = answers.pop(0)
+        if isinstance(answer, EnvironmentMissing):
+            raise answer
+        return answer
+
+    capture = Capture(lambda: Publisher(target, database), source, Hurried(), start=lambda: Position(""))
+    with pytest.raises(EnvironmentMissing):
+        capture.run("0-1-1")
+    answers += [Told([Mark.QUIET], broken), away, away, Told([change, Mark.COMMITTED], lambda: None)]
+    assert capture.run("0-1-1").changes == 1
+    assert capture.statistics().breaks == 3
+    answers += [Told([Mark.QUIET], broken), *[away] * 10]
+    with pytest.raises(ConnectionLost, match="nobody answers"):
+        capture.run("0-1-2")
 
 
 def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Broker, database: str) -> None:

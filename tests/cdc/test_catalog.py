@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -126,6 +127,40 @@ def test_rows_that_waited_for_a_change_of_their_table_are_read(mariadb: MariaSer
         f"insert into {database}.t values ('123e4567-e89b-42d3-a456-426614174000', 1)",
     )
     assert len(mariadb.changes(here, f"{database}.*")) == 1
+
+
+@pytest.mark.parametrize("altered", ["alter table {0} modify u uuid", "create or replace table {0} (u uuid)"])
+def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(
+    altered: str, mariadb: MariaServer, database: str, here: str
+) -> None:
+    """Its table map has the same bytes as before."""
+    table, value = f"{database}.t", "123e4567-e89b-42d3-a456-426614174000"
+    mariadb.run(f"create table {table} (u binary(16))", f"insert into {table} values (x'00')")
+    found, after = [], [altered.format(table), "do sleep(1.1)", f"insert into {table} values ('{value}')"]
+    with closing(mariadb.reader(here, table)) as reader:
+        for item in reader.items():
+            if isinstance(item, RowChange):
+                found.append(item.data["u"])
+                mariadb.run(*after)
+                after = ["do 0"]
+            if len(found) == 2:
+                break
+    assert found == [f'"{"A" * 22}=="', f'"{value}"']
+
+
+def test_a_server_that_ended_an_idle_connection_is_asked_over_another_one(
+    mariadb: MariaServer, database: str, here: str
+) -> None:
+    mariadb.run(f"create table {database}.t (u uuid)", f"insert into {database}.t values (uuid())")
+    mariadb.run("set global wait_timeout = 1")
+    try:
+        with closing(mariadb.reader(here, f"{database}.*")) as reader:
+            ours = "user = 'root' and command = 'Sleep' and id <> connection_id()"
+            while mariadb.run(f"select count(*) from information_schema.processlist where {ours}") != [(0,)]:
+                pass
+            assert next(item for item in reader.items() if isinstance(item, RowChange)).commit
+    finally:
+        mariadb.run("set global wait_timeout = default")
 
 
 def test_ordinary_tables_may_change_as_they_like(mariadb: MariaServer, database: str, here: str) -> None:

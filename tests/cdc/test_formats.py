@@ -199,6 +199,23 @@ def test_without_a_schema_the_user_says_what_a_column_is() -> None:
     assert found.values == {"id": 1, "price": Decimal("12.50"), "day": "1970-01-01", "raw": b"\0"}
 
 
-def test_a_large_value_that_debezium_did_not_send_is_left_out() -> None:
-    payload = {"op": "u", "before": None, "after": {"id": 1, "c": "__debezium_unavailable_value"}, "source": POSTGRES}
-    assert debezium(payload, {"id": 1})[0].values == {"id": 1}
+UNTOUCHED = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        UNTOUCHED,
+        b64encode(UNTOUCHED.encode()).decode(),  # bytes
+        UNTOUCHED.encode().hex(),  # bytes, with binary.handling.mode=hex
+        [UNTOUCHED],
+        [*UNTOUCHED.encode()],  # whole numbers
+        ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+        {UNTOUCHED: UNTOUCHED},
+        json.dumps({UNTOUCHED: UNTOUCHED}, separators=(",", ":")),  # hstore
+    ],
+)
+@pytest.mark.parametrize("types", [{}, {"c": "bytes"}])
+def test_a_large_value_that_debezium_did_not_send_is_left_out(value: Any, types: dict[str, str]) -> None:
+    payload = {"op": "u", "before": None, "after": {"id": 1, "c": value}, "source": POSTGRES}
+    assert debezium(payload, {"id": 1}, **types)[0].values == {"id": 1}

@@ -172,6 +172,27 @@ def test_a_row_that_would_come_without_its_large_value_is_refused_with_the_remed
         changes(slot, start)
 
 
+def test_a_large_key_that_was_not_touched_is_the_same_key(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id text primary key, c int)", "alter table t alter id set storage external")
+    start = begun(slot, [])
+    key = "".join(f"{n:032x}" for n in range(80))
+    run(slot.conninfo, f"insert into t values ('{key}', 1)", "update t set c = 2", "delete from t")
+    found = changes(slot, start)
+    assert [(change.type, change.values()["id"]) for change in found] == [
+        (kind, key) for kind in ("insert", "update", "delete")
+    ]
+
+
+def test_a_key_that_has_other_columns_now_is_refused_until_it_has_those_it_had(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key)", "alter table t replica identity full")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1)", "alter table t rename id to number")
+    with pytest.raises(Unreadable, match=r"is \(number\) now, and was another one"):
+        changes(slot, start)
+    run(slot.conninfo, "alter table t rename number to id")
+    assert [change.key for change in changes(slot, start)] == [("id",)]
+
+
 def test_a_truncate_is_a_change_of_each_table(slot: Slot) -> None:
     run(slot.conninfo, "create table a (id int primary key)", "create table b (id int references a)")
     start = begun(slot, [])
@@ -206,6 +227,26 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slo
         assert changes(slot, position) == seen[count:]
 
 
+def test_nothing_is_passed_over_behind_more_changes_than_one_look_brings(slot: Slot) -> None:
+    """The slot stays where it is until Kafka has what was read: each look begins with the same changes again."""
+    run(slot.conninfo, "create table noise (id int primary key)", "create table t (id int primary key)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into noise select generate_series(1, 25000)", "insert into t values (1)")
+    run(slot.conninfo, "insert into noise select generate_series(25001, 70000)", "insert into t values (2)")
+    assert as_found(changes(slot, start, "public.t")) == [("insert", {"id": 1}), ("insert", {"id": 2})]
+
+
+def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (b int, a int, c int, primary key (a, b) include (c))")
+    run(slot.conninfo, "alter table t replica identity full")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1, 2, 3)", "update t set c = 4")
+    assert [(change.type, change.key) for change in changes(slot, start)] == [
+        ("insert", ("a", "b")),
+        ("update", ("a", "b")),
+    ]
+
+
 def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
@@ -213,6 +254,15 @@ def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
     run(slot.conninfo, f"select pg_replication_slot_advance('{slot.name}', pg_current_wal_insert_lsn())")
     with pytest.raises(UsageError, match="what lies between is lost"):
         changes(slot, start)
+
+
+def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_left_alone(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key)")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1)")
+    with pytest.raises(UsageError, match="another one, or an older copy"):
+        changes(slot, Position("FFFF/0"))
+    assert as_found(changes(slot, start)) == [("insert", {"id": 1})]
 
 
 def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:

@@ -117,9 +117,9 @@ def statement(text: str) -> Event:
     return event(binlog.QUERY, bytes(13) + b"\0" + text.encode())
 
 
-def transactions(position: Position = BEGINNING) -> Transactions:
+def transactions(position: Position = BEGINNING, skip: frozenset[str] = frozenset()) -> Transactions:
     tables = Tables(Unnamed(), MYSQL, lambda database, table: True)
-    return Transactions(MySqlPlace(position.place), position, tables, lambda database, table: True)
+    return Transactions(MySqlPlace(position.place), position, tables, lambda database, table: True, skip=skip)
 
 
 ZERO = "00000000-0000-0000-0000-000000000000"
@@ -138,6 +138,27 @@ def test_a_transaction_without_its_end_is_refused() -> None:
     list(taking.take(statement("BEGIN")))
     with pytest.raises(Unreadable, match="before its commit"):
         taking.take(gtid(2))
+
+
+def rows_of_two(taking: Transactions) -> list[object]:
+    """Two rows of a table with one column, an INT that is named."""
+    content = b"\x01d\0\x01t\0" + bytes([1, types.LONG, 0, 0]) + bytes([4, 3, 2]) + b"id"
+    taken = [*taking.take(event(binlog.TABLE_MAP, bytes(8) + content))]
+    written = bytes(8) + b"\2\0" + bytes([1, 1]) + b"\0\1\0\0\0" + b"\0\2\0\0\0"
+    return [*taken, *taking.take(event(binlog.WRITE_V2, written))]
+
+
+@pytest.mark.parametrize("skip", [frozenset[str](), frozenset([f"{ZERO}:1"])])
+def test_a_transaction_that_was_cut_off_by_the_servers_end_is_refused_and_can_be_left_out(skip: frozenset[str]) -> None:
+    taking = transactions(skip=skip)
+    assert list(taking.take(gtid(1))) == list(taking.take(statement("BEGIN"))) == []
+    sent = rows_of_two(taking)
+    if skip:
+        assert [*sent, *taking.take(event(binlog.FORMAT_DESCRIPTION, b"")), *taking.take(gtid(2))] == []
+        assert list(taking.take(event(binlog.XID, bytes(8)))) == [Mark.COMMITTED]
+    else:
+        with pytest.raises(Unreadable, match=f"the server was killed.*--skip {ZERO}:1"):
+            taking.take(event(binlog.FORMAT_DESCRIPTION, b""))
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,36 @@ def test_a_truncate_is_a_change_of_the_table(mariadb: MariaServer, database: str
     assert sorted(change.sequence for change in changes) == [change.sequence for change in changes]
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "truncate /* by a tool */ table t",
+        "--\ntruncate t -- that is all",
+        "/*M!100100 truncate table t */",
+        "set statement lock_wait_timeout=9, max_statement_time=0 for truncate t",
+        "truncate`t`",
+    ],
+)
+def test_a_truncate_is_found_whatever_is_written_around_it(
+    statement: str, mariadb: MariaServer, database: str, here: str
+) -> None:
+    mariadb.run(f"use {database}", "create table t (c int)", statement)
+    (change,) = mariadb.changes(here, f"{database}.*")
+    assert (change.type, change.table) == ("truncate", "t")
+
+
+def test_a_name_may_be_quoted_as_the_standard_has_it(mariadb: MariaServer, database: str, here: str) -> None:
+    mariadb.run(
+        f"use {database}",
+        'create table `ta"ble` (c int)',
+        "set sql_mode = 'ANSI'",
+        'truncate table "ta""ble"',
+        f'truncate {database} . "ta""ble"',
+    )
+    changes = mariadb.changes(here, f"{database}.*")
+    assert [(change.type, change.table) for change in changes] == [("truncate", 'ta"ble')] * 2
+
+
 def test_a_table_may_change_between_its_rows(mariadb: MariaServer, database: str, here: str) -> None:
     """All is read after the last change: each row has the columns it had when it was written."""
     mariadb.run(
@@ -201,6 +231,23 @@ def test_a_statement_instead_of_its_rows_is_refused_and_can_be_left_out(
     assert as_found(mariadb.changes(here, f"{database}.*", skip=frozenset({bad}))) == [("insert", {"id": 2})]
 
 
+@pytest.mark.parametrize(
+    "wrote", ["set statement max_statement_time=9 for insert into t values (2)", "analyze update t set id = 3"]
+)
+def test_a_statement_that_hides_that_it_writes_is_refused(
+    wrote: str, mariadb: MariaServer, database: str, here: str
+) -> None:
+    mariadb.run(
+        f"use {database}",
+        "create table t (id int primary key)",
+        "insert into t values (1)",
+        "set binlog_format = statement",
+        wrote,
+    )
+    with pytest.raises(Unreadable, match="and not the rows it wrote"):
+        mariadb.changes(here, f"{database}.*")
+
+
 def test_a_prepared_transaction_is_refused(mariadb: MariaServer, database: str, here: str) -> None:
     mariadb.run(f"create table {database}.t (id int primary key)")
     mariadb.run("xa start 'a'", f"insert into {database}.t values (1)", "xa end 'a'", "xa prepare 'a'", "xa commit 'a'")
@@ -208,15 +255,35 @@ def test_a_prepared_transaction_is_refused(mariadb: MariaServer, database: str, 
         mariadb.changes(here, f"{database}.*")
 
 
-def test_rows_that_went_with_their_partition_are_refused(mariadb: MariaServer, database: str, here: str) -> None:
+@pytest.mark.parametrize(
+    "altered",
+    [
+        "alter table t drop partition a",
+        'alter table "t" drop partition a',
+        "alter table t truncate /* all */ partition a",
+        "alter table t convert partition a to table u",
+        "alter table t exchange partition a with table v",
+        "alter table t discard tablespace",
+    ],
+)
+@pytest.mark.parametrize("asked", ["*", "[uv]"])
+def test_rows_that_went_with_their_partition_are_refused(
+    altered: str, asked: str, mariadb: MariaServer, database: str, here: str
+) -> None:
     mariadb.run(
-        f"create table {database}.t (id int) partition by range (id) (partition a values less than (10), "
-        "partition b values less than (20))",
-        f"insert into {database}.t values (1)",
-        f"alter table {database}.t drop partition a",
+        f"use {database}",
+        "create table v (id int)",
+        "create table t (id int)" + " partition by range (id) (partition a values less than (10), "
+        "partition b values less than (20))" * ("partition" in altered),
+        "insert into t values (1)",
+        "set sql_mode = 'ANSI'",
+        altered,
     )
-    with pytest.raises(Unreadable, match="partitions"):
-        mariadb.changes(here, f"{database}.*")
+    if asked == "*" or " table u" in altered or " table v" in altered:
+        with pytest.raises(Unreadable, match="partitions"):
+            mariadb.changes(here, f"{database}.{asked}")
+    else:
+        assert mariadb.changes(here, f"{database}.{asked}") == []
 
 
 def test_the_servers_own_tables_and_those_nobody_asked_for_are_left_out(

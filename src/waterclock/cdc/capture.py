@@ -19,7 +19,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Mark, Source
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost
+from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
 
 LARGEST = 1_000_000
 MOST = 20_000
@@ -58,10 +58,11 @@ class Capture:
         *,
         start: Callable[[], Position],
         tell: Tell = lambda statistics: None,
-        lost: Callable[[ConnectionLost], object] = lambda error: None,
+        lost: Callable[[WaterclockError], object] = lambda error: None,
     ) -> None:
         self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
         self._tell, self._lost, self._statistics = tell, lost, CaptureStatistics()
+        self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
         return self._statistics
@@ -74,10 +75,12 @@ class Capture:
             try:
                 self._pass(end)
                 return self._statistics
-            except ConnectionLost as error:
+            except (ConnectionLost, EnvironmentMissing) as error:
+                if not self._began:
+                    raise
                 pauses_s = list(_PAUSES_S) if self._statistics.commits > before else pauses_s
                 if not pauses_s:
-                    raise
+                    raise ConnectionLost(str(error)) from None
                 self._lost(error)
             self._clock.sleep_s(pauses_s.pop(0))
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
@@ -86,6 +89,7 @@ class Capture:
         publisher = self._publisher()
         try:
             source = self._source(publisher.stored or self._start())
+            self._began = True
             try:
                 _Pass(publisher, source, self._clock, self._count).until(end)
             finally:

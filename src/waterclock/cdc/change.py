@@ -40,3 +40,8 @@ class Met(NamedTuple):
     key: bytes | None
     value: bytes | None
     offset: int
+
+
+def no_number(word: str) -> Any:
+    """For a decoder: refuse NaN and Infinity, which Python reads, and which JSON has not."""
+    raise ValueError(f"{word} is no JSON")

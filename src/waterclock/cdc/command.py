@@ -20,7 +20,7 @@ from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Source, Wanted
 from waterclock.cdc.topics import Target
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import ConnectionLost, UsageError
+from waterclock.errors import UsageError, WaterclockError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _EVERY_MS = 500
@@ -58,24 +58,33 @@ def run(arguments: Namespace) -> int:
 
 
 def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, asked
+    from pymysql import MySQLError
+
+    from waterclock.cdc.mysql.connecting import Login, asked, refused
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected
+    from waterclock.cdc.mysql.server import OWN, inspected, oldest
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), frozenset(arguments.skip)
 
-    def now() -> str:
+    def told_by(ask: Callable[[Any], str]) -> str:
         connection = asked(login)
         try:
-            return inspected(connection.cursor()).place
+            return ask(connection.cursor())
+        except MySQLError as error:
+            refused(login, error)
         finally:
             connection.close()
 
+    def now() -> str:
+        return told_by(lambda cursor: inspected(cursor).place)
+
     def begin() -> Position:
-        return Position({"start": "", "now": now()}.get(arguments.begin, arguments.begin))
+        if arguments.begin == "start":
+            return Position(told_by(oldest))
+        return Position(now() if arguments.begin == "now" else arguments.begin)
 
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
@@ -155,7 +164,7 @@ class _Progress:
             self._told_ns = self._clock.monotonic_ns()
             print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
 
-    def lost(self, error: ConnectionLost) -> None:
+    def lost(self, error: WaterclockError) -> None:
         print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
 
     def end(self, now: CaptureStatistics) -> None:

@@ -10,18 +10,27 @@ Rule 3: a tombstone after a delete says nothing new. A change of the key comes f
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from waterclock.cdc.change import Change, Met, Operation
+from waterclock.cdc.change import Change, Met, Operation, no_number
 from waterclock.errors import Unreadable
 
-_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
+_decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
+# what stands for a large value that an update did not touch, and in the place of bytes, of arrays and of hstore
 _UNTOUCHED = "__debezium_unavailable_value"
+_UNTOUCHED_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+_UNTOUCHED_TEXTS = {
+    _UNTOUCHED,
+    b64encode(_UNTOUCHED.encode()).decode(),
+    _UNTOUCHED.encode().hex(),
+    f'{{"{_UNTOUCHED}":"{_UNTOUCHED}"}}',
+}
+_UNTOUCHED_PARTS = ([_UNTOUCHED], [_UNTOUCHED_UUID], [*_UNTOUCHED.encode()], {_UNTOUCHED: _UNTOUCHED})
 _EPOCH = datetime(1970, 1, 1)
 # created, read by a snapshot, updated, deleted, truncated
 _OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
@@ -98,8 +107,8 @@ def _by_name(schema: Field | None) -> dict[str, Field]:
 def _converted(row: Mapping[str, Any], fields: Mapping[str, Field], types: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for name, value in row.items():
-        if value == _UNTOUCHED:
-            continue  # a large value that the update did not touch: it keeps what it has
+        if value in (_UNTOUCHED_TEXTS if isinstance(value, str) else _UNTOUCHED_PARTS):
+            continue  # it keeps what it has
         field = fields.get(name) or _told(types.get(name, ""))
         found[name] = None if value is None else _value(value, field)
     return found

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from waterclock.cdc.change import Change, Met, Operation
+from waterclock.cdc.change import Change, Met, Operation, no_number
 from waterclock.errors import Unreadable
 
-_decode = json.JSONDecoder(parse_float=Decimal).decode  # json.loads makes a decoder a call
+_decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
 _LAST = 2**62  # Maxwell tells no xoffset for the last change of a transaction
 _OPERATIONS: dict[str, Operation] = {
     "insert": "insert",

@@ -97,9 +97,9 @@ class Catalog:
     def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
         """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, "
         "JSON from text."""
-        doubtful = [column.name for column in columns if self._maria and _doubtful(column)]
-        told = {name: word for name in doubtful if (word := self._told.get(f"{table.name}.{name}"))}
-        asked = sorted(set(doubtful) - set(told))
+        unsure = [column.name for column in columns if self._maria and doubtful(column)]
+        told = {name: word for name in unsure if (word := self._told.get(f"{table.name}.{name}"))}
+        asked = sorted(set(unsure) - set(told))
         if asked:
             declared = self._declared(table.database, table.table)
             now = {found[0]: found[1] for found in declared.columns}
@@ -139,7 +139,8 @@ class Catalog:
         return list(self._cursor.fetchall())
 
 
-def _doubtful(column: Column) -> bool:
+def doubtful(column: Column) -> bool:
+    """Whether MariaDB's binlog does not tell what the column is: BINARY, UUID or INET, text or JSON."""
     if column.type == types.STRING:
         return column.charset == BINARY and column.size in (4, 16)
     return column.type == types.BLOB and column.size == 4 and column.collation == _JSON_COLLATION

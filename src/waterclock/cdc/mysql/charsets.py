@@ -19,9 +19,19 @@ _CODECS = {
     "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7", "hebrew": "iso8859-8",
     "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257",
     "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "koi8r": "koi8-r", "koi8u": "koi8-u", "tis620": "tis-620",
-    "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5", "ujis": "euc-jp", "eucjpms": "euc-jp",
+    "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5", "ujis": "euc-jp",
     "sjis": "shift-jis", "cp932": "cp932", "euckr": "euc-kr",
 }  # fmt: skip
+
+# where the server means another character than the codec does; each comes of one sequence of bytes only
+_SERVERS_OWN = {
+    "greek": {"\u2018": "\u02bd", "\u2019": "\u02bc"},
+    "hebrew": {"\u00af": "\u203e"},
+    "cp866": {"\u2116": "\u207f", "\u00a4": "\u00b2"},
+    "koi8u": {"\u2219": "\u2022"},
+    "ujis": {"\uff3c": "\\"},
+    "sjis": {"\uff3c": "\\"},
+}
 
 # MySQL's latin1 is Windows' code page 1252, and where that has a hole it keeps the byte's own number
 _LATIN1 = "".join(
@@ -43,4 +53,7 @@ def decoder(charset: str) -> Decode:
             "ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4."
         )
     codec = codecs.lookup(_CODECS[charset])
+    if charset in _SERVERS_OWN:
+        own = str.maketrans(_SERVERS_OWN[charset])
+        return lambda raw: codec.decode(raw, "strict")[0].translate(own)
     return lambda raw: codec.decode(raw, "strict")[0]

@@ -9,7 +9,8 @@ Rule 2: silence is told, so that what was gathered need not wait for the next ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from typing import Any
 
 import pymysql
 
@@ -26,6 +27,28 @@ from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
+
+
+class _Questions:
+    """A cursor for questions that come hours apart: a server ends a connection that is idle for long (wait_timeout)."""
+
+    def __init__(self, connection: pymysql.connections.Connection) -> None:
+        self._connection, self._cursor = connection, connection.cursor()
+        self.fetchall = self._cursor.fetchall
+
+    @property
+    def description(self) -> Any:
+        return self._cursor.description
+
+    def execute(self, query: str, arguments: tuple[Any, ...] = ()) -> Any:
+        try:
+            with suppress(pymysql.MySQLError, OSError):
+                self._connection.ping(reconnect=False)
+            if not self._connection.open:
+                self._connection.connect()
+            return self._cursor.execute(query, arguments)
+        except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
+            raise ConnectionLost(f"The database did not answer: {error}.") from None
 
 
 class BinlogReader:
@@ -63,12 +86,13 @@ class BinlogReader:
     ) -> None:
         self._login = login
         connection = self._opened.enter_context(asked(login))
-        self.server: Server = inspected(connection.cursor())
+        questions = _Questions(connection)
+        self.server: Server = inspected(questions)
         self._place_type = MariaPlace if self.server.maria else MySqlPlace
         place = self._place_type(position.place)
-        catalog = Catalog(connection.cursor(), self.server.maria, told)
+        catalog = Catalog(questions, self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
-        self._transactions = Transactions(place, position, tables, wanted, skip=skip)
+        self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
         self._framing, self._silences = Framing(), 0
         self._end: tuple[str, MariaPlace | MySqlPlace] | None = None
         self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))

@@ -26,12 +26,14 @@ _QUESTION = (
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`maria`: MariaDB or MySQL. `place`: its last transaction. `names_columns`: whether its binlog does."""
+    """`maria`: MariaDB or MySQL. `place`: its last transaction. `names_columns`: whether its binlog does. `lowers_names`:
+    whether tables' names are small letters, whatever a statement writes."""
 
     maria: bool
     version: str
     place: str
     names_columns: bool
+    lowers_names: bool
 
 
 def inspected(cursor: Any) -> Server:
@@ -55,4 +57,16 @@ def inspected(cursor: Any) -> Server:
     version = found.get("version", "")
     maria = "mariadb" in version.lower()
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
-    return Server(maria, version, place, found.get("binlog_row_metadata", "").upper() == "FULL")
+    named, lowers = found.get("binlog_row_metadata", "").upper() == "FULL", found.get("lower_case_table_names") == "1"
+    return Server(maria, version, place, named, lowers)
+
+
+def oldest(cursor: Any) -> str:
+    """Where the oldest binlog begins: a server that has thrown binlogs away refuses whoever asks for all of them."""
+    server = inspected(cursor)
+    if not server.maria:
+        cursor.execute("select @@global.gtid_purged")
+        return str(cursor.fetchall()[0][0]).replace("\n", "")
+    cursor.execute("show binary logs")
+    cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
+    return str(cursor.fetchall()[0][0] or "")

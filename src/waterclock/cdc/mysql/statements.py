@@ -2,7 +2,8 @@
 
 Rule 1: in row format a statement that writes rows must not be there. Where it is, its rows are nowhere else, and going
         on would lose them: it is refused, whatever it says.
-Rule 2: only the first words are read. They decide, and the rest is the server's business.
+Rule 2: only the words that decide are read, without comments; the rest is the server's business. Where they cannot be
+        told for certain (which table a TRUNCATE empties), the statement is refused.
 """
 
 from __future__ import annotations
@@ -12,23 +13,33 @@ from typing import NamedTuple
 
 from waterclock.cdc.mysql.binlog import MARIA_QUERY_COMPRESSED, Event, uncompressed
 
-_COMMENTS = re.compile(r"\A(?:\s+|/\*(?!!).*?\*/|--[ \t][^\n]*\n|#[^\n]*\n|/\*!\d*\s*)+", re.DOTALL)
-_NAME = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
-_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE)
-_ALTER = re.compile(
-    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?{_NAME}(?:\s*\.\s*{_NAME})?", re.IGNORECASE
+# quoted text, which stays, or a comment; the marks of a comment that the server executes go, and what is in it stays
+_COMMENTS = re.compile(
+    r"""(`[^`]*`|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|/\*M?!\d*|/\*.*?\*/|\*/|(?:--(?=\s|\Z)|#)[^\n]*""", re.DOTALL
 )
-_PARTITION = re.compile(r"\b(?:DROP|TRUNCATE|EXCHANGE)\s+PARTITION\b", re.IGNORECASE)
+_FOR = re.compile(r"SET\s+STATEMENT\b(?:'[^']*'|\"[^\"]*\"|[^'\"])*?\bFOR\s+", re.IGNORECASE | re.DOTALL)
+_PART = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
+_NAME = rf"(?!TABLE\b)({_PART})(?:\s*\.\s*({_PART}))?"  # a table called "table" has to be quoted
+_TRUNCATE = re.compile(rf"TRUNCATE\s*(?:TABLE\b\s*)?{_NAME}\s*(?:;|\Z|WAIT\b|NOWAIT\b)", re.IGNORECASE)
+_ALTER = re.compile(rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s*(?:IF\s+EXISTS\s*)?{_NAME}", re.IGNORECASE)
+_PARTITION = re.compile(
+    r"\b(?:DROP|TRUNCATE|EXCHANGE|CONVERT)\s+PARTITION\b|\bCONVERT\s+TABLE\b|\b(?:DISCARD|IMPORT)\b.*\bTABLESPACE\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_OTHER = re.compile(rf"\b(?:WITH|TO|CONVERT)\s+TABLE\s*{_NAME}", re.IGNORECASE)
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "SELECT", "WITH", "DO"}
 _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}
+_WITHIN = _CHANGES | {"COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", ""}  # what may stand beside rows
 
 
 class Statement(NamedTuple):
-    """A statement, the database that was in use when it ran, and when it ended: seconds, rounded up."""
+    """A statement, the database that was in use when it ran, and when it ended: seconds, rounded up. `lowers`: names of
+    tables are small letters, however they are written."""
 
     database: str
     text: str
     ended: int = 0
+    lowers: bool = False
 
     @property
     def word(self) -> str:
@@ -44,40 +55,51 @@ class Statement(NamedTuple):
         """Whether a transaction's rows follow; MySQL 8 ends its CREATE TABLE ... SELECT with these words."""
         return self.word == "BEGIN" or self.text.startswith("XA START") or self.text.endswith("START TRANSACTION")
 
-    def writes(self) -> bool:
-        """Whether it wrote rows of which the binlog only has this statement."""
-        return self.word in _WRITES
+    def writes(self, within: bool = False) -> bool:
+        """Whether it wrote rows of which the binlog only has this statement; `within` a transaction, whatever is none of
+        the few that may stand there (ANALYZE UPDATE)."""
+        return self.word in _WRITES or (within and self.word not in _WITHIN)
 
     def changes(self) -> bool:
         """Whether it changed what tables there are, or how they are made."""
         return self.word in _CHANGES
 
     def emptied(self) -> tuple[str, str] | None:
-        """The table of a TRUNCATE.
+        """The table of a TRUNCATE; None also where it cannot be told.
 
         >>> Statement("shop", "truncate table `odd``name`").emptied()
         ('shop', 'odd`name')
         """
-        return self._table(_TRUNCATE)
+        return self._table(_TRUNCATE.match(self.text))
 
     def altered(self) -> tuple[str, str] | None:
         """The table of an ALTER TABLE."""
-        return self._table(_ALTER)
+        return self._table(_ALTER.match(self.text))
 
-    def partition(self) -> tuple[str, str] | None:
-        """The table of which whole partitions went, or came, without a row in the binlog."""
-        return self.altered() if _PARTITION.search(self.text) else None
+    def moved(self) -> list[tuple[str, str] | None]:
+        """The tables of which partitions went, or came, without a row in the binlog; None for one that cannot be told.
 
-    def _table(self, pattern: re.Pattern[str]) -> tuple[str, str] | None:
-        match = pattern.match(self.text)
+        >>> Statement("shop", "alter table a exchange partition p with table old.b").moved()
+        [('shop', 'a'), ('old', 'b')]
+        """
+        if self.word != "ALTER" or not _PARTITION.search(self.text):
+            return []
+        return [self.altered(), *map(self._table, _OTHER.finditer(self.text))]
+
+    def _table(self, match: re.Match[str] | None) -> tuple[str, str] | None:
         if not match:
             return None
-        first, second = (match[1] or match[2], match[3] or match[4])
+        first, second = (_plain(match[1]), _plain(match[2] or ""))
         names = (first, second) if second else (self.database, first)
-        return names[0].replace("``", "`"), names[1].replace("``", "`")
+        return (names[0].lower(), names[1].lower()) if self.lowers else names
 
 
-def statement(event: Event) -> Statement:
+def _plain(name: str) -> str:
+    """A name without its quotes."""
+    return name[1:-1].replace(name[0] * 2, name[0]) if name[:1] in ("`", '"') else name
+
+
+def statement(event: Event, lowers: bool = False) -> Statement:
     """The statement of an event: thread, seconds it took, lengths, variables, the database in use, the text."""
     body = event.body
     name = body[8]
@@ -85,4 +107,6 @@ def statement(event: Event) -> Statement:
     raw = body[start + name + 1 :]
     text = (uncompressed(raw) if event.kind == MARIA_QUERY_COMPRESSED else raw).decode("utf-8", "replace")
     ended = event.ts + int.from_bytes(body[4:8], "little") + 1
-    return Statement(body[start : start + name].decode(), _COMMENTS.sub("", text), ended)
+    bare = _COMMENTS.sub(lambda match: match[1] or " ", text).strip()
+    bare = _FOR.sub("", bare, count=1) if bare[:3].upper() == "SET" else bare
+    return Statement(body[start : start + name].decode(), bare, ended, lowers)

@@ -26,6 +26,7 @@ from waterclock.cdc.mysql.binlog import (
     length_encoded,
     uncompressed,
 )
+from waterclock.cdc.mysql.catalog import doubtful
 from waterclock.cdc.mysql.columns import Column, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
 from waterclock.errors import Unreadable
@@ -142,7 +143,7 @@ class Tables:
             return Table(found, *self._catalog.complete(found, written))
         columns = described(found, self._dialect, self._catalog.charset_of)
         settled = self._catalog.settle(found, columns, written)
-        if any(column.declared for column in settled):
+        if any(doubtful(column) for column in columns):  # a BINARY may be made a UUID, and its map stays the same
             self._lent.add(content)
         return Table(found, settled, key_of(found, columns))
 

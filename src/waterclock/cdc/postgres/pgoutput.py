@@ -126,6 +126,12 @@ class Decoding:
             key += [name] if is_key else []
             at += 8
         found = self._key_of(number) if full else tuple(key)
+        if not set(found) <= set(names):
+            raise Unreadable(
+                f"The primary key of {schema}.{table} is ({', '.join(found)}) now, and was another one when these rows "
+                "were written, which REPLICA IDENTITY FULL does not tell. Give its columns the names they had, and once "
+                "that is read, the new ones again."
+            )
         self._relations[number] = Relation(schema or "pg_catalog", table, tuple(names), tuple(types), found, full)
         return iter(())
 
@@ -143,8 +149,11 @@ class Decoding:
         if message[at] != ord("N"):
             before, at = _row(relation, message, at + 1)
         after, _ = _row(relation, message, at + 1)
-        if before is not None and relation.full:  # without it, all but the key of the former row are NULL for show
-            after = {name: before[name] if text == _UNTOUCHED else text for name, text in after.items()}
+        if before is not None:  # where the identity is not FULL, all but the key of the former row are NULL for show
+            known = relation.names if relation.full else relation.key
+            after = {
+                name: before[name] if text == _UNTOUCHED and name in known else text for name, text in after.items()
+            }
         if before is not None and any(before[name] != after[name] for name in relation.key):
             yield from self._hold(relation, DELETE, _known(relation, before))
             yield from self._hold(relation, INSERT, _complete(relation, after))

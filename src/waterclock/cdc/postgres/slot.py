@@ -28,7 +28,7 @@ from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
 OWN = frozenset({"pg_catalog", "information_schema"})
-_AT_ONCE = 20_000  # changes of a peek; PostgreSQL ends it after the transaction in which they become so many
+_AT_ONCE = 20_000  # messages of a peek; PostgreSQL ends it after the transaction in which they become so many
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _OPTIONS = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 _PEEK = (
@@ -36,7 +36,8 @@ _PEEK = (
 )
 _KEY = (
     "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
-    "where i.indrelid = %s and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)"
+    "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
+    "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
 )
 
 
@@ -64,15 +65,19 @@ class SlotReader:
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""
-        pauses = 0
+        pauses, most = 0, _AT_ONCE
         while True:
+            count, before = 0, self._decoding.lsn
             with _told(self._slot):
                 written = self._written()
-                before = self._decoding.lsn
-                for message in self._peeked():
+                for message in self._peeked(most):
+                    count += 1
                     yield from self._decoding.take(message)
             if self._decoding.lsn != before:
-                pauses = 0
+                pauses, most = 0, _AT_ONCE
+                continue
+            if count >= most:  # all of it was read before, and the slot is not there yet: what is new lies behind it
+                most *= 2
                 continue
             if written > before:
                 self._decoding.lsn = written  # nothing that was asked for lies before it
@@ -108,11 +113,11 @@ class SlotReader:
         inserted, flushed = self._one("select pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text")
         return lsn_number(inserted) if lsn_number(flushed) >= lsn_number(inserted) else 0
 
-    def _peeked(self) -> Iterator[bytes]:
+    def _peeked(self, most: int) -> Iterator[bytes]:
         """Step 1, in pieces: a transaction of a million rows is not held here as a whole."""
         with self._reading.transaction(), self._reading.cursor(name="peeked", binary=True) as cursor:
             cursor.itersize = 2000
-            cursor.execute(_PEEK, (self._slot.name, _AT_ONCE, self._slot.publication))
+            cursor.execute(_PEEK, (self._slot.name, most, self._slot.publication))
             for (message,) in cursor:
                 yield bytes(message)
 
@@ -131,6 +136,12 @@ class SlotReader:
             raise UsageError(
                 f"The slot {self._slot.name} {now}, and Kafka has the changes up to {position.place}: what lies between is "
                 "lost. Bring the target up to date by hand, and start anew under another --name."
+            )
+        (end,) = self._one("select pg_current_wal_flush_lsn()::text")
+        if lsn_number(end) < lsn_number(position.place):
+            raise UsageError(
+                f"Kafka has the changes up to {position.place}, and this server has written no further than {end}: it is "
+                "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
             )
 
 

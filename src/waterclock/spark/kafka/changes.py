@@ -31,6 +31,7 @@ from waterclock.spark.source import FIRST, NO_TIME, timed
 from waterclock.spark.transform import Packs
 
 _POSITION_BITS = 64
+_LARGEST, _SMALLEST = 131_072, -16_383  # digits of PostgreSQL's numeric before the point, and behind it
 _WHOLE = range(-(2**63), 2**63)  # numbers that an integer column of any database holds
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # json.dumps makes an encoder a call
 Row = tuple[str, str, str, str, list[str], str, list[str | None]]
@@ -81,7 +82,7 @@ def read_changes(records: Records, layout: ChangeLayout) -> tuple[pa.Table, pa.T
                 events += 1
                 if layout.wants(change.table):
                     rows.append(_row(change))
-        except (Unreadable, UnicodeError) as error:
+        except (Unreadable, UnicodeError, RecursionError) as error:
             letters.append(letter(records.place, offset, ValueError(str(error)), records.values[place] or b""))
     counters = {"records": len(records.offsets), "events": events, "applied": len(rows), "tombstones": tombstones}
     columns: Any = zip(*rows, strict=True) if rows else [()] * len(CHANGES)
@@ -141,6 +142,9 @@ def _brought(value: Any) -> tuple[str, str | None]:
     if isinstance(value, int):
         return ("i" if value in _WHOLE else "n"), str(value)
     if isinstance(value, (Decimal, float)):
+        exact = value if isinstance(value, Decimal) else Decimal(0)
+        if int(exact.as_tuple().exponent) < _SMALLEST or exact.adjusted() >= _LARGEST:
+            raise Unreadable(f"the number {value} has more digits than a number of a database")
         return "n", str(value)
     if isinstance(value, bytes):
         return "x", f"\\x{value.hex()}"

@@ -1,0 +1,60 @@
+"""Servers that are set up or looked after in another way than ours: the capture reads them just as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cdc.mariadb import INSTALL, SERVER, MariaServer, as_found
+from tests.cdc.topics import committed
+from waterclock import cli
+from waterclock.cdc.mysql.server import oldest
+from waterclock.testing import Broker
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
+    """It keeps tables' names in small letters, and has thrown its first binlogs away, one GTID domain with them."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    server = MariaServer(tmp_path_factory.mktemp("lower"), "--lower-case-table-names=1")
+    server.install()
+    server.start()
+    server.run("create database shop", "create table shop.t (id int primary key)")
+    server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
+    _purge(server)
+    yield server
+    server.kill()
+
+
+def _purge(server: MariaServer) -> None:
+    """The server keeps a binlog for a moment after it began the next one."""
+    last = str(server.run("show binary logs")[-1][0])
+    end = time.monotonic() + 30
+    while len(server.run(f"purge binary logs to '{last}'", "show binary logs")) > 1:
+        assert time.monotonic() < end
+
+
+def test_where_binlogs_are_gone_the_start_is_the_oldest_one_that_is_left(server: MariaServer, broker: Broker) -> None:
+    with server.connection() as connection:
+        assert oldest(connection.cursor()).split(",")[0] == "5-1-1"
+    server.run("set gtid_domain_id = 7", "insert into shop.t values (2)")
+    command = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--to", f"kafka://{broker.bootstrap}/purged"]
+    for count in (1, 2):  # what was read is not read again, and the place is one that the server knows
+        assert cli.main([*command, "--order", "global", "--once"]) == 0
+        assert len(committed(broker, "purged")[0]) == count
+        server.run(f"insert into shop.t values ({count + 2})")
+
+
+def test_a_truncate_names_its_table_as_its_rows_do(server: MariaServer) -> None:
+    here = server.place()
+    server.run(
+        "use shop", "create table Item (id int primary key)", "insert into ITEM values (1)", "truncate Shop.iTEM"
+    )
+    changes = server.changes(here, "shop.item")
+    assert as_found(changes) == [("insert", {"id": 1}), ("truncate", {})]
+    assert {(change.database, change.table) for change in changes} == {("shop", "item")}
