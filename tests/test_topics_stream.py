@@ -8,16 +8,21 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import pytest
 
 if not all(map(importlib.util.find_spec, ("pyspark", "confluent_kafka", "kio"))):
     pytest.skip("needs waterclock[spark,kafka,broker]", allow_module_level=True)
 
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
+from waterclock.spark.kafka import datasource
+from waterclock.spark.layout import LATEST_US
 from waterclock.spark.source import stream_of
 from waterclock.testing import Broker
 
@@ -52,3 +57,23 @@ def test_where_the_first_batch_begins_is_found_out_once(
     sender.put(*"345")
     with planner(file) as again:
         assert again.initialOffset() == begun
+
+
+def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_record(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-stays"
+    kafka_broker.create_topic(topic, 1)
+    Sender(kafka_broker.bootstrap, topic).put("0")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
+    before = {topic: {"0": 1}, "was-there": {"0": 7}}
+    with planner(file) as reader, patch.object(datasource, "_GONE_AFTER_S", 0.1):
+        after = reader.latestOffset(before, ReadMaxRows(10))
+        assert after == {topic: {"0": 1}}
+        rows = [
+            row for share in reader.partitions(before, after) for each in reader.read(share) for row in each.to_pylist()
+        ]
+        assert reader.partitions(after, after) == []
+    told = {row["bucket"]: frames.from_bytes(row["frame"]).to_pydict() for row in rows}
+    expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, LATEST_US]}
+    assert told == dict.fromkeys(buckets.labels(operator.BUCKETS), expected)
