@@ -15,6 +15,8 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests import raw_client
+from tests.raw_client import RawClient
 from tests.spark.topics import Sender
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
@@ -22,6 +24,7 @@ from waterclock.spark.kafka import fetching
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.fetching import Fetching
 from waterclock.spark.kafka.offsets import Range
+from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.kafka.table import Topics
 from waterclock.testing import Broker, Error, ManualClock
 
@@ -246,3 +249,20 @@ def test_a_broker_that_is_not_ready_is_asked_again(client: Client, kafka_broker:
     with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2) as fault:
         assert client.ends([(topic, 0)]) == {(topic, 0): 0}
     assert fault.met >= 1
+
+
+def test_a_header_whose_name_is_no_text_stops_nobody(client: Client, kafka_broker: Broker, topic: str) -> None:
+    Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), headers={"who": "x"})  # enough to warm Python up
+    with RawClient(kafka_broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+        assert raw.produce(topic, b"50", b"51") == (0, 50)
+    (records,) = Fetching(client, [Range(topic, 0, 0, 52)], "fail").records()
+    assert records.values == [str(number).encode() for number in range(52)]
+    assert records.headers == [[("who", b"x")]] * 50 + [UNREADABLE] * 2
+
+
+def with_a_header(place: int, value: bytes) -> bytes:
+    """A record with the header 0xFF = "x"."""
+    number = raw_client._varint
+    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
+    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
+    return number(len(body)) + body

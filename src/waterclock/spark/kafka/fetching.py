@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -19,11 +20,13 @@ from confluent_kafka import KafkaError, TopicPartition
 from waterclock.errors import WaterclockError
 from waterclock.spark.kafka.client import UNKNOWN, Client
 from waterclock.spark.kafka.offsets import Place, Range
-from waterclock.spark.kafka.records import Records
+from waterclock.spark.kafka.records import UNREADABLE, Headers, Records
 
 CHUNK = 10_000  # records that are packed together
 PATIENCE_S = 60.0
 _LOOK_EVERY_S = 0.5
+# `message.headers()` leaves its error behind for whoever comes next, once Python has made that call a fast one
+_ask_headers = methodcaller("headers")
 
 
 @lru_cache(maxsize=2)
@@ -142,10 +145,18 @@ def _records(place: Place, messages: list[Any]) -> Records:
         times_ms=[_time_ms(message) for message in messages],
         keys=[message.key() for message in messages],
         values=[message.value() for message in messages],
-        headers=[message.headers() for message in messages],
+        headers=[_headers(message) for message in messages],
     )
 
 
 def _time_ms(message: Any) -> int | None:
     kind, ms = message.timestamp()
     return ms if kind else None
+
+
+def _headers(message: Any) -> Headers | None:
+    """The client fails where a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
+    try:
+        return _ask_headers(message)  # type: ignore[no-any-return]
+    except (SystemError, UnicodeDecodeError):
+        return UNREADABLE
