@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests import raw_client
@@ -23,7 +23,7 @@ from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.spark.kafka import fetching
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.fetching import Fetching
-from waterclock.spark.kafka.offsets import Range
+from waterclock.spark.kafka.offsets import Offsets, Place, Range
 from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.kafka.table import Topics
 from waterclock.testing import Broker, Error, ManualClock
@@ -167,8 +167,36 @@ def test_with_go_on_what_is_left_is_read(
 def test_a_range_beyond_the_end_is_loss_too(client: Client, kafka_broker: Broker, topic: str) -> None:
     Sender(kafka_broker.bootstrap, topic).put(*"012")
     for start in (1, 5):
-        with pytest.raises(WaterclockError, match="are gone before they were read"):
+        with (
+            patch.object(fetching, "_GONE_AFTER_S", 0.2),
+            pytest.raises(WaterclockError, match="are gone before they were read"),
+        ):
             read(client, Range(topic, 0, start, 9))
+
+
+def test_a_topic_that_is_not_known_for_a_moment_is_waited_for(client: Client, topic: str) -> None:
+    # the client tells of it when it has looked for half a minute; here it is told at once
+    each, unknown = Range(topic, 0, 0, 3), KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with patch.object(client, "ends", side_effect=[{}, {}, {each.place: 3}]):
+        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+    assert [(at.partition, at.offset) for at in client.consumer.assignment()] == [(0, 0)]
+    with patch.object(fetching, "_GONE_AFTER_S", 0.2), pytest.raises(WaterclockError, match="are gone before"):
+        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+
+
+def test_an_end_that_is_not_told_again_yet_is_waited_for(client: Client, kafka_broker: Broker, topic: str) -> None:
+    # a leader that has just been elected may not know for a moment that its last records are committed
+    sender, asked = Sender(kafka_broker.bootstrap, topic), []
+    sender.put(*"012")
+
+    def ends(places: Iterable[Place]) -> Offsets:
+        if asked.append(places) or len(asked) == 2:
+            sender.put("3", "4")
+        return Client.ends(client, places)
+
+    with patch.object(client, "ends", ends):
+        assert read(client, Range(topic, 0, 1, 5), on_loss="go on") == {0: [1, 2, 3, 4]}
+    assert len(asked) >= 2
 
 
 def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_factory: Callable[..., Broker]) -> None:

@@ -25,6 +25,8 @@ from waterclock.spark.kafka.records import UNREADABLE, Headers, Records
 CHUNK = 10_000  # records that are packed together
 PATIENCE_S = 60.0
 _LOOK_EVERY_S = 0.5
+_GONE_AFTER_S = 5.0
+_AGAIN_AFTER_S = 0.2
 # `message.headers()` leaves its error behind for whoever comes next, once Python has made that call a fast one
 _ask_headers = methodcaller("headers")
 
@@ -59,16 +61,19 @@ class Fetching:
         heard_s = self._client.clock.monotonic_s()
         try:
             while self._left:
-                messages = self._next()
-                for message in messages:
+                before = self._progress()
+                for message in self._next():
                     self._take(message)
                 yield from self._ready()
                 now_s = self._client.clock.monotonic_s()
-                heard_s = now_s if messages else heard_s
+                heard_s = heard_s if self._progress() == before else now_s
                 if now_s - heard_s > self._client.patience_s:
                     raise self._client.silent()
         finally:
             self._client.consumer.unassign()
+
+    def _progress(self) -> tuple[int, int]:
+        return len(self._left), sum(self._at.values())
 
     def _assign(self) -> None:
         """Read all that is left from where it is; what the client had read ahead, it reads again."""
@@ -117,14 +122,28 @@ class Fetching:
         if error.code() == KafkaError._PARTITION_EOF:
             if each is not None and offset >= each.end:
                 self._finish(each.place)
-            elif each is not None:
+            elif each is not None and not self._comes_back(each):
                 self._lost(each, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and each is not None:
             self._lost(each, self._at[each.place])
         else:
             self._client.note(error)
-            if error.code() in UNKNOWN and each is not None and each.place not in self._client.ends([each.place]):
+            if error.code() in UNKNOWN and each is not None and not self._comes_back(each):
                 self._lost(each, self._at[each.place])
+
+    def _comes_back(self, each: Range) -> bool:
+        """Wait a little for the end of a range to be there again, and go on reading; False where it stays away.
+
+        A broker that has just started may not know its topics yet, a leader that was just elected not all of their ends.
+        """
+        clock = self._client.clock
+        until_s = clock.monotonic_s() + _GONE_AFTER_S
+        while self._client.ends([each.place]).get(each.place, -1) < each.end:
+            if clock.monotonic_s() > until_s:
+                return False
+            clock.sleep_s(_AGAIN_AFTER_S)
+        self._assign()
+        return True
 
     def _lost(self, each: Range, at: int) -> None:
         """Records from `at` on are not there: fail, or go on with what the partition still keeps of the range."""
