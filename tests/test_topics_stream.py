@@ -28,14 +28,14 @@ from waterclock.testing import Broker
 
 
 @contextmanager
-def planner(file: Path) -> Iterator[Any]:
+def planner(file: Path, live: bool = True) -> Iterator[Any]:
     """The reader that Spark would be given for the pipeline in `file`."""
     config, made = load(file), []
     checkpoint = Checkpoint(config.checkpoint)
     checkpoint.heartbeats.mkdir(parents=True, exist_ok=True)
     session: Any = MagicMock(dataSource=SimpleNamespace(register=made.append))
     with closing(stream_of(config, checkpoint)) as stream:
-        stream._by_python(session, True)  # type: ignore[attr-defined]
+        stream._by_python(session, live)  # type: ignore[attr-defined]
     (source,) = made
     reader = source({}).streamReader(None)
     yield reader
@@ -77,3 +77,15 @@ def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_r
     told = {row["bucket"]: frames.from_bytes(row["frame"]).to_pydict() for row in rows}
     expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, LATEST_US]}
     assert told == dict.fromkeys(buckets.labels(operator.BUCKETS), expected)
+
+
+def test_a_partition_that_the_ending_does_not_name_is_read_to_its_end(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-ending"
+    kafka_broker.create_topic(topic, 2)
+    for partition in range(2):
+        Sender(kafka_broker.bootstrap, topic).put(*"0123", partition=partition)
+    more = f"ending = {{ '{topic}' = {{ 0 = 3 }} }}"
+    with planner(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more=more), live=False) as reader:
+        assert reader.latestOffset(reader.initialOffset(), ReadMaxRows(100)) == {topic: {"0": 3, "1": 4}}

@@ -154,7 +154,10 @@ class TopicStream:
     def _ending(self) -> Offsets:
         if self._checkpoint.is_closed():
             return self._done()
-        return self._door().resolved(self._topics.ending, self._places())
+        ending, places = self._topics.ending, self._places()
+        if isinstance(ending, Mapping):  # a partition that is not named is read to its end, not up to its first record
+            return {**self._door().ends(places), **self._door().resolved(ending, ())}
+        return self._door().resolved(ending, places)
 
     def _done(self) -> Offsets:
         """How far the batches have come whose offsets were written."""
