@@ -279,6 +279,17 @@ def test_a_broker_that_is_not_ready_is_asked_again(client: Client, kafka_broker:
     assert fault.met >= 1
 
 
+def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broker, topic: str) -> None:
+    Sender(kafka_broker.bootstrap, topic).put(*"012")
+    client.note(KafkaError(KafkaError._AUTHENTICATION))  # as of a broker that was just going down
+    assert client.ends([(topic, 0)]) == {(topic, 0): 3}
+    with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2):
+        assert client.ends([(topic, 0)]) == {(topic, 0): 3}
+    client.note(KafkaError(KafkaError._AUTHENTICATION))
+    assert read(client, Range(topic, 0, 0, 3)) == {0: [0, 1, 2]}
+    assert client.refused() is None
+
+
 def test_a_header_whose_name_is_no_text_stops_nobody(client: Client, kafka_broker: Broker, topic: str) -> None:
     Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), headers={"who": "x"})  # enough to warm Python up
     with RawClient(kafka_broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):

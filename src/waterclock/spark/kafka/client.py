@@ -143,7 +143,9 @@ class Client:
         until_s = self.clock.monotonic_s() + self.patience_s
         while True:
             try:
-                return ask()
+                answer = ask()
+                self.refusal = self.trouble = None  # whatever it was: it is over
+                return answer
             except KafkaException as error:
                 self.note(error.args[0])
             self.consumer.poll(0)  # lets the client tell of its connections

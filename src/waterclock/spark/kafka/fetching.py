@@ -87,6 +87,8 @@ class Fetching:
             if refused := self._client.refused():
                 raise refused
             return []
+        if first.error() is None:
+            self._client.refusal = None  # of an earlier moment, or of another broker
         more = sum(each.end - self._at[place] for place, each in self._left.items())
         return [first, *consumer.consume(min(CHUNK, more), 0)]
 
