@@ -2,6 +2,7 @@
 
 metadata            Spark's: the query's id
 offsets/N           Spark's: what batch N reads
+commits/N           Spark's: batch N is done
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
@@ -42,7 +43,14 @@ class Checkpoint:
 
     def last_batch(self) -> int | None:
         """The last batch whose offsets were written."""
-        return max((int(p.name) for p in self.path.glob("offsets/*") if p.name.isdecimal()), default=None)
+        return self._last("offsets")
+
+    def last_done(self) -> int | None:
+        """The last batch that Spark noted as done; it is in the sink, then."""
+        return self._last("commits")
+
+    def _last(self, folder: str) -> int | None:
+        return max((int(p.name) for p in self.path.glob(f"{folder}/*") if p.name.isdecimal()), default=None)
 
     def offsets(self, batch_id: int) -> str | None:
         """What batch `batch_id` read, in Spark's words."""

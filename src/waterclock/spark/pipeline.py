@@ -141,7 +141,8 @@ class Pipeline:
         self._stream.check()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
-        check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
+        last, done = checkpoint.last_batch(), checkpoint.last_done()
+        check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(_settings(self._config, self._stream))  # 2
         self._totals = self._sink.totals()
