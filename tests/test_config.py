@@ -261,6 +261,12 @@ def test_a_place_is_known_through_a_link_too(folder: Path) -> None:
     assert "lie in each other" in told(folder, LEAST.replace("out.db", "link/out.db"))
 
 
+@pytest.mark.parametrize("place", ["in", "out.db", "c"])
+def test_a_path_whose_name_is_too_long_is_told(folder: Path, place: str) -> None:
+    text = f'[pipeline]\ncheckpoint = "c"\n{LEAST}'.replace(f'"{place}"', f'"{"x" * 300}"')
+    assert "xxx leads nowhere: " in told(folder, text)
+
+
 def test_a_checkpoint_above_the_source_is_refused(folder: Path) -> None:
     text = '[pipeline]\ncheckpoint = "data"\n' + LEAST.replace('"in"', '"data/in"')
     assert "lie in each other" in told(folder, text)

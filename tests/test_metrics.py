@@ -192,6 +192,30 @@ def test_a_page_is_made_by_one_thread_at_a_time() -> None:
     assert most == 1
 
 
+def test_close_waits_for_a_page_that_is_being_made_and_no_other_follows() -> None:
+    inside, go_on, made = threading.Event(), threading.Event(), []
+
+    def page() -> str:
+        inside.set()
+        go_on.wait(10)
+        made.append("page")
+        return ""
+
+    server = MetricsServer(page, 0)
+    asker = threading.Thread(target=get, args=(server.url,))
+    asker.start()
+    assert inside.wait(10)
+    closer = threading.Thread(target=lambda: (server.close(), made.append("closed")))
+    closer.start()
+    closer.join(1)
+    assert made == []
+    go_on.set()
+    closer.join(10)
+    asker.join(10)
+    assert made == ["page", "closed"]
+    assert server._answer("/metrics") == (503, "closed\n")
+
+
 def test_another_method_is_refused(server: MetricsServer) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, asdict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from tests.least_pipeline import LEAST
 from tests.test_metrics import read_back
 from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
+from waterclock.spark.config import load
+from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.prometheus import COUNTED, prometheus
 from waterclock.spark.statistics import Gathering, Phase, PipelineStatistics
 
@@ -25,7 +30,8 @@ def clock() -> ManualClock:
 @pytest.fixture
 def gathering(clock: ManualClock) -> Gathering:
     made = Gathering("orders", clock)
-    made.begin({"events": 100})
+    made.holds({"events": 100})
+    made.begin()
     return made
 
 
@@ -168,10 +174,33 @@ def test_all_that_is_known_stands_on_the_page() -> None:
 
 def test_what_is_not_known_is_not_on_the_page() -> None:
     found = values(PipelineStatistics("orders"))
-    assert not [name for name in found if "watermark" in name or "behind" in name or "phase" in name]
-    assert "waterclock_state_rows" not in found
+    assert found == {"waterclock_batches_total": 0.0}
 
 
 def test_files_that_no_batch_took_have_no_topic() -> None:
     found = values(PipelineStatistics("orders", unit="files", behind={"": 4}))
     assert found["waterclock_source_behind_files"] == 4.0
+
+
+def test_what_the_sink_holds_is_known_before_spark_is_started(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "new.jsonl").touch()
+    (tmp_path / "p.toml").write_text(LEAST)
+    pipeline = Pipeline(load(tmp_path / "p.toml"), sink := Holding())
+    assert (pipeline.statistics().totals, pipeline.statistics().behind) == (None, None)
+    sink.held = {"events": 100, "files": 1}
+    pipeline.check()
+    assert (pipeline.statistics().events, pipeline.statistics().behind) == (100, {"": 0})
+    pipeline.close()
+
+
+class Holding(MagicMock):
+    """A sink that holds something, and no batch of any query."""
+
+    held: dict[str, int]
+
+    def last_applied(self) -> None:
+        return None
+
+    def totals(self) -> dict[str, int]:
+        return self.held

@@ -262,6 +262,17 @@ def test_a_sink_that_lost_what_the_checkpoint_has_done_is_refused(sink: Sink, ap
         check_belongs(sink, "cp", "q", 4)
 
 
+@pytest.mark.parametrize("applied", [None, 2], ids=["deleted sink", "sink a batch behind"])
+def test_a_sink_that_lost_the_last_batch_is_refused_where_that_is_done(sink: Sink, applied: int | None) -> None:
+    last = 0
+    if applied is not None:
+        apply_once(sink, batch(applied))
+        last = applied + 1
+    check_belongs(sink, "cp", "q", last, last - 1 if last else None)
+    with pytest.raises(StateMismatch, match=f"has done all batches up to {last}: the missing ones"):
+        check_belongs(sink, "cp", "q", last, last)
+
+
 def test_a_sink_that_two_queries_wrote_to_belongs_to_neither_by_the_one_with_fewer_batches(sink: Sink) -> None:
     apply_once(sink, batch(1, "a"))
     apply_once(sink, batch(3, "b"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from unittest.mock import patch
 
 import pytest
@@ -12,16 +12,19 @@ import pytest
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests import raw_client
+from tests.raw_client import RawClient
 from tests.spark.topics import Sender
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.spark.kafka import fetching
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.fetching import Fetching
-from waterclock.spark.kafka.offsets import Range
+from waterclock.spark.kafka.offsets import Offsets, Place, Range
+from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.kafka.table import Topics
 from waterclock.testing import Broker, Error, ManualClock
 
@@ -77,7 +80,7 @@ def test_after_a_reading_nothing_is_fetched_any_more_not_even_after_one_that_was
     read(client, Range(topic, 0, 0, 5))
     assert client.consumer.assignment() == []
     with patch.object(fetching, "CHUNK", 2):
-        reading = Fetching(client, [Range(topic, 0, 0, 10), Range(topic, 1, 0, 1)], "fail").records()
+        reading = Fetching(client, [Range(topic, 0, 0, 10)], "fail").records()
         assert next(reading).offsets == [0, 1]
         reading.close()
     assert client.consumer.assignment() == []
@@ -164,8 +167,36 @@ def test_with_go_on_what_is_left_is_read(
 def test_a_range_beyond_the_end_is_loss_too(client: Client, kafka_broker: Broker, topic: str) -> None:
     Sender(kafka_broker.bootstrap, topic).put(*"012")
     for start in (1, 5):
-        with pytest.raises(WaterclockError, match="are gone before they were read"):
+        with (
+            patch.object(fetching, "_GONE_AFTER_S", 0.2),
+            pytest.raises(WaterclockError, match="are gone before they were read"),
+        ):
             read(client, Range(topic, 0, start, 9))
+
+
+def test_a_topic_that_is_not_known_for_a_moment_is_waited_for(client: Client, topic: str) -> None:
+    # the client tells of it when it has looked for half a minute; here it is told at once
+    each, unknown = Range(topic, 0, 0, 3), KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with patch.object(client, "ends", side_effect=[{}, {}, {each.place: 3}]):
+        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+    assert [(at.partition, at.offset) for at in client.consumer.assignment()] == [(0, 0)]
+    with patch.object(fetching, "_GONE_AFTER_S", 0.2), pytest.raises(WaterclockError, match="are gone before"):
+        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+
+
+def test_an_end_that_is_not_told_again_yet_is_waited_for(client: Client, kafka_broker: Broker, topic: str) -> None:
+    # a leader that has just been elected may not know for a moment that its last records are committed
+    sender, asked = Sender(kafka_broker.bootstrap, topic), []
+    sender.put(*"012")
+
+    def ends(places: Iterable[Place]) -> Offsets:
+        if asked.append(places) or len(asked) == 2:
+            sender.put("3", "4")
+        return Client.ends(client, places)
+
+    with patch.object(client, "ends", ends):
+        assert read(client, Range(topic, 0, 1, 5), on_loss="go on") == {0: [1, 2, 3, 4]}
+    assert len(asked) >= 2
 
 
 def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_factory: Callable[..., Broker]) -> None:
@@ -246,3 +277,31 @@ def test_a_broker_that_is_not_ready_is_asked_again(client: Client, kafka_broker:
     with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2) as fault:
         assert client.ends([(topic, 0)]) == {(topic, 0): 0}
     assert fault.met >= 1
+
+
+def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broker, topic: str) -> None:
+    Sender(kafka_broker.bootstrap, topic).put(*"012")
+    client.note(KafkaError(KafkaError._AUTHENTICATION))  # as of a broker that was just going down
+    assert client.ends([(topic, 0)]) == {(topic, 0): 3}
+    with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2):
+        assert client.ends([(topic, 0)]) == {(topic, 0): 3}
+    client.note(KafkaError(KafkaError._AUTHENTICATION))
+    assert read(client, Range(topic, 0, 0, 3)) == {0: [0, 1, 2]}
+    assert client.refused() is None
+
+
+def test_a_header_whose_name_is_no_text_stops_nobody(client: Client, kafka_broker: Broker, topic: str) -> None:
+    Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), headers={"who": "x"})  # enough to warm Python up
+    with RawClient(kafka_broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+        assert raw.produce(topic, b"50", b"51") == (0, 50)
+    (records,) = Fetching(client, [Range(topic, 0, 0, 52)], "fail").records()
+    assert records.values == [str(number).encode() for number in range(52)]
+    assert records.headers == [[("who", b"x")]] * 50 + [UNREADABLE] * 2
+
+
+def with_a_header(place: int, value: bytes) -> bytes:
+    """A record with the header 0xFF = "x"."""
+    number = raw_client._varint
+    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
+    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
+    return number(len(body)) + body

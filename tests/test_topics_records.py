@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from waterclock import Rules
 from waterclock.spark.kafka import records as reading
-from waterclock.spark.kafka.records import HEARTBEAT, Records, Taken, TopicLayout, read_records
+from waterclock.spark.kafka.records import HEARTBEAT, UNREADABLE, Records, Taken, TopicLayout, read_records
 from waterclock.spark.reading import Layout, read_file
 from waterclock.spark.rows import ROW_ID
 
@@ -230,3 +230,11 @@ def test_of_two_heartbeats_in_one_record_the_last_counts() -> None:
     both = [(HEARTBEAT, b"2020-01-01T00:00:00Z"), (HEARTBEAT, b"2019-01-01T00:00:00Z")]
     assert read_records(records(None, headers=[both[::-1]]), LAYOUT).latest_us == Y2020_US
     assert read_records(records(None, headers=[both]), LAYOUT).latest_us == Y2020_US - 365 * 86_400_000_000
+
+
+def test_headers_that_cannot_be_read_are_a_dead_letter_where_somebody_asks_for_them() -> None:
+    given = records(GOOD, headers=[UNREADABLE])
+    assert (len(rows(read_records(given, LAYOUT))), letters(read_records(given, LAYOUT))) == (1, [])
+    taken = read_records(given, WITH_PARTS)
+    why = "the record's headers cannot be read: a name in them is not UTF-8"
+    assert (rows(taken), letters(taken)) == ([], [("orders/3", 100, why)])

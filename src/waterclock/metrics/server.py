@@ -3,6 +3,8 @@
 Rule 1: it listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
 Rule 2: the page is made by one thread at a time, whoever asks.
 Rule 3: a page that cannot be made is answer 500 with a sentence; it stops nothing else.
+Rule 4: `close` waits for a page that is being made, and none is made afterwards: what it asks may be closed then, too.
+        A page that hangs is not waited for longer than 10 s.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class MetricsServer:
     """
 
     def __init__(self, page: Callable[[], str], port: int) -> None:
-        self._page, self._alone = page, threading.Lock()
+        self._page, self._alone, self._closed = page, threading.Lock(), False
         try:
             self._door = _Door((HOST, port), self._handler())
         except (OSError, OverflowError) as error:
@@ -53,10 +55,14 @@ class MetricsServer:
         return f"http://{HOST}:{self._door.server_address[1]}/metrics"
 
     def close(self) -> None:
-        """Listen no more; a second time does nothing."""
+        """Listen no more, and wait for a page that is being made; a second time does nothing."""
         self._door.shutdown()
         self._door.server_close()
         self._thread.join()
+        done = self._alone.acquire(timeout=_PATIENCE_S)
+        self._closed = True
+        if done:
+            self._alone.release()
 
     def __enter__(self) -> MetricsServer:
         return self
@@ -69,7 +75,7 @@ class MetricsServer:
             return 404, "ask for /metrics\n"
         try:
             with self._alone:
-                return 200, self._page()
+                return (503, "closed\n") if self._closed else (200, self._page())
         except Exception as error:  # whatever it is: the one who asks is told
             return 500, f"the metrics could not be made: {error}\n"
 

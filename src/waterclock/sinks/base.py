@@ -110,14 +110,18 @@ def _apply(sink: Sink, batch: Batch) -> bool:
     return True
 
 
-def check_belongs(sink: Sink, checkpoint: str, query_id: str | None, last_batch: int | None) -> None:
+def check_belongs(
+    sink: Sink, checkpoint: str, query_id: str | None, last_batch: int | None, last_done: int | None = None
+) -> None:
     """Raise StateMismatch where the sink is ahead of the checkpoint, behind it, or belongs to another one.
 
-    `query_id` and `last_batch` (the last one whose offsets were written) are what the checkpoint holds, None where it
-    holds nothing. Going on would lose, in silence, what the lost checkpoint or the lost sink held, or write results a
-    second time. A batch's offsets are written after the batch before it was taken: the sink may lack the last one only.
+    `query_id`, `last_batch` (the last one whose offsets were written) and `last_done` (the last one that is noted as done)
+    are what the checkpoint holds, None where it holds nothing. Going on would lose, in silence, what the lost checkpoint
+    or the lost sink held, or write results a second time. A batch's offsets are written after the batch before it was
+    taken: the sink may lack the last one only, and not where it is done.
     """
     applied, last = sink.last_applied(), -1 if last_batch is None else last_batch
+    done = last - 1 if last_done is None else max(last - 1, last_done)
     if applied is not None and (applied.query_id != query_id or applied.batch_id > last):
         found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
         raise StateMismatch(
@@ -125,9 +129,9 @@ def check_belongs(sink: Sink, checkpoint: str, query_id: str | None, last_batch:
             f"Either restore that checkpoint, or {_START_OVER}"
         )
     held = -1 if applied is None else applied.batch_id
-    if held < last - 1:
+    if held < done:
         raise StateMismatch(
-            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} has done all batches up to {last - 1}: the "
+            f"{_holds(sink, applied)}, but the checkpoint {checkpoint} has done all batches up to {done}: the "
             f"missing ones will not be read again. Either restore the sink as it was, or {_START_OVER}"
         )
 

@@ -30,8 +30,10 @@ class Behind:
         self._source, self._checkpoint = config.source, checkpoint
         self._client: Client | None = None
 
-    def of(self, totals: Mapping[str, int]) -> Mapping[str, int] | None:
+    def of(self, totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
         """By place, after batches that left the sink with `totals`; None where it cannot be known now."""
+        if totals is None:
+            return None
         try:
             if isinstance(self._source, Source):
                 names = [p.name for p in self._source.path.iterdir() if p.is_file()]

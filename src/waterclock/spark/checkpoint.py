@@ -2,7 +2,9 @@
 
 metadata            Spark's: the query's id
 offsets/N           Spark's: what batch N reads
+commits/N           Spark's: batch N is done
 waterclock.json     ours: the settings that must not change while the checkpoint lives
+starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
 """
 
@@ -41,7 +43,14 @@ class Checkpoint:
 
     def last_batch(self) -> int | None:
         """The last batch whose offsets were written."""
-        return max((int(p.name) for p in self.path.glob("offsets/*") if p.name.isdecimal()), default=None)
+        return self._last("offsets")
+
+    def last_done(self) -> int | None:
+        """The last batch that Spark noted as done; it is in the sink, then."""
+        return self._last("commits")
+
+    def _last(self, folder: str) -> int | None:
+        return max((int(p.name) for p in self.path.glob(f"{folder}/*") if p.name.isdecimal()), default=None)
 
     def offsets(self, batch_id: int) -> str | None:
         """What batch `batch_id` read, in Spark's words."""
@@ -63,6 +72,18 @@ class Checkpoint:
         except ValueError as error:
             raise _damaged(file, str(error)) from error
         return found if isinstance(found, dict) else {}
+
+    def starting(self) -> dict[str, Any] | None:
+        """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""
+        return _stored(self._starting) if self._starting.exists() else None
+
+    def begin_at(self, starting: Mapping[str, Any]) -> None:
+        """Write down where the first batch begins: run again after a crash, it must read the same."""
+        _write(self._starting, json.dumps(starting) + "\n")
+
+    @property
+    def _starting(self) -> Path:
+        return self.path / "starting.json"
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""

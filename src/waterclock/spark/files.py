@@ -91,26 +91,26 @@ def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterat
 
 
 def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
-    dead_letters = 0
+    dead_letters = heartbeats = 0
     for block in read_file(path, layout):
-        _add_rows(packs, block.rows, layout.rules.key)
+        heartbeats += _add_rows(packs, block.rows, layout.rules.key)
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))
         dead_letters += block.dead.num_rows
         yield timed(packs, pc.max(block.rows.column(layout.rules.time)))
     counted = frames.DEAD_SCHEMA.empty_table()
-    packs.add(
-        FIRST,
-        frames.to_bytes(frames.with_counters(counted, {"files": 1, "dead_letters": dead_letters}, b"dead")),
-    )
+    counters = {"files": 1, "dead_letters": dead_letters, "heartbeats": heartbeats}
+    packs.add(FIRST, frames.to_bytes(frames.with_counters(counted, counters, b"dead")))
     yield timed(packs, NO_TIME)
 
 
-def _add_rows(packs: Packs, rows: pa.Table, key: str) -> None:
+def _add_rows(packs: Packs, rows: pa.Table, key: str) -> int:
+    """Add the events; how many rows are heartbeats, which do their work at the watermark."""
     keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
     for batch in keyed.to_batches():
         for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
             packs.add(label, frames.to_bytes(part))
+    return rows.num_rows - keyed.num_rows  # type: ignore[no-any-return]
 
 
 def _beat(packs: Packs, path: str) -> Iterator[pa.RecordBatch]:

@@ -110,8 +110,8 @@ class Pipeline:
         self.check()
         self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
-        started, self._totals = self._last_moment, self._sink.totals()
-        self._gathering.begin(self._totals)
+        started = self._last_moment
+        self._gathering.begin()
         with listening(session, self._heard):
             self._run(session, live)
         return self._summary(self._clock.monotonic_s() - started)
@@ -125,7 +125,7 @@ class Pipeline:
 
         Of the source it asks what it has by now: a broker too, which is given 5 s for an answer.
         """
-        return self._gathering.seen(self._stream.unit, self._behind.of(self._totals))
+        return self._gathering.seen(self._stream.unit, self._behind.of(self._gathering.totals))
 
     def end(self) -> None:
         """Let a live run end after the batch that is under way; for another thread."""
@@ -141,9 +141,12 @@ class Pipeline:
         self._stream.check()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
-        check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), checkpoint.last_batch())
+        last, done = checkpoint.last_batch(), checkpoint.last_done()
+        check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(_settings(self._config, self._stream))  # 2
+        self._totals = self._sink.totals()
+        self._gathering.holds(self._totals)
 
     # start and end -------------------------------------------------------------------------------------------
 

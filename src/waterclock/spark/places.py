@@ -7,6 +7,7 @@ something else would be read as input, or be lost.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from waterclock.errors import UsageError
@@ -55,6 +56,9 @@ def _is_in(inner: Path, outer: Path) -> bool:
 
 def _real(path: Path) -> Path:
     try:
-        return path.resolve()
+        real = path.resolve()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            real.lstat()  # a name that is too long is told here
+        return real
     except (OSError, RuntimeError) as error:
         raise UsageError(f"the path {path} leads nowhere: {error}") from error

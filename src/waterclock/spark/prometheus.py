@@ -39,14 +39,19 @@ def metrics(s: PipelineStatistics) -> Iterator[Metric]:
     """The metrics of one pipeline."""
     mine = {"pipeline": s.pipeline}
     for name, what in COUNTED.items():
-        yield Metric(f"waterclock_{name}_total", "counter", f"{what} Over all runs.", (Sample(s.count(name), mine),))
+        yield Metric(f"waterclock_{name}_total", "counter", f"{what} Over all runs.", _total(s, name, mine))
     yield Metric("waterclock_batches_total", "counter", "Batches committed by this run.", (Sample(s.batches, mine),))
     for name, (counter, what) in GAUGES.items():
-        yield Metric(f"waterclock_{name}", "gauge", what, (Sample(s.count(counter), mine),))
+        yield Metric(f"waterclock_{name}", "gauge", what, _total(s, counter, mine))
     for name, value, what in _measured(s):
         yield Metric(f"waterclock_{name}", "gauge", what, () if value is None else (Sample(value, mine),))
     yield _behind(s, mine)
     yield _phases(s.phases or {}, mine)
+
+
+def _total(s: PipelineStatistics, counter: str, mine: Mapping[str, str]) -> tuple[Sample, ...]:
+    """None before the sink is open: a 0 in between would look like a counter that was set back."""
+    return () if s.totals is None else (Sample(s.count(counter), mine),)
 
 
 def _measured(s: PipelineStatistics) -> Iterator[tuple[str, float | None, str]]:

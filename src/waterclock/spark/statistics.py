@@ -54,7 +54,7 @@ class PipelineStatistics:
     pipeline: str
     batches: int = 0  # applied by this run
     batch_id: int | None = None  # of the last one
-    totals: Mapping[str, int] | None = None  # the sink's counters, over all runs
+    totals: Mapping[str, int] | None = None  # the sink's counters, over all runs; None before it is open
     events_per_second: float = 0.0  # over the last minute, or since the start
     results_per_second: float = 0.0
     watermark_us: int | None = None
@@ -125,7 +125,7 @@ class Gathering:
     def __init__(self, pipeline: str, clock: WallClock) -> None:
         self._pipeline, self._clock = pipeline, clock
         self._started_s: float | None = None
-        self._totals: Mapping[str, int] = {}
+        self.totals: Mapping[str, int] | None = None  # None until the sink is known
         self._last: tuple[int, int | None] = (0, None)  # batches, the last one's number
         self._times: tuple[int | None, int | None] = (None, None)  # the watermark, the newest event
         self._recent: Recent = ()
@@ -133,9 +133,13 @@ class Gathering:
         self._sparks: Mapping[str, Phase] = {}
         self._state: tuple[int | None, int | None] = (None, None)
 
-    def begin(self, totals: Mapping[str, int]) -> None:
-        """The run starts, with a sink that holds `totals`."""
-        self._started_s, self._totals = self._clock.monotonic_s(), totals
+    def holds(self, totals: Mapping[str, int]) -> None:
+        """The sink is open; so much it holds of earlier runs."""
+        self.totals = totals
+
+    def begin(self) -> None:
+        """The run starts."""
+        self._started_s = self._clock.monotonic_s()
 
     def took(
         self,
@@ -147,7 +151,7 @@ class Gathering:
     ) -> None:
         """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase."""
         now_s = self._clock.monotonic_s()
-        self._last, self._totals = (self._last[0] + 1, batch_id), totals
+        self._last, self.totals = (self._last[0] + 1, batch_id), totals
         self._times = (_later(self._times[0], times[0]), _later(self._times[1], times[1]))
         self._recent = (*self._within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0)))
         self._ours = _added(self._ours, phases)
@@ -167,7 +171,7 @@ class Gathering:
         over_s = min(WINDOW_S, now_s - began_s)
         events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
         return PipelineStatistics(
-            self._pipeline, *self._last, self._totals,
+            self._pipeline, *self._last, self.totals,
             events / over_s if over_s else 0.0, results / over_s if over_s else 0.0,
             *self._times, self._clock.wall_ms() * 1000, unit, behind, *self._state, {**self._sparks, **self._ours},
         )  # fmt: skip

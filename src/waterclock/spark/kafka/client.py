@@ -94,7 +94,7 @@ class Client:
         return {**self.ends([place for place in wanted if place not in found]), **found}
 
     def resolved(self, where: Where, places: Iterable[Place]) -> Offsets:
-        """The offsets that `starting` or `ending` of a pipeline's file mean; a partition that it leaves out: the first."""
+        """The offsets that `starting` or `ending` of a pipeline's file mean; of `places` that it leaves out: the first."""
         wanted = list(places)
         if isinstance(where, Mapping):
             told = {(topic, partition): where[topic][partition] for topic in where for partition in where[topic]}
@@ -143,7 +143,9 @@ class Client:
         until_s = self.clock.monotonic_s() + self.patience_s
         while True:
             try:
-                return ask()
+                answer = ask()
+                self.refusal = self.trouble = None  # whatever it was: it is over
+                return answer
             except KafkaException as error:
                 self.note(error.args[0])
             self.consumer.poll(0)  # lets the client tell of its connections

@@ -22,7 +22,7 @@ from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.spark.kafka.client import Client
 from waterclock.spark.kafka.fetching import PATIENCE_S, Fetching, gone, kept
 from waterclock.spark.kafka.offsets import Offsets, Place, Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import PacksRecords
+from waterclock.spark.kafka.packing import Packing, PacksRecords
 from waterclock.spark.kafka.table import Where
 from waterclock.spark.source import TIMED
 
@@ -95,6 +95,8 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         before, after = from_json(start), from_json(end)
         vanished = [place for place in before if place not in after]
         found = shares(ranges(before, after), self._plan.tasks)
+        if vanished and not found:  # somebody must tell of it: no later batch knows
+            found = [[]]
         return [Share(each, list(after), vanished) for each in found]
 
     def stop(self) -> None:
@@ -141,6 +143,10 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     # in the workers ------------------------------------------------------------------------------------------
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
+        if not partition.ranges:
+            if isinstance(self._plan.packing, Packing):  # changes of tables have no watermark
+                yield self._plan.packing.pack_gone(partition.known, partition.gone)
+            return
         client = kept(frozenset(self._plan.settings.items()))
         try:
             for records in Fetching(client, partition.ranges, self._plan.on_loss).records():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -19,11 +20,15 @@ from confluent_kafka import KafkaError, TopicPartition
 from waterclock.errors import WaterclockError
 from waterclock.spark.kafka.client import UNKNOWN, Client
 from waterclock.spark.kafka.offsets import Place, Range
-from waterclock.spark.kafka.records import Records
+from waterclock.spark.kafka.records import UNREADABLE, Headers, Records
 
 CHUNK = 10_000  # records that are packed together
 PATIENCE_S = 60.0
 _LOOK_EVERY_S = 0.5
+_GONE_AFTER_S = 5.0
+_AGAIN_AFTER_S = 0.2
+# `message.headers()` leaves its error behind for whoever comes next, once Python has made that call a fast one
+_ask_headers = methodcaller("headers")
 
 
 @lru_cache(maxsize=2)
@@ -56,16 +61,19 @@ class Fetching:
         heard_s = self._client.clock.monotonic_s()
         try:
             while self._left:
-                messages = self._next()
-                for message in messages:
+                before = self._progress()
+                for message in self._next():
                     self._take(message)
                 yield from self._ready()
                 now_s = self._client.clock.monotonic_s()
-                heard_s = now_s if messages else heard_s
+                heard_s = heard_s if self._progress() == before else now_s
                 if now_s - heard_s > self._client.patience_s:
                     raise self._client.silent()
         finally:
             self._client.consumer.unassign()
+
+    def _progress(self) -> tuple[int, int]:
+        return len(self._left), sum(self._at.values())
 
     def _assign(self) -> None:
         """Read all that is left from where it is; what the client had read ahead, it reads again."""
@@ -79,6 +87,8 @@ class Fetching:
             if refused := self._client.refused():
                 raise refused
             return []
+        if first.error() is None:
+            self._client.refusal = None  # of an earlier moment, or of another broker
         more = sum(each.end - self._at[place] for place, each in self._left.items())
         return [first, *consumer.consume(min(CHUNK, more), 0)]
 
@@ -114,14 +124,28 @@ class Fetching:
         if error.code() == KafkaError._PARTITION_EOF:
             if each is not None and offset >= each.end:
                 self._finish(each.place)
-            elif each is not None:
+            elif each is not None and not self._comes_back(each):
                 self._lost(each, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and each is not None:
             self._lost(each, self._at[each.place])
         else:
             self._client.note(error)
-            if error.code() in UNKNOWN and each is not None and each.place not in self._client.ends([each.place]):
+            if error.code() in UNKNOWN and each is not None and not self._comes_back(each):
                 self._lost(each, self._at[each.place])
+
+    def _comes_back(self, each: Range) -> bool:
+        """Wait a little for the end of a range to be there again, and go on reading; False where it stays away.
+
+        A broker that has just started may not know its topics yet, a leader that was just elected not all of their ends.
+        """
+        clock = self._client.clock
+        until_s = clock.monotonic_s() + _GONE_AFTER_S
+        while self._client.ends([each.place]).get(each.place, -1) < each.end:
+            if clock.monotonic_s() > until_s:
+                return False
+            clock.sleep_s(_AGAIN_AFTER_S)
+        self._assign()
+        return True
 
     def _lost(self, each: Range, at: int) -> None:
         """Records from `at` on are not there: fail, or go on with what the partition still keeps of the range."""
@@ -142,10 +166,18 @@ def _records(place: Place, messages: list[Any]) -> Records:
         times_ms=[_time_ms(message) for message in messages],
         keys=[message.key() for message in messages],
         values=[message.value() for message in messages],
-        headers=[message.headers() for message in messages],
+        headers=[_headers(message) for message in messages],
     )
 
 
 def _time_ms(message: Any) -> int | None:
     kind, ms = message.timestamp()
     return ms if kind else None
+
+
+def _headers(message: Any) -> Headers | None:
+    """The client fails where a name is not UTF-8, and gives none of them; such a record must not stop its batch."""
+    try:
+        return _ask_headers(message)  # type: ignore[no-any-return]
+    except (SystemError, UnicodeDecodeError):
+        return UNREADABLE

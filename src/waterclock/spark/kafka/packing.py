@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.kafka.offsets import Place
-from waterclock.spark.kafka.records import Records, Taken, TopicLayout, read_records
+from waterclock.spark.kafka.records import Records, TopicLayout, read_records
 from waterclock.spark.layout import LATEST_US
 from waterclock.spark.source import FIRST, NO_TIME, timed
 from waterclock.spark.transform import Packs
@@ -49,15 +49,21 @@ class Packing:
                 packs.add(label, frames.to_bytes(part))
         counted = frames.with_counters(taken.dead, taken.counters, b"dead")
         packs.add(FIRST, frames.to_bytes(counted))
-        clock = frames.to_bytes(frames.clock(self._watermarks(records, taken, known, gone)))
-        for label in buckets.labels(operator.BUCKETS):
-            packs.add(label, clock)
-        return timed(packs, NO_TIME)
+        own = None if taken.latest_us is None else taken.latest_us - self.delay_us
+        return _with_clocks(packs, {**_watermarks(known, gone), records.place: own})
 
-    def _watermarks(
-        self, records: Records, taken: Taken, known: Iterable[Place], gone: Iterable[Place]
-    ) -> dict[str, int | None]:
-        found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
-        found.update({f"{topic}/{partition}": LATEST_US for topic, partition in gone})
-        found[records.place] = None if taken.latest_us is None else taken.latest_us - self.delay_us
-        return found
+    def pack_gone(self, known: Iterable[Place], gone: Iterable[Place]) -> pa.RecordBatch:
+        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more."""
+        return _with_clocks(Packs("gone"), _watermarks(known, gone))
+
+
+def _watermarks(known: Iterable[Place], gone: Iterable[Place]) -> dict[str, int | None]:
+    found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
+    return {**found, **{f"{topic}/{partition}": LATEST_US for topic, partition in gone}}
+
+
+def _with_clocks(packs: Packs, watermarks: dict[str, int | None]) -> pa.RecordBatch:
+    clock = frames.to_bytes(frames.clock(watermarks))
+    for label in buckets.labels(operator.BUCKETS):
+        packs.add(label, clock)
+    return timed(packs, NO_TIME)

@@ -38,6 +38,7 @@ from waterclock.spark.rows import ROW_ID
 
 HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]
+UNREADABLE: Headers = (("", None),)  # told apart by identity: headers with a name that is not UTF-8
 _WHERE_IT_LIES = ("topic", "partition", "offset")
 
 
@@ -215,6 +216,8 @@ def _time(bodies: Records, place: int) -> int | None:
 
 def _headers(bodies: Records, place: int) -> str | None:
     headers = bodies.headers[place]
+    if headers is UNREADABLE:
+        raise ValueError("the record's headers cannot be read: a name in them is not UTF-8")
     if not headers:
         return None
     pairs = [(name, None if value is None else value.decode(errors="replace")) for name, value in headers]

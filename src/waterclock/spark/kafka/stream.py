@@ -21,10 +21,10 @@ from waterclock.spark.config import Config
 from waterclock.spark.files import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
 from waterclock.spark.kafka.client import Client, settings_of
-from waterclock.spark.kafka.offsets import Offsets, Place, from_json
+from waterclock.spark.kafka.offsets import Offsets, Place, from_json, to_json
 from waterclock.spark.kafka.packing import Packing
 from waterclock.spark.kafka.records import TopicLayout
-from waterclock.spark.kafka.table import Topics
+from waterclock.spark.kafka.table import Topics, Where
 from waterclock.spark.source import TIMED, names_of
 from waterclock.spark.transform import delay_text
 
@@ -127,7 +127,7 @@ class TopicStream:
         plan = Plan(
             settings=settings_of(topics),
             topics=topics.topics,
-            starting=topics.starting,
+            starting=self._starting(),
             ending=None if live else self._ending(),
             per_batch=topics.per_batch,
             on_loss=topics.on_loss,
@@ -143,10 +143,21 @@ class TopicStream:
         ending = self._done() if self._checkpoint.is_closed() else None
         return packed_topics(session, self._topics, self._packing, self._places(), ending)
 
+    def _starting(self) -> Where:
+        """Where the first batch begins: found out once, for "latest" and even "earliest" are elsewhere after a crash."""
+        told = self._checkpoint.starting()
+        if told is None:
+            told = to_json(self._door().resolved(self._topics.starting, self._places()))
+            self._checkpoint.begin_at(told)
+        return {topic: {int(n): offset for n, offset in offsets.items()} for topic, offsets in told.items()}
+
     def _ending(self) -> Offsets:
         if self._checkpoint.is_closed():
             return self._done()
-        return self._door().resolved(self._topics.ending, self._places())
+        ending, places = self._topics.ending, self._places()
+        if isinstance(ending, Mapping):  # a partition that is not named is read to its end, not up to its first record
+            return {**self._door().ends(places), **self._door().resolved(ending, ())}
+        return self._door().resolved(ending, places)
 
     def _done(self) -> Offsets:
         """How far the batches have come whose offsets were written."""

@@ -1,0 +1,91 @@
+"""What the planner of a stream of topics finds out of a broker and hands to the workers; no session is started."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock, patch
+
+import pytest
+
+if not all(map(importlib.util.find_spec, ("pyspark", "confluent_kafka", "kio"))):
+    pytest.skip("needs waterclock[spark,kafka,broker]", allow_module_level=True)
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.spark import buckets, frames, operator
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import load
+from waterclock.spark.kafka import datasource
+from waterclock.spark.layout import LATEST_US
+from waterclock.spark.source import stream_of
+from waterclock.testing import Broker
+
+
+@contextmanager
+def planner(file: Path, live: bool = True) -> Iterator[Any]:
+    """The reader that Spark would be given for the pipeline in `file`."""
+    config, made = load(file), []
+    checkpoint = Checkpoint(config.checkpoint)
+    checkpoint.heartbeats.mkdir(parents=True, exist_ok=True)
+    session: Any = MagicMock(dataSource=SimpleNamespace(register=made.append))
+    with closing(stream_of(config, checkpoint)) as stream:
+        stream._by_python(session, live)  # type: ignore[attr-defined]
+    (source,) = made
+    reader = source({}).streamReader(None)
+    yield reader
+    reader.stop()
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest", "2026-01-01T00:00:00Z"])
+def test_where_the_first_batch_begins_is_found_out_once(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path, starting: str
+) -> None:
+    topic = f"{kafka_topic}-first"
+    kafka_broker.create_topic(topic, 2)
+    sender = Sender(kafka_broker.bootstrap, topic)
+    sender.put(*"012")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more=f'starting = "{starting}"')
+    with planner(file) as first:
+        begun = first.initialOffset()
+    assert begun == {topic: {"0": 3 if starting == "latest" else 0, "1": 0}}
+    sender.put(*"345")
+    with planner(file) as again:
+        assert again.initialOffset() == begun
+
+
+def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_record(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-stays"
+    kafka_broker.create_topic(topic, 1)
+    Sender(kafka_broker.bootstrap, topic).put("0")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
+    before = {topic: {"0": 1}, "was-there": {"0": 7}}
+    with planner(file) as reader, patch.object(datasource, "_GONE_AFTER_S", 0.1):
+        after = reader.latestOffset(before, ReadMaxRows(10))
+        assert after == {topic: {"0": 1}}
+        rows = [
+            row for share in reader.partitions(before, after) for each in reader.read(share) for row in each.to_pylist()
+        ]
+        assert reader.partitions(after, after) == []
+    told = {row["bucket"]: frames.from_bytes(row["frame"]).to_pydict() for row in rows}
+    expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, LATEST_US]}
+    assert told == dict.fromkeys(buckets.labels(operator.BUCKETS), expected)
+
+
+def test_a_partition_that_the_ending_does_not_name_is_read_to_its_end(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-ending"
+    kafka_broker.create_topic(topic, 2)
+    for partition in range(2):
+        Sender(kafka_broker.bootstrap, topic).put(*"0123", partition=partition)
+    more = f"ending = {{ '{topic}' = {{ 0 = 3 }} }}"
+    with planner(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more=more), live=False) as reader:
+        assert reader.latestOffset(reader.initialOffset(), ReadMaxRows(100)) == {topic: {"0": 3, "1": 4}}
