@@ -150,6 +150,12 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
     return found
 
 
+def _cdc(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench.cdc import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, tell)
+
+
 def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.broker import campaign
 
@@ -167,5 +173,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "purgatory": (_purgatory, tables.purgatory),
     "wheel": (_wheel, tables.verbs),
     "pipeline": (_pipeline, tables.pipeline),
+    "cdc": (_cdc, tables.cdc),
     "broker": (_broker, _broker_table),
 }

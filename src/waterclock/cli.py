@@ -267,6 +267,11 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
     "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
+    "cdc": (
+        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "row changes in the binlog",
+        {"sizes": "300k", "rounds": "3"},
+    ),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",
