@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -28,11 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
     """One benchmark from the command's arguments; 0, or an error of waterclock's."""
     measure, table = BENCHMARKS[arguments.benchmark]
     folder, progress, draw = _folder(arguments.out), Progress(), _artist()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: no server is left running
     try:
         figures = measure(arguments, progress.tell)
     except KeyboardInterrupt:
         raise WaterclockError("stopped; nothing was written") from None
     finally:
+        signal.signal(signal.SIGTERM, before)
         progress.end()
     result = record.of(arguments.benchmark, _command(arguments), figures)
     text = table(figures)
@@ -150,6 +153,12 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
     return found
 
 
+def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.latency import campaign
+
+    return campaign.measure(arguments.rounds, arguments.seconds, tell)
+
+
 def _cdc(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
     from waterclock.bench.cdc import campaign
 
@@ -173,6 +182,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "purgatory": (_purgatory, tables.purgatory),
     "wheel": (_wheel, tables.verbs),
     "pipeline": (_pipeline, tables.pipeline),
+    "latency": (_latency, tables.live_latency),
     "cdc": (_cdc, tables.cdc),
     "broker": (_broker, _broker_table),
 }

@@ -245,3 +245,22 @@ def cdc(records: Rows) -> str:
         "\nthe server and, for the first, the broker stand beside on the same cores; (how many times as fast waterclock is)\n"
         "waterclock writes each change into the broker, in transactions, acknowledged; the other one decodes rows and no more"
     )
+
+
+def live_latency(figures: Mapping[str, Any]) -> str:
+    """Milliseconds from producing a message to its committed row."""
+    head = ["latency to the committed row, ms", "sink", "p50", "p99", "max", "messages", "batches", "answer"]
+    rows = [
+        [
+            r["contender"],
+            r["sink"],
+            *(f"{r[name]:,.0f}" for name in ("p50_ms", "p99_ms", "max_ms", "messages", "batches")),
+            "right" if r["right"] else "WRONG",
+        ]
+        for r in figures["records"]
+    ]
+    about = (
+        f"{figures['records'][0]['rate']} messages a second; from before they are produced to after the commit of their row\n"
+        f"the first {figures['warm_up_s']:.0f} s of sending are not counted: a JVM still compiles"
+    )
+    return "\n".join([aligned(head, rows), about, notes(figures["notes"])]).rstrip()

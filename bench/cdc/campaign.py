@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -55,11 +54,7 @@ class Course:
 def measure(sizes: Sequence[int], rounds: int, tell: Tell) -> list[Figures]:
     """A record for each contender at each size; EnvironmentMissing where there is no MariaDB."""
     found = programs("the benchmark cdc", ["MariaDB"])
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
-    try:
-        return [record for changes in sizes for record in _measured(found, changes, rounds, tell)]
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return [record for changes in sizes for record in _measured(found, changes, rounds, tell)]
 
 
 def _measured(found: dict[str, str], changes: int, rounds: int, tell: Tell) -> list[Figures]:

@@ -267,6 +267,11 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
     "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
+    "latency": (
+        "from producing a message to its committed row, beside Spark alone (needs Spark; PostgreSQL too where it is there)",
+        "",
+        {"rounds": "1", "seconds": "60"},
+    ),
     "cdc": (
         "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
         "row changes in the binlog",
@@ -284,7 +289,8 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     for name, (what, sizes, defaults) in _BENCHMARKS.items():
-        example = f"waterclock bench {name} --sizes {defaults['sizes']} --out out/bench"
+        option = next(iter(defaults))
+        example = f"waterclock bench {name} --{option} {defaults[option]} --out out/bench"
         options = _command(benchmarks, name, bench, what, example)
         options.description = f"`waterclock bench {name}`: {what}."
         _add_bench_options(options, sizes, defaults)
