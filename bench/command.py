@@ -72,7 +72,7 @@ class Progress:
 def _command(arguments: argparse.Namespace) -> str:
     """The command line that does the same again."""
     words = ["waterclock", "bench", arguments.benchmark]
-    for name in ("sizes", "rates", "rounds", "seconds"):
+    for name in ("sizes", "rates", "open", "rounds", "seconds"):
         value = getattr(arguments, name, None)
         if value is not None:
             words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}"]
@@ -153,6 +153,12 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
     return found
 
 
+def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import held
+
+    return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
+
+
 def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.latency import campaign
 
@@ -182,6 +188,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "purgatory": (_purgatory, tables.purgatory),
     "wheel": (_wheel, tables.verbs),
     "pipeline": (_pipeline, tables.pipeline),
+    "held": (_held, tables.held),
     "latency": (_latency, tables.live_latency),
     "cdc": (_cdc, tables.cdc),
     "broker": (_broker, _broker_table),

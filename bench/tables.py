@@ -264,3 +264,26 @@ def live_latency(figures: Mapping[str, Any]) -> str:
         f"the first {figures['warm_up_s']:.0f} s of sending are not counted: a JVM still compiles"
     )
     return "\n".join([aligned(head, rows), about, notes(figures["notes"])]).rstrip()
+
+
+def held(records: Rows) -> str:
+    """Milliseconds of a batch of the same rows by what is held meanwhile, and what the checkpoint weighs."""
+    head = ["a batch of the same rows", "held", "rows a batch", "ms a batch", "state MB", "checkpoint MB", "answer"]
+    first: dict[str, float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault(r["what"], r["batch_ms"])
+        rows.append(
+            [
+                r["what"],
+                short(r["held"]),
+                f"{r['rows_a_batch']:,}",
+                f"{r['batch_ms']:,.0f} ({r['batch_ms'] / base:.2f}x)",
+                f"{r['state_mb']:,.1f}",
+                f"{r['checkpoint_mb']:,.1f}",
+                "right" if r["right"] else "WRONG",
+            ]
+        )
+    return aligned(head, rows) + (
+        "\n(times the first of its kind); state: what the rules keep; checkpoint: all files in its folder after the run"
+    )

@@ -267,6 +267,11 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
     "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
+    "held": (
+        "what a batch costs when more is held: keys, and open expectations; the size of the checkpoint (needs Spark)",
+        "keys held",
+        {"sizes": "20k,200k", "open": "1M", "rounds": "1"},
+    ),
     "latency": (
         "from producing a message to its committed row, beside Spark alone (needs Spark; PostgreSQL too where it is there)",
         "",
@@ -300,6 +305,7 @@ def _add_bench_options(parser: argparse.ArgumentParser, sizes: str, defaults: di
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "sizes": (_counts, "1k,1M", sizes),
         "rates": (_counts, "10k,50k", "requests a second, for the load"),
+        "open": (_count, "N", "expectations that are open"),
         "rounds": (_count, "N", "contenders take turns so many times; medians are shown"),
         "seconds": (_seconds, "S", "how long each measurement in real time takes"),
     }
