@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -28,11 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
     """One benchmark from the command's arguments; 0, or an error of waterclock's."""
     measure, table = BENCHMARKS[arguments.benchmark]
     folder, progress, draw = _folder(arguments.out), Progress(), _artist()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: no server is left running
     try:
         figures = measure(arguments, progress.tell)
     except KeyboardInterrupt:
         raise WaterclockError("stopped; nothing was written") from None
     finally:
+        signal.signal(signal.SIGTERM, before)
         progress.end()
     result = record.of(arguments.benchmark, _command(arguments), figures)
     text = table(figures)
@@ -69,7 +72,7 @@ class Progress:
 def _command(arguments: argparse.Namespace) -> str:
     """The command line that does the same again."""
     words = ["waterclock", "bench", arguments.benchmark]
-    for name in ("sizes", "rates", "rounds", "seconds"):
+    for name in ("sizes", "rates", "open", "rounds", "seconds"):
         value = getattr(arguments, name, None)
         if value is not None:
             words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}"]
@@ -150,6 +153,24 @@ def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]
     return found
 
 
+def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import held
+
+    return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
+
+
+def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.latency import campaign
+
+    return campaign.measure(arguments.rounds, arguments.seconds, tell)
+
+
+def _cdc(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench.cdc import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, tell)
+
+
 def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.broker import campaign
 
@@ -167,5 +188,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "purgatory": (_purgatory, tables.purgatory),
     "wheel": (_wheel, tables.verbs),
     "pipeline": (_pipeline, tables.pipeline),
+    "held": (_held, tables.held),
+    "latency": (_latency, tables.live_latency),
+    "cdc": (_cdc, tables.cdc),
     "broker": (_broker, _broker_table),
 }

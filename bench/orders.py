@@ -63,10 +63,15 @@ def write(orders: Orders, folder: Path, rows_per_file: int) -> int:
     folder.mkdir(parents=True)
     parts = [orders.rows[start : start + rows_per_file] for start in range(0, len(orders.rows), rows_per_file)]
     for number, rows in enumerate([*parts, [END]]):
-        file = folder / f"orders-{number:05d}.parquet"
-        pq.write_table(_table(rows), file)
-        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+        write_file(rows, folder, number)
     return len(parts)
+
+
+def write_file(rows: list[Row], folder: Path, number: int) -> None:
+    """One Parquet file; a stream takes files in the order of their numbers."""
+    file = folder / f"orders-{number:05d}.parquet"
+    pq.write_table(_table(rows), file)
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def _table(rows: list[Row]) -> pa.Table:

@@ -15,7 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("waterclock", "numpy", "uvloop", "sortedcontainers", "APScheduler", "pyspark", "pyarrow", "msgpack")
+PACKAGES = (
+    "waterclock", "numpy", "uvloop", "sortedcontainers", "APScheduler", "pyspark", "pyarrow", "msgpack",
+    "confluent-kafka", "psycopg", "mysql-replication", "PyMySQL",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

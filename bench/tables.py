@@ -221,3 +221,69 @@ def pipeline(records: Rows) -> str:
         aligned(head, rows)
         + "\nsame rule, all rules: how many times as fast waterclock is with the one, with all three"
     )
+
+
+def cdc(records: Rows) -> str:
+    """Row changes a second, and processor seconds a million of them."""
+    head = ["cdc, one binlog", "row changes", "a second", "CPU s a million", "broker's", "server's", "answer"]
+    first: dict[int, float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault(r["changes"], r["changes_per_s"])
+        ratio = "" if r["changes_per_s"] == base else f" ({base / r['changes_per_s']:.2f}x)"
+        cpu = [r[name] for name in ("cpu_s_per_million", "broker_cpu_s_per_million", "server_cpu_s_per_million")]
+        rows.append(
+            [
+                r["contender"],
+                f"{r['changes']:,}",
+                f"{r['changes_per_s']:,.0f}{ratio}",
+                *("-" if seconds is None else f"{seconds:.1f}" for seconds in cpu),
+                "right" if r["right"] else "WRONG",
+            ]
+        )
+    return aligned(head, rows) + (
+        "\nthe server and, for the first, the broker stand beside on the same cores; (how many times as fast waterclock is)\n"
+        "waterclock writes each change into the broker, in transactions, acknowledged; the other one decodes rows and no more"
+    )
+
+
+def live_latency(figures: Mapping[str, Any]) -> str:
+    """Milliseconds from producing a message to its committed row."""
+    head = ["latency to the committed row, ms", "sink", "p50", "p99", "max", "messages", "batches", "answer"]
+    rows = [
+        [
+            r["contender"],
+            r["sink"],
+            *(f"{r[name]:,.0f}" for name in ("p50_ms", "p99_ms", "max_ms", "messages", "batches")),
+            "right" if r["right"] else "WRONG",
+        ]
+        for r in figures["records"]
+    ]
+    about = (
+        f"{figures['records'][0]['rate']} messages a second; from before they are produced to after the commit of their row\n"
+        f"the first {figures['warm_up_s']:.0f} s of sending are not counted: a JVM still compiles"
+    )
+    return "\n".join([aligned(head, rows), about, notes(figures["notes"])]).rstrip()
+
+
+def held(records: Rows) -> str:
+    """Milliseconds of a batch of the same rows by what is held meanwhile, and what the checkpoint weighs."""
+    head = ["a batch of the same rows", "held", "rows a batch", "ms a batch", "state MB", "checkpoint MB", "answer"]
+    first: dict[str, float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault(r["what"], r["batch_ms"])
+        rows.append(
+            [
+                r["what"],
+                short(r["held"]),
+                f"{r['rows_a_batch']:,}",
+                f"{r['batch_ms']:,.0f} ({r['batch_ms'] / base:.2f}x)",
+                f"{r['state_mb']:,.1f}",
+                f"{r['checkpoint_mb']:,.1f}",
+                "right" if r["right"] else "WRONG",
+            ]
+        )
+    return aligned(head, rows) + (
+        "\n(times the first of its kind); state: what the rules keep; checkpoint: all files in its folder after the run"
+    )

@@ -11,7 +11,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ _BINLOG = (
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-buffer-pool-size=128M",
 )
+_PROGRAMS = {"mariadbd": "MariaDB", "mariadb-install-db": "MariaDB", "initdb": "PostgreSQL", "postgres": "PostgreSQL"}
+_PACKAGES = {"MariaDB": "mariadb-server", "PostgreSQL": "postgresql"}
 _POSTGRES = """
 listen_addresses = ''
 unix_socket_directories = '{folder}'
@@ -45,17 +47,18 @@ synchronous_commit = on
 """
 
 
-def programs() -> dict[str, str]:
-    """Where the databases' programs are; EnvironmentMissing, in one sentence, where one is not."""
+def programs(what: str = "the demo", of: Sequence[str] = ("MariaDB", "PostgreSQL")) -> dict[str, str]:
+    """Where the databases' programs are; EnvironmentMissing, in one sentence, where one is not that `what` needs."""
     known = [*map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), "/usr/sbin"]
     path = os.pathsep.join([os.environ.get("PATH", ""), *known])
-    wanted = {"mariadbd": "MariaDB", "mariadb-install-db": "MariaDB", "initdb": "PostgreSQL", "postgres": "PostgreSQL"}
+    wanted = {name: product for name, product in _PROGRAMS.items() if product in of}
     found = {name: shutil.which(name, path=path) for name in wanted}
+    packages = " ".join(_PACKAGES[product] for product in of)
     for name, product in wanted.items():
         if found[name] is None:
             raise EnvironmentMissing(
-                f"the demo needs the servers of MariaDB and PostgreSQL, and there is no {name} of {product} here: install "
-                "them (Debian: apt install mariadb-server postgresql) and run the same command again"
+                f"{what} needs the servers of {' and '.join(of)}, and there is no {name} of {product} here: install "
+                f"them (Debian: apt install {packages}) and run the same command again"
             )
     return {name: str(place) for name, place in found.items()}
 

@@ -9,7 +9,7 @@ Rule 2: what is in `history` is what has to come out at the other end, no more a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -64,11 +64,17 @@ class Rows:
 
 
 class Shop:
-    """Writes `changes` row changes; `history` grows with every commit."""
+    """Writes `changes` row changes to four or more `of` the tables; `history` grows with every commit."""
 
-    def __init__(self, connect: Callable[..., pymysql.connections.Connection], seed: int, changes: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[..., pymysql.connections.Connection],
+        seed: int,
+        changes: int,
+        of: Sequence[ShopTable] | None = None,
+    ) -> None:
         self._connect, self._chance, self.wanted = connect, Random(seed), changes
-        self.rows = [Rows(table) for table in tables()]
+        self.rows = [Rows(table) for table in of or tables()]
         self.history: list[list[Version]] = []
         self.written = self.rolled_back = 0
         self.stopped = False
@@ -149,7 +155,7 @@ class Shop:
 
     def _in_vain(self, cursor: Any, count: int) -> Iterator[str]:
         """Statements that are rolled back: the record knows nothing of them."""
-        for rows in self._chance.sample(self.rows, count):
+        for rows in self._chance.sample(self.rows, min(count, len(self.rows))):
             yield self._insert(cursor, rows.table, rows.fresh())
             if rows.revs:
                 key = self._where(cursor, rows.table, rows.any(self._chance))

@@ -267,6 +267,21 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         {"sizes": "1k,100k,1M", "rounds": "5"},
     ),
     "pipeline": ("the pipeline beside code by hand (needs Spark)", "rows a batch", {"sizes": "40k", "rounds": "1"}),
+    "held": (
+        "what a batch costs when more is held: keys, and open expectations; the size of the checkpoint (needs Spark)",
+        "keys held",
+        {"sizes": "20k,200k", "open": "1M", "rounds": "1"},
+    ),
+    "latency": (
+        "from producing a message to its committed row, beside Spark alone (needs Spark; PostgreSQL too where it is there)",
+        "",
+        {"rounds": "1", "seconds": "60"},
+    ),
+    "cdc": (
+        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "row changes in the binlog",
+        {"sizes": "300k", "rounds": "3"},
+    ),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",
@@ -279,7 +294,8 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     for name, (what, sizes, defaults) in _BENCHMARKS.items():
-        example = f"waterclock bench {name} --sizes {defaults['sizes']} --out out/bench"
+        option = next(iter(defaults))
+        example = f"waterclock bench {name} --{option} {defaults[option]} --out out/bench"
         options = _command(benchmarks, name, bench, what, example)
         options.description = f"`waterclock bench {name}`: {what}."
         _add_bench_options(options, sizes, defaults)
@@ -289,6 +305,7 @@ def _add_bench_options(parser: argparse.ArgumentParser, sizes: str, defaults: di
     known: dict[str, tuple[Callable[[str], Any], str, str]] = {
         "sizes": (_counts, "1k,1M", sizes),
         "rates": (_counts, "10k,50k", "requests a second, for the load"),
+        "open": (_count, "N", "expectations that are open"),
         "rounds": (_count, "N", "contenders take turns so many times; medians are shown"),
         "seconds": (_seconds, "S", "how long each measurement in real time takes"),
     }

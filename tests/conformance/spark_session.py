@@ -1,25 +1,20 @@
 """Apache Spark with its own Kafka connector, from jars that Maven brings.
 
-Rule 1: the jars lie in SPARK_KAFKA_LIB, or else in build/spark-kafka/lib; who lacks them gets them once.
-Rule 2: the connector is of the installed pyspark's release; where a mirror has none of that, pom.xml names one.
-Rule 3: jars are on the JVM's class path from its start: a session that runs already cannot take them.
+Rule 1: jars are on the JVM's class path from its start: a session that runs already cannot take them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from waterclock.bench.servers.connector import CLASS_PATH, fetch
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POM = Path(__file__).parent / "spark_jars" / "pom.xml"
-LIB = Path(os.environ.get("SPARK_KAFKA_LIB") or Path(__file__).parents[2] / "build" / "spark-kafka" / "lib")
 QUICK = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -30,18 +25,6 @@ QUICK = {
 }
 
 
-def fetch(version: str) -> None:
-    """Bring the jars with Maven, once: of that release where it is to be had."""
-    if any(LIB.glob("spark-sql-kafka-*.jar")):
-        return
-    if not shutil.which("mvn"):
-        raise RuntimeError("Spark's Kafka connector needs Maven: apt install maven")
-    copy = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={LIB}"]
-    same = [f"-Dconnector.version={version}", f"-Dtoken.version={version}"]
-    if subprocess.run([*copy, *same], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode:
-        subprocess.run(copy, check=True, stdin=subprocess.DEVNULL)
-
-
 @contextmanager
 def session(log: Path) -> Iterator[SparkSession]:
     """A session on two cores that knows `format("kafka")`; what Spark says goes to the file `log`."""
@@ -49,8 +32,8 @@ def session(log: Path) -> Iterator[SparkSession]:
 
     from waterclock.spark.session import start
 
-    assert pyspark.SparkContext._active_spark_context is None, "a session without the connector runs already (rule 3)"
+    assert pyspark.SparkContext._active_spark_context is None, "a session without the connector runs already (rule 1)"
     fetch(pyspark.__version__)
-    spark = start("conformance", 2, {**QUICK, "spark.driver.extraClassPath": f"{LIB}/*"}, log).spark
+    spark = start("conformance", 2, {**QUICK, **CLASS_PATH}, log).spark
     yield spark
     spark.stop()

@@ -1,0 +1,1 @@
+"""From producing a message to its committed row."""
