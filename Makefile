@@ -32,7 +32,7 @@ test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
 	@$(BIN)/python -m pytest -m "not long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
-	@$(BIN)/python -m pytest -m "long and not servers" $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
 
 test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \

@@ -78,7 +78,7 @@ def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("round_", range(5))
+@pytest.mark.parametrize("round_", range(3))
 def test_many_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
 ) -> None:

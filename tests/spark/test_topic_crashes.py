@@ -57,7 +57,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("round_", range(2))
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
 ) -> None:
