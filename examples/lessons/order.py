@@ -24,7 +24,7 @@ from waterclock.testing import Broker, Error
 
 FIRST = "first"  # a broker takes any sequence of a producer that the partition does not know yet, as Apache Kafka does
 LETTERS = list("ABCDEFGH")
-RETRY_MS = 500  # so long rests the client before it sends again: on a busy machine too, the others are on their way then
+RETRY_MS = 500  # the rest before a retry: on a busy machine too, the others are on their way by then
 ROUND_TRIP_MS = 5  # of the network that the rate is measured over
 MEASURED = 200  # messages
 

@@ -168,7 +168,7 @@ class Publisher:
 
 
 def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, object], None]:
-    """Not a method: a client that knew its publisher would outlive it until the garbage collector comes, and try to connect."""
+    """Not a method: a client that knew its publisher would outlive it until the garbage collector comes."""
 
     def note(error: KafkaError | None, message: object) -> None:
         if error is not None:
