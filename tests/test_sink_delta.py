@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -104,6 +105,13 @@ def test_a_commit_that_the_store_does_not_answer_is_tried_again(
     assert everything(store)[0] == of_batches(0)[0]
     assert apply_once(sink, batch(1)) is True
     assert everything(store) == of_batches(0, 1)
+
+
+def test_a_store_that_does_not_answer_at_the_begin_does_not_make_a_batch_count_twice(sink: DeltaSink) -> None:
+    apply_once(sink, batch(1))
+    answers = [OSError("the store is away"), *[None] * 9]
+    with patch.object(DeltaTable, "update_incremental", side_effect=answers):
+        assert apply_once(sink, batch(1)) is False
 
 
 def test_a_batch_after_a_larger_number_counts_as_applied(sink: DeltaSink) -> None:

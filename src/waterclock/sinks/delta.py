@@ -94,9 +94,12 @@ class DeltaSink:
     def begin(self) -> None:
         """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
         self._prepared = None
-        with self._lost():
-            for table in self._tables.values():
-                table.update_incremental()
+        try:
+            with self._lost():
+                for table in self._tables.values():
+                    table.update_incremental()
+        except CommitUnknown as error:  # nothing was committed here: a batch that is applied then is not by this call
+            raise SinkLost(str(error)) from error
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
