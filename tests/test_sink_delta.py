@@ -184,6 +184,12 @@ def test_a_folder_of_somebody_else_is_neither_filled_nor_removed(store: DeltaSto
     assert (mine.exists(), store.tables()) == (True, [])
 
 
+def test_a_table_that_cannot_be_removed_is_told(sink: DeltaSink) -> None:
+    denied = PermissionError(13, "Permission denied")
+    with patch("os.rmdir", side_effect=denied), pytest.raises(UsageError, match=r"cannot be used: .*Permission denied"):
+        sink.remove()
+
+
 def test_a_table_behind_a_url_is_not_removed_and_the_way_is_told() -> None:
     with pytest.raises(UsageError, match=r"remove s3://lake/orders.*_batches.*checkpoint"):
         DeltaSink("s3://lake/orders").remove()

@@ -80,7 +80,8 @@ class DeltaSink:
                 if table is not None and not {field.name for field in table.schema().fields} >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
             for part in _NEEDED:
-                shutil.rmtree(self._at(part), ignore_errors=True)
+                if Path(self._at(part)).exists():
+                    shutil.rmtree(self._at(part))
             self._tables = {}
 
     def last_applied(self) -> Applied | None:

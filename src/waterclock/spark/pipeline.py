@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -288,7 +287,7 @@ def start_over(config: Config) -> None:
         raise type(error)(f"{error}, so nothing was removed") from error
     checkpoint.refuse_to_remove()
     config.sink.remove()
-    shutil.rmtree(config.checkpoint, ignore_errors=True)
+    checkpoint.remove()
 
 
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:
