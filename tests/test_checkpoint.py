@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -164,3 +165,16 @@ def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
             Checkpoint(path).claim({})
     with pytest.raises(UsageError, match="is a file"):
         Checkpoint(tmp_path / "cp").refuse_to_remove()
+
+
+def test_a_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    Checkpoint(tmp_path / "there" / "not").remove()
+    made = Checkpoint(tmp_path / "c")
+    made.claim({})
+    with (
+        patch("os.rmdir", side_effect=PermissionError(13, "Permission denied")),
+        pytest.raises(UsageError, match=r"c cannot be removed: Permission denied\. .* by hand"),
+    ):
+        made.remove()
+    made.remove()
+    assert not made.path.exists()

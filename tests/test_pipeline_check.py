@@ -1,16 +1,20 @@
-"""What a pipeline refuses before Spark is started, by what it finds of an earlier run."""
+"""What a pipeline refuses before Spark is started, by what it finds of an earlier run; and the watermark of a batch."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.least_pipeline import LEAST
 from waterclock.errors import StateMismatch
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.spark import frames
 from waterclock.spark.config import load
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.layout import EARLIEST_US
+from waterclock.spark.pipeline import Pipeline, _watermark
 
 
 def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done(tmp_path: Path) -> None:
@@ -21,8 +25,31 @@ def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done
         (config.checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (config.checkpoint / name).write_text("v1\n{}\n")
     (config.checkpoint / "metadata").write_text('{"id": "q"}')
-    with closing(Pipeline(config)) as pipeline, pytest.raises(StateMismatch, match=r"holds no results, but .* up to 0:"):
+    with (
+        closing(Pipeline(config)) as pipeline,
+        pytest.raises(StateMismatch, match=r"holds no results, but .* up to 0:"),
+    ):
         pipeline.check()
     (config.checkpoint / "commits" / "0").unlink()  # killed before that: the batch is run again
     with closing(Pipeline(config)) as pipeline:
         pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("spark_ms", "told_us", "watermark_us"),
+    [
+        (0, [], None),
+        (5, [], 5_000),
+        (0, [NO_WATERMARK], None),
+        (0, [-7, NO_WATERMARK, -9], -7),
+        (0, [0], 0),
+        (5, [-7], 5_000),
+        (0, [EARLIEST_US], EARLIEST_US),
+        (0, [EARLIEST_US - 1], None),
+    ],
+)
+def test_a_watermark_of_a_topic_may_lie_before_1970_and_one_of_spark_does_not(
+    spark_ms: int, told_us: list[int], watermark_us: int | None
+) -> None:
+    taken = [frames.with_watermark(pa.table({}), us) for us in told_us]
+    assert _watermark(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -106,6 +107,13 @@ def test_a_commit_that_the_store_does_not_answer_is_tried_again(
     assert everything(store) == of_batches(0, 1)
 
 
+def test_a_store_that_does_not_answer_at_the_begin_does_not_make_a_batch_count_twice(sink: DeltaSink) -> None:
+    apply_once(sink, batch(1))
+    answers = [OSError("the store is away"), *[None] * 9]
+    with patch.object(DeltaTable, "update_incremental", side_effect=answers):
+        assert apply_once(sink, batch(1)) is False
+
+
 def test_a_batch_after_a_larger_number_counts_as_applied(sink: DeltaSink) -> None:
     apply_once(sink, batch(5))
     assert [sink.is_applied("q", number) for number in (4, 5, 6)] == [True, True, False]
@@ -174,6 +182,12 @@ def test_a_folder_of_somebody_else_is_neither_filled_nor_removed(store: DeltaSto
             with pytest.raises(UsageError, match=r"results_batches is no table of Delta Lake.*another path"):
                 work()
     assert (mine.exists(), store.tables()) == (True, [])
+
+
+def test_a_table_that_cannot_be_removed_is_told(sink: DeltaSink) -> None:
+    denied = PermissionError(13, "Permission denied")
+    with patch("os.rmdir", side_effect=denied), pytest.raises(UsageError, match=r"cannot be used: .*Permission denied"):
+        sink.remove()
 
 
 def test_a_table_behind_a_url_is_not_removed_and_the_way_is_told() -> None:

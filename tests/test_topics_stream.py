@@ -67,7 +67,7 @@ def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_r
     Sender(kafka_broker.bootstrap, topic).put("0")
     file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
     before = {topic: {"0": 1}, "was-there": {"0": 7}}
-    with planner(file) as reader, patch.object(datasource, "_GONE_AFTER_S", 0.1):
+    with planner(file) as reader, patch.object(datasource, "_FORGOTTEN_AFTER_S", 0.1):
         after = reader.latestOffset(before, ReadMaxRows(10))
         assert after == {topic: {"0": 1}}
         rows = [
@@ -89,3 +89,16 @@ def test_a_partition_that_the_ending_does_not_name_is_read_to_its_end(
     more = f"ending = {{ '{topic}' = {{ 0 = 3 }} }}"
     with planner(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more=more), live=False) as reader:
         assert reader.latestOffset(reader.initialOffset(), ReadMaxRows(100)) == {topic: {"0": 3, "1": 4}}
+
+
+def test_a_partition_that_is_away_for_a_while_is_not_forgotten(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-away"
+    kafka_broker.create_topic(topic, 1)
+    Sender(kafka_broker.bootstrap, topic).put(*"012")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
+    with planner(file) as reader, patch.object(datasource, "_GONE_AFTER_S", 0.0):
+        looks = iter([[], [], [(topic, 0)]])  # as of a broker that has just started and does not know its topics yet
+        with patch.object(reader._door(), "partitions", lambda topics: next(looks)):
+            assert reader.latestOffset({topic: {"0": 2}}, ReadMaxRows(10)) == {topic: {"0": 3}}

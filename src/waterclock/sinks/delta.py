@@ -80,7 +80,8 @@ class DeltaSink:
                 if table is not None and not {field.name for field in table.schema().fields} >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
             for part in _NEEDED:
-                shutil.rmtree(self._at(part), ignore_errors=True)
+                if Path(self._at(part)).exists():
+                    shutil.rmtree(self._at(part))
             self._tables = {}
 
     def last_applied(self) -> Applied | None:
@@ -94,9 +95,12 @@ class DeltaSink:
     def begin(self) -> None:
         """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
         self._prepared = None
-        with self._lost():
-            for table in self._tables.values():
-                table.update_incremental()
+        try:
+            with self._lost():
+                for table in self._tables.values():
+                    table.update_incremental()
+        except CommitUnknown as error:  # nothing was committed here: a batch that is applied then is not by this call
+            raise SinkLost(str(error)) from error
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""

@@ -11,6 +11,7 @@ heartbeats/         ours: a second source beside the files; the closing heartbea
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,17 @@ class Checkpoint:
                 f"the pipeline was closed, and {count} came after that ({min(late)}{more}): nothing in them would be "
                 "in time. Start over with --fresh; and for input that goes on, set close = false under [time]."
             )
+
+    def remove(self) -> None:
+        """Remove the folder, where there is one; UsageError where something of it stays."""
+        try:
+            if self.path.exists():
+                shutil.rmtree(self.path)
+        except OSError as error:
+            raise UsageError(
+                f"the checkpoint {self.path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
+                "already, so remove it by hand"
+            ) from error
 
     def refuse_to_remove(self) -> None:
         """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""

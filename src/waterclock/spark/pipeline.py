@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,12 +32,12 @@ from pyspark.errors import StreamingQueryException
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
 from waterclock.rules.durations import datetime_us
-from waterclock.rules.engine import NO_WATERMARK
 from waterclock.sinks import Batch, Sink, apply_once, check_belongs
 from waterclock.spark import frames, interrupts, operator
 from waterclock.spark.behind import Behind
 from waterclock.spark.checkpoint import CLOSING, Checkpoint
 from waterclock.spark.config import Config
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
 from waterclock.spark.source import Stream, stream_of
 from waterclock.spark.statistics import Gathering, PipelineStatistics
@@ -288,7 +287,7 @@ def start_over(config: Config) -> None:
         raise type(error)(f"{error}, so nothing was removed") from error
     checkpoint.refuse_to_remove()
     config.sink.remove()
-    shutil.rmtree(config.checkpoint, ignore_errors=True)
+    checkpoint.remove()
 
 
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:
@@ -303,11 +302,15 @@ def _settings(config: Config, stream: Stream) -> dict[str, Any]:
 
 
 def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
-    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results tell."""
+    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results tell.
+
+    Spark's begins at 0, which says that there is none; that of a topic may well lie before 1970. None for one that no
+    calendar holds, so far back does `watermark_delay` reach.
+    """
     lines = (offsets or "").splitlines()
     ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
-    told = [us for us in map(frames.watermark_of, taken) if us is not None and us > NO_WATERMARK]
-    return max((*told, ms * 1000)) or None
+    told = [us for us in map(frames.watermark_of, taken) if us is not None and us >= EARLIEST_US]
+    return max((*told, *([ms * 1000] if ms else [])), default=None)
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:

@@ -36,6 +36,7 @@ except ImportError as error:
 NAME = "waterclock_kafka"
 _NEW_PARTITIONS_EVERY_S = 2.0
 _GONE_AFTER_S = 5.0  # a broker that has just started may not know its topics yet
+_FORGOTTEN_AFTER_S = 60.0
 _AGAIN_AFTER_S = 0.2
 
 
@@ -122,15 +123,20 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     def _confirmed(self, before: Offsets) -> Offsets:
         """The ends once more, after a while, where some lie before what was read, or are not there at all."""
         client = self._door()
-        until_s = client.clock.monotonic_s() + _GONE_AFTER_S
+        began_s = client.clock.monotonic_s()
         while True:
             self._look()
             latest = client.ends(self._places)
             if all(at <= latest.get(place, -1) for place, at in before.items()):
                 return latest
-            if client.clock.monotonic_s() > until_s:
+            if client.clock.monotonic_s() - began_s > self._patience_s(before, latest):
                 return latest
             client.clock.sleep_s(_AGAIN_AFTER_S)
+
+    def _patience_s(self, before: Offsets, latest: Offsets) -> float:
+        """A partition that is given up is forgotten: were it only away for a while, it would be read a second time."""
+        forgets = self._plan.on_loss != "fail" and not before.keys() <= latest.keys()
+        return _FORGOTTEN_AFTER_S if forgets else _GONE_AFTER_S
 
     def _bounded(self, before: Offsets, latest: Offsets) -> Offsets:
         """`latest`, but no further than `ending`: of a run to the end, that is where the topics ended at its start."""
