@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from waterclock.cdc.addresses import Database, database, kafka
 from waterclock.cdc.capture import Capture, CaptureStatistics
@@ -24,15 +24,18 @@ from waterclock.errors import UsageError, WaterclockError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _EVERY_MS = 500
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A database as the command needs it: a source from a position, where to begin, and where its end is now."""
+    """A database as the command needs it: a source from a position, where to begin, where its end is now, and tables
+    whose rows the server also changes without a word."""
 
     source: Callable[[Position], Source]
     begin: Callable[[], Position]
     end: Callable[[], str]
+    unseen: Callable[[], list[str]] = list
 
 
 def run(arguments: Namespace) -> int:
@@ -50,6 +53,7 @@ def run(arguments: Namespace) -> int:
     told = _Progress(clock, arguments.json)
     publisher = partial(Publisher, target, name, client)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
+    _warn(origin.unseen())
     try:
         capture.run(origin.end() if arguments.once else None)
     finally:
@@ -62,14 +66,14 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
 
     from waterclock.cdc.mysql.connecting import Login, asked, refused
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected, oldest
+    from waterclock.cdc.mysql.server import OWN, inspected, oldest, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), frozenset(arguments.skip)
 
-    def told_by(ask: Callable[[Any], str]) -> str:
+    def told_by(ask: Callable[[Any], T]) -> T:
         connection = asked(login)
         try:
             return ask(connection.cursor())
@@ -89,7 +93,7 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
 
-    return Origin(source, begin, now)
+    return Origin(source, begin, now, lambda: told_by(lambda cursor: unseen(cursor, wanted)))
 
 
 def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
@@ -150,6 +154,15 @@ def _read(option: str, file: str) -> str:
         return Path(file).read_text()
     except OSError as error:
         raise UsageError(f"{option}: {file} cannot be read: {error.strerror}.") from None
+
+
+def _warn(unseen: list[str]) -> None:
+    if unseen:
+        print(
+            f"waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            f"{', '.join(unseen)} will be missing.",
+            file=sys.stderr,
+        )
 
 
 class _Progress:
