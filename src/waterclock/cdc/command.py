@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from waterclock.cdc.addresses import Database, database, kafka
 from waterclock.cdc.capture import Capture, CaptureStatistics
@@ -24,7 +24,6 @@ from waterclock.errors import UsageError, WaterclockError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _EVERY_MS = 500
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from pymysql import MySQLError
-
-    from waterclock.cdc.mysql.connecting import Login, asked, refused
+    from waterclock.cdc.mysql.connecting import Login, answer
     from waterclock.cdc.mysql.reader import BinlogReader
     from waterclock.cdc.mysql.server import OWN, inspected, oldest, unseen
 
@@ -73,27 +70,18 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), frozenset(arguments.skip)
 
-    def told_by(ask: Callable[[Any], T]) -> T:
-        connection = asked(login)
-        try:
-            return ask(connection.cursor())
-        except MySQLError as error:
-            refused(login, error)
-        finally:
-            connection.close()
-
     def now() -> str:
-        return told_by(lambda cursor: inspected(cursor).place)
+        return answer(login, lambda cursor: inspected(cursor).place)
 
     def begin() -> Position:
         if arguments.begin == "start":
-            return Position(told_by(oldest))
+            return Position(answer(login, oldest))
         return Position(now() if arguments.begin == "now" else arguments.begin)
 
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
 
-    return Origin(source, begin, now, lambda: told_by(lambda cursor: unseen(cursor, wanted)))
+    return Origin(source, begin, now, lambda: answer(login, lambda cursor: unseen(cursor, wanted)))
 
 
 def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
