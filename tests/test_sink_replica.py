@@ -174,6 +174,21 @@ def test_a_table_with_rows_of_somebody_else_is_left_alone(store: Store) -> None:
     assert items(store) == [(1, "theirs")]
 
 
+def test_a_table_that_was_made_beforehand_keeps_its_types(store: Store) -> None:
+    if not isinstance(store, PostgresStore):
+        pytest.skip("SQLite's columns take everything")
+    store.run("CREATE SCHEMA shop")
+    store.run(
+        "CREATE TABLE shop.item (id text PRIMARY KEY, active boolean, price text, n bigint, at timestamp, j jsonb)"
+    )
+    with opened(store) as sink:
+        give(sink, 0, insert(1, 1, active=1, price=Decimal("1.50"), n="7", at="2024-01-02 03:04:05", more=1, j="a"))
+        give(sink, 1, insert(2, 2, active=0, price=2, n=8, at=None, more=Decimal("0.5"), j="b"))
+        give(sink, 2, update(3, 2, active=None), delete(4, 1))
+    columns = "id, active, price, n, more, j, pg_typeof(at)::text"
+    assert items(store, columns) == [("2", None, "2", 8, Decimal("0.5"), "b", "timestamp without time zone")]
+
+
 def test_another_primary_key_is_refused(store: Store) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a"))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +174,20 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(br
     answers += [Told([Mark.QUIET], broken), *[away] * 10]
     with pytest.raises(ConnectionLost, match="nobody answers"):
         capture.run("0-1-2")
+
+
+def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        publisher = Publisher(Target(broker.bootstrap, "t", "global"), "t")
+        publisher.send(RowChange("d", "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"}))
+    interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        publisher.commit(Position("0-1-1"))
+    assert time.monotonic() - began < 30
+    interrupt.join()
+    publisher.close()
 
 
 def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Broker, database: str) -> None:

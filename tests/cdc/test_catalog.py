@@ -129,6 +129,21 @@ def test_rows_that_waited_for_a_change_of_their_table_are_read(mariadb: MariaSer
     assert len(mariadb.changes(here, f"{database}.*")) == 1
 
 
+@pytest.mark.parametrize("engine", ["myisam", "aria", "memory"])
+def test_tables_of_engines_that_do_not_tell_when_they_were_changed_are_refused(
+    engine: str, unnamed: MariaServer, database: str, here: str
+) -> None:
+    """Their CREATE_TIME does not move: rows would come with names that their columns got later."""
+    unnamed.run(
+        f"create table {database}.t (a int) engine={engine}",
+        f"insert into {database}.t values (1)",
+        "do sleep(1.1)",
+        f"alter table {database}.t change a b int",
+    )
+    with pytest.raises(Unreadable, match="of InnoDB alone that is known"):
+        unnamed.changes(here, f"{database}.*")
+
+
 @pytest.mark.parametrize("altered", ["alter table {0} modify u uuid", "create or replace table {0} (u uuid)"])
 def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(
     altered: str, mariadb: MariaServer, database: str, here: str

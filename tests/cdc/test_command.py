@@ -46,6 +46,21 @@ def test_once_copies_what_is_there_and_says_how_much(
     assert (told["changes"], told["place"], told["breaks"]) == (len(expected), mariadb.place(), 0)
 
 
+def test_tables_that_foreign_keys_change_without_a_word_are_named(
+    command: list[str], mariadb: MariaServer, database: str, here: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refers = "(p int, foreign key (p) references p (id)"
+    mariadb.run(
+        f"use {database}",
+        "create table p (id int primary key)",
+        f"create table a {refers} on delete cascade)",
+        f"create table b {refers} on update set null)",
+        f"create table c {refers})",
+    )
+    assert cli.main([*command, "--once", "--from", here]) == 0
+    assert f"Such changes of {database}.a, {database}.b will be missing." in capsys.readouterr().err
+
+
 def test_from_now_leaves_out_what_was_before(
     command: list[str],
     mariadb: MariaServer,

@@ -247,6 +247,15 @@ def test_columns_that_a_primary_key_only_includes_are_not_of_the_key(slot: Slot)
     ]
 
 
+def test_a_table_that_the_publication_does_not_bring_is_told(slot: Slot) -> None:
+    run(slot.conninfo, "create table a (id int primary key)", "create table b (id int primary key)")
+    start = begun(slot, ["public.a"])
+    run(slot.conninfo, "insert into b values (1)", "insert into a values (1)")
+    with pytest.raises(UsageError, match=f"ALTER PUBLICATION {slot.publication} ADD TABLE public.b"):
+        changes(slot, start, "public.a", "public.b")
+    assert as_found(changes(slot, start, "public.a", "public.gone")) == [("insert", {"id": 1})]
+
+
 def test_a_slot_that_is_ahead_of_kafka_is_refused(slot: Slot) -> None:
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])

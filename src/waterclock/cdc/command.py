@@ -28,11 +28,13 @@ _EVERY_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A database as the command needs it: a source from a position, where to begin, and where its end is now."""
+    """A database as the command needs it: a source from a position, where to begin, where its end is now, and tables
+    whose rows the server also changes without a word."""
 
     source: Callable[[Position], Source]
     begin: Callable[[], Position]
     end: Callable[[], str]
+    unseen: Callable[[], list[str]] = list
 
 
 def run(arguments: Namespace) -> int:
@@ -50,6 +52,7 @@ def run(arguments: Namespace) -> int:
     told = _Progress(clock, arguments.json)
     publisher = partial(Publisher, target, name, client)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
+    _warn(origin.unseen())
     try:
         capture.run(origin.end() if arguments.once else None)
     finally:
@@ -58,38 +61,27 @@ def run(arguments: Namespace) -> int:
 
 
 def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from pymysql import MySQLError
-
-    from waterclock.cdc.mysql.connecting import Login, asked, refused
+    from waterclock.cdc.mysql.connecting import Login, answer
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected, oldest
+    from waterclock.cdc.mysql.server import OWN, inspected, oldest, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), frozenset(arguments.skip)
 
-    def told_by(ask: Callable[[Any], str]) -> str:
-        connection = asked(login)
-        try:
-            return ask(connection.cursor())
-        except MySQLError as error:
-            refused(login, error)
-        finally:
-            connection.close()
-
     def now() -> str:
-        return told_by(lambda cursor: inspected(cursor).place)
+        return answer(login, lambda cursor: inspected(cursor).place)
 
     def begin() -> Position:
         if arguments.begin == "start":
-            return Position(told_by(oldest))
+            return Position(answer(login, oldest))
         return Position(now() if arguments.begin == "now" else arguments.begin)
 
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
 
-    return Origin(source, begin, now)
+    return Origin(source, begin, now, lambda: answer(login, lambda cursor: unseen(cursor, wanted)))
 
 
 def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
@@ -150,6 +142,15 @@ def _read(option: str, file: str) -> str:
         return Path(file).read_text()
     except OSError as error:
         raise UsageError(f"{option}: {file} cannot be read: {error.strerror}.") from None
+
+
+def _warn(unseen: list[str]) -> None:
+    if unseen:
+        print(
+            f"waterclock: what foreign keys do (ON DELETE CASCADE and the like) is not in the binlog. Such changes of "
+            f"{', '.join(unseen)} will be missing.",
+            file=sys.stderr,
+        )
 
 
 class _Progress:

@@ -33,6 +33,7 @@ from waterclock.cdc.topics import KEY, Target, last_position, prepared
 from waterclock.errors import ConnectionLost, UsageError
 
 _PATIENCE_S = 60.0
+_DEAF_S = 1.0  # a call to the client does not hear Ctrl-C; one whose time was over goes on with the next call
 _ABORT_S = 5.0
 _BY_KEY = -1
 _SERVED_EVERY = 1000  # so often the client may tell what arrived; it holds so much more at most
@@ -74,7 +75,13 @@ class Publisher:
     def fence(self) -> None:
         """Step 1."""
         with self._told():
-            self._producer.init_transactions(_PATIENCE_S)
+            for left in reversed(range(int(_PATIENCE_S / _DEAF_S))):
+                try:
+                    self._producer.init_transactions(_DEAF_S)
+                    return
+                except KafkaException as error:
+                    if not left or not error.args[0].retriable():
+                        raise
 
     def begin(self) -> None:
         """Step 3, where no transaction is open."""
@@ -121,7 +128,7 @@ class Publisher:
     def _committed(self) -> None:
         while True:
             try:
-                self._producer.commit_transaction(_PATIENCE_S)
+                self._producer.commit_transaction(_DEAF_S)
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise

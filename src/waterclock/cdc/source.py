@@ -54,6 +54,11 @@ class Wanted:
     def __init__(self, patterns: Sequence[str], own: frozenset[str] = frozenset()) -> None:
         self._patterns, self._own = tuple(patterns), own
 
+    def names(self) -> list[tuple[str, str]]:
+        """The tables that are asked for by their whole names."""
+        whole = [pattern for pattern in self._patterns if not set(pattern) & set("*?[")]
+        return [(database, table) for database, _, table in (name.partition(".") for name in whole)]
+
     def __call__(self, database: str, table: str) -> bool:
         if not self._patterns:
             return database not in self._own

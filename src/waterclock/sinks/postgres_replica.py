@@ -2,12 +2,13 @@
 
 Rule 1: values go over as texts, and PostgreSQL reads them as the type of their column: so a table that was made
         beforehand keeps its types, a timestamp as well as a numeric(12,2).
-Rule 2: nothing is renamed or cast but from whole numbers to numeric, and from anything to json.
+Rule 2: nothing is renamed or cast but from whole numbers to numeric, and from anything to json; and that only in columns
+        that were made here. They bear a comment which says so: a boolean looks alike whoever made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from waterclock.sinks.names import postgres_column
@@ -19,10 +20,12 @@ POSITION_TYPES = ("text", "text", "text", "boolean")
 _TYPES = {"b": "boolean", "i": "bigint", "n": "numeric", "t": "text", "x": "bytea", "j": "json"}
 _KINDS = {kind: letter for letter, kind in _TYPES.items()} | {"jsonb": "j"}
 _COLUMNS = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(a.attnum = ANY (i.indkey), false)
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(a.attnum = ANY (i.indkey), false),
+        coalesce(col_description(a.attrelid, a.attnum) = {}, false)
     FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
     WHERE a.attrelid = to_regclass({}) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+_OURS = "made by waterclock: its type grows with its values"
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _NULL = "\\N"
 _PIECE = 2000  # rows that are sent together
@@ -36,12 +39,12 @@ class PostgresTables:
 
     def form(self, table: str) -> Form | None:
         """See `Place`."""
-        found = self.run(_COLUMNS.format(literal(self.name(table))))
+        found = self.run(_COLUMNS.format(literal(_OURS), literal(self.name(table))))
         if not found:
             return None
-        return Form(
-            {name: _KINDS.get(kind, "") for name, kind, _ in found}, tuple(name for name, _, key in found if key)
-        )
+        grows = {name: ours or kind.startswith("json") for name, kind, _, ours in found}  # JSON is written as JSON
+        kinds = {name: _KINDS.get(kind, "") if grows[name] else "" for name, kind, _, _ in found}
+        return Form(kinds, tuple(name for name, _, key, _ in found if key))
 
     def name(self, table: str) -> str:
         """See `Place`."""
@@ -55,10 +58,16 @@ class PostgresTables:
             self.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
         typed = tuple((postgres_column(name), _TYPES[kind]) for name, kind in columns.items())
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', typed, tuple(key)).definition()})")
+        self._mark(table, columns)
 
     def add(self, table: str, column: str, kind: str) -> None:
         """See `Place`."""
         self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(postgres_column(column))} {_TYPES[kind]}")
+        self._mark(table, [column])
+
+    def _mark(self, table: str, columns: Iterable[str]) -> None:
+        for column in columns:
+            self.run(f"COMMENT ON COLUMN {self.name(table)}.{quoted(postgres_column(column))} IS {literal(_OURS)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
         """See `Place`."""

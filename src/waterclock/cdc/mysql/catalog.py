@@ -43,7 +43,8 @@ _KEY = (
     "and index_name = 'PRIMARY' order by seq_in_index"
 )
 _CREATED = (
-    "select unix_timestamp(create_time) from information_schema.tables where table_schema = %s and table_name = %s"
+    "select unix_timestamp(create_time) from information_schema.tables where table_schema = %s and table_name = %s "
+    "and engine = 'InnoDB'"  # elsewhere a column or the table gets another name, and this time does not move
 )
 _CHECKS = (
     "select check_clause from information_schema.check_constraints where constraint_schema = %s and table_name = %s"
@@ -121,7 +122,7 @@ class Catalog:
         return Declared(
             columns,
             tuple(row[0] for row in self._asked(_KEY, database, table)),
-            int(created[0][0] or 0) if created else 1 << 62,  # a table that is gone has changed
+            int(created[0][0]) if created and created[0][0] is not None else 1 << 62,  # what is gone has changed
             frozenset(match[1].replace("``", "`") for match in json if match),
         )
 
@@ -167,8 +168,8 @@ def _labels(column_type: str) -> list[str]:
 def _changed(table: TableMap) -> str:
     return (
         f"The binlog does not name the columns of {table.name}, and the table has been changed or dropped since these rows "
-        "were written, so the catalog cannot name them either. Set binlog_row_metadata=FULL on the server, leave the table "
-        f"out (--tables), or start after the change (--from)."
+        "were written (or may have been: of InnoDB alone that is known), so the catalog cannot name them either. Set "
+        "binlog_row_metadata=FULL on the server, leave the table out (--tables), or start after the change (--from)."
     )
 
 
@@ -183,6 +184,7 @@ def _unnamed(table: TableMap) -> str:
 def _doubt(table: TableMap, names: list[str]) -> str:
     return (
         f"{table.name}: the binlog does not tell whether {', '.join(names)} is BINARY, UUID, INET6 or INET4, text or JSON, "
-        "and the table has been changed or dropped since these rows were written, so the catalog cannot tell either. Leave "
-        "the table out (--tables), start after the change (--from), or say it: --type DATABASE.TABLE.COLUMN=uuid."
+        "and the table has been changed or dropped since these rows were written (or may have been: of InnoDB alone that "
+        "is known), so the catalog cannot tell either. Leave the table out (--tables), start after the change (--from), or "
+        "say it: --type DATABASE.TABLE.COLUMN=uuid."
     )

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
@@ -19,6 +21,7 @@ from pymysqlreplication import BinLogStreamReader
 from waterclock.cdc.mysql.wire import Wire
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
+T = TypeVar("T")
 HEARTBEAT_S = 1.0
 REFUSALS = (1044, 1045, 1227, 1698)  # the server's errors that say who may not
 _CONNECT_S = 10
@@ -119,6 +122,15 @@ def asked(login: Login) -> pymysql.connections.Connection:
         return pymysql.connect(**login.settings(), autocommit=True)
     except (pymysql.MySQLError, OSError) as error:
         refused(login, error)
+
+
+def answer(login: Login, ask: Callable[[Any], T]) -> T:
+    """What `ask` finds out by a cursor of a connection of its own; errors as `asked` has them."""
+    with closing(asked(login)) as connection:
+        try:
+            return ask(connection.cursor())
+        except pymysql.MySQLError as error:
+            refused(login, error)
 
 
 def refused(login: Login, error: Exception) -> NoReturn:

@@ -5,6 +5,7 @@ Rule 1: every setting that would lose something is named, with what to set it to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,3 +71,12 @@ def oldest(cursor: Any) -> str:
     cursor.execute("show binary logs")
     cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
     return str(cursor.fetchall()[0][0] or "")
+
+
+def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:
+    """Tables whose rows change with those they refer to (ON DELETE CASCADE): of that the binlog has nothing."""
+    cursor.execute(
+        "select distinct constraint_schema, table_name from information_schema.referential_constraints "
+        "where delete_rule in ('CASCADE', 'SET NULL') or update_rule in ('CASCADE', 'SET NULL') order by 1, 2"
+    )
+    return [f"{database}.{table}" for database, table in cursor.fetchall() if wanted(database, table)]

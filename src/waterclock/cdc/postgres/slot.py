@@ -39,6 +39,10 @@ _KEY = (
     "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
     "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
 )
+_UNPUBLISHED = (
+    "select to_regclass(format('%%I.%%I', %s::text, %s::text)) is not null and not exists "
+    "(select 1 from pg_publication_tables where pubname = %s and schemaname = %s and tablename = %s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class SlotReader:
             self._reading = opened.enter_context(_connected(slot))
             self._asking = opened.enter_context(_connected(slot))
             self._check(position)
+            self._check_published(wanted)
             self.stored(position)  # 3 of the last time, which a crash may have left undone
             self._opened = opened.pop_all()
 
@@ -143,6 +148,16 @@ class SlotReader:
                 f"Kafka has the changes up to {position.place}, and this server has written no further than {end}: it is "
                 "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
             )
+
+    def _check_published(self, wanted: Wanted) -> None:
+        """A publication that was made for other tables is never changed; what it lacks would be missed without a word."""
+        for schema, table in wanted.names():
+            (missing,) = self._one(_UNPUBLISHED, schema, table, self._slot.publication, schema, table)
+            if missing:
+                raise UsageError(
+                    f"The publication {self._slot.publication} does not bring {schema}.{table}: ALTER PUBLICATION "
+                    f"{self._slot.publication} ADD TABLE {schema}.{table}. Of a partitioned table, ask for its partitions."
+                )
 
 
 def begun(slot: Slot, tables: list[str]) -> Position:
