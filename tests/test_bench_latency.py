@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ pytest.importorskip("psycopg")
 pytest.importorskip("pyspark")
 
 from waterclock import cli
-from waterclock.bench import held, tables
+from waterclock.bench import command, held, tables
 from waterclock.bench.latency import campaign
 from waterclock.bench.latency.contenders import Committed
 from waterclock.bench.servers import connector
@@ -68,6 +69,13 @@ def test_a_batch_has_the_same_rows_however_many_keys_are_held() -> None:
     assert few.batch(0) == many.batch(0)
     assert len(few.batch(0)) == 160
     assert {row[1] for number in range(held.BATCHES) for row in few.batch(number)} < {row[1] for row in few.fill()}
+
+
+def test_the_record_names_a_command_that_can_be_typed() -> None:
+    arguments = Namespace(benchmark="held", sizes=[20_000, 200_000], open=1_000_000, rounds=1, seconds=0.5)
+    assert command._command(arguments) == (
+        "waterclock bench held --sizes 20000,200000 --open 1000000 --rounds 1 --seconds 0.5"
+    )
 
 
 @pytest.mark.spark

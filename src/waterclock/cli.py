@@ -262,16 +262,16 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         "",
         {"rounds": "1", "seconds": "60"},
     ),
-    "cdc": (
-        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
-        "row changes in the binlog",
-        {"sizes": "300k", "rounds": "3"},
-    ),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",
         "connections and partitions, for the growth",
         {"sizes": "1,100,1k", "rounds": "3", "seconds": "5"},
+    ),
+    "cdc": (
+        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "row changes in the binlog",
+        {"sizes": "300k", "rounds": "3"},
     ),
 }
 
