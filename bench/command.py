@@ -75,7 +75,8 @@ def _command(arguments: argparse.Namespace) -> str:
     for name in ("sizes", "rates", "open", "rounds", "seconds"):
         value = getattr(arguments, name, None)
         if value is not None:
-            words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else f"{value:g}"]
+            one = f"{value:g}" if isinstance(value, float) else str(value)
+            words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else one]
     return " ".join(words)
 
 
@@ -190,6 +191,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "pipeline": (_pipeline, tables.pipeline),
     "held": (_held, tables.held),
     "latency": (_latency, tables.live_latency),
-    "cdc": (_cdc, tables.cdc),
     "broker": (_broker, _broker_table),
+    "cdc": (_cdc, tables.cdc),
 }

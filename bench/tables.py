@@ -242,8 +242,8 @@ def cdc(records: Rows) -> str:
             ]
         )
     return aligned(head, rows) + (
-        "\nthe server and, for the first, the broker stand beside on the same cores; (how many times as fast waterclock is)\n"
-        "waterclock writes each change into the broker, in transactions, acknowledged; the other one decodes rows and no more"
+        "\nthe server and, for the first, the broker are beside on the same cores; (how many times as fast waterclock is)\n"
+        "waterclock writes each change into the broker, in transactions, acknowledged; the other decodes rows and no more"
     )
 
 
@@ -259,8 +259,9 @@ def live_latency(figures: Mapping[str, Any]) -> str:
         ]
         for r in figures["records"]
     ]
+    rate = figures["records"][0]["rate"]
     about = (
-        f"{figures['records'][0]['rate']} messages a second; from before they are produced to after the commit of their row\n"
+        f"{rate} messages a second; from before they are produced to after the commit of their row\n"
         f"the first {figures['warm_up_s']:.0f} s of sending are not counted: a JVM still compiles"
     )
     return "\n".join([aligned(head, rows), about, notes(figures["notes"])]).rstrip()

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -63,7 +64,7 @@ def _measured(found: dict[str, str], changes: int, rounds: int, tell: Tell) -> l
         for number in range(1, rounds + 1):
             what = f"cdc, {changes:,} row changes, round {number} of {rounds}"
             tell(f"{what}: {OURS}")
-            runs[OURS].append(_ours(course, f"shop-{number}", lambda: tell(f"{what}: reading what was written")))
+            runs[OURS].append(_ours(course, f"shop-{number}", partial(tell, f"{what}: reading what was written")))
             tell(f"{what}: {DECODER}")
             runs[DECODER].append(_decoder(course))
         return [{"contender": name, **_medians(some, changes)} for name, some in runs.items()]
@@ -92,7 +93,7 @@ def _course(found: dict[str, str], changes: int, tell: Tell) -> Iterator[Course]
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ours(course: Course, topic: str, checking: Callable[[], None]) -> Figures:
+def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures:
     source = f"mysql://root@127.0.0.1:{course.mariadb.port}/{DATABASE}"
     to = f"kafka://{course.broker.bootstrap}/{topic}"
     before = cpu_s(course.broker.pid)

@@ -1,6 +1,6 @@
 """mysql-replication alone, in a process of its own: all rows of the binlogs decoded, nothing produced.
 
-    python -m waterclock.bench.cdc.decoding PORT
+python -m waterclock.bench.cdc.decoding PORT
 """
 
 from __future__ import annotations

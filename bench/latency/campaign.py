@@ -68,7 +68,9 @@ def measure(rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
     """`records`: one a contender and sink, medians over the rounds; `notes`: who was left out, and why."""
     runs: dict[tuple[str, str], list[Figures]] = {}
     with _ground(tell) as ground:
-        turns = [(name, sink) for sink in (SQLITE, POSTGRES) for name in CONTENDERS if not {name, sink} & {*ground.notes}]
+        turns = [
+            (name, sink) for sink in (SQLITE, POSTGRES) for name in CONTENDERS if not {name, sink} & {*ground.notes}
+        ]
         for number in range(1, rounds + 1):
             for place, (name, sink) in enumerate(turns):
                 tell(f"latency, round {number} of {rounds}: {name}, {sink}; {WARM_UP_S + seconds:.0f} s")
@@ -82,7 +84,9 @@ def measure(rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
 def _ground(tell: Tell) -> Iterator[Ground]:
     tell("latency: starting the broker, PostgreSQL and Spark")
     with ExitStack() as opened:
-        folder = Path(tempfile.mkdtemp(prefix="waterclock-bench-", dir="/tmp"))  # short: a socket's path has 107 letters
+        folder = Path(
+            tempfile.mkdtemp(prefix="waterclock-bench-", dir="/tmp")
+        )  # short: a socket's path has 107 letters
         opened.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o755)  # PostgreSQL does not run as root, and has to enter
         broker = OurBroker(folder / "broker", {})

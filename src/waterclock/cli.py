@@ -142,24 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="waterclock", description="Kafka's way with time, for Python.")
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run(
-        _command(
-            commands,
-            "run",
-            run,
-            "run a pipeline",
-            "waterclock run orders.toml --live",
-        )
-    )
-    _add_broker(
-        _command(
-            commands,
-            "broker",
-            broker,
-            "serve Kafka's protocol on this machine",
-            "waterclock broker --port 9092 --data out/broker --set num.partitions=4",
-        )
-    )
+    _add_run(_command(commands, "run", run, "run a pipeline", "waterclock run orders.toml --live"))
+    example = "waterclock broker --port 9092 --data out/broker --set num.partitions=4"
+    _add_broker(_command(commands, "broker", broker, "serve Kafka's protocol on this machine", example))
     change_capture.add_to(_command(commands, "cdc", cdc, "copy a database's changes to Kafka", change_capture.EXAMPLE))
     _add_demo(_command(commands, "demo", demo, "show the main job, or a lesson", "waterclock demo fines --seed 7"))
     trace.add_arguments(
@@ -277,16 +262,16 @@ _BENCHMARKS: dict[str, tuple[str, str, dict[str, str]]] = {
         "",
         {"rounds": "1", "seconds": "60"},
     ),
-    "cdc": (
-        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
-        "row changes in the binlog",
-        {"sizes": "300k", "rounds": "3"},
-    ),
     "broker": (
         "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
         "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk",
         "connections and partitions, for the growth",
         {"sizes": "1,100,1k", "rounds": "3", "seconds": "5"},
+    ),
+    "cdc": (
+        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "row changes in the binlog",
+        {"sizes": "300k", "rounds": "3"},
     ),
 }
 

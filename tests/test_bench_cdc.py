@@ -1,0 +1,103 @@
+"""`waterclock bench cdc`: a tiny binlog through the command. Figures are not looked at; answers and the record are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+pytest.importorskip("pymysqlreplication")
+pytest.importorskip("psycopg")
+
+from waterclock import cli
+from waterclock.bench import tables
+from waterclock.bench.cdc import campaign
+from waterclock.examples.cdc.checker import OrderErrors
+from waterclock.examples.cdc.shop import Shop, Version
+
+RECORD: dict[str, Any] = {
+    "contender": campaign.OURS,
+    "changes": 300_000,
+    "changes_per_s": 9_000.0,
+    "cpu_s_per_million": 80.0,
+    "broker_cpu_s_per_million": 12.34,
+    "server_cpu_s_per_million": 1.0,
+    "right": True,
+}
+SERVER = pytest.mark.skipif(not shutil.which("mariadbd"), reason="needs MariaDB's server")
+
+
+def test_the_decoder_has_no_broker_and_is_compared_with_ours_at_its_size() -> None:
+    other = {**RECORD, "contender": campaign.DECODER, "changes_per_s": 3_000.0, "broker_cpu_s_per_million": None}
+    lines = tables.cdc([RECORD, {**other, "right": False}]).splitlines()
+    assert lines[1].split()[-6:] == ["300,000", "9,000", "80.0", "12.3", "1.0", "right"]
+    assert lines[2].split()[-7:] == ["300,000", "3,000", "(3.00x)", "80.0", "-", "1.0", "WRONG"]
+
+
+def test_a_row_that_gets_another_key_is_one_row_of_the_binlog() -> None:
+    shop = Shop(lambda: None, 1, 4, campaign.TABLES)
+    shop.history = [[Version("a", "insert", (1,), 1), Version("a", "delete", (1,), 1), Version("a", "insert", (2,), 2)]]
+    assert campaign._rows(shop) == 2
+
+
+def test_without_mariadb_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    assert cli.main(["bench", "cdc", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("waterclock: the benchmark cdc needs the servers of MariaDB, and there is no mariadbd")
+    assert "apt install mariadb-server)" in said
+
+
+@SERVER
+@pytest.mark.mariadb
+@pytest.mark.long
+def test_a_binlog_is_copied_and_decoded_and_both_are_right(tmp_path: Path) -> None:
+    options = ["--sizes", "500", "--rounds", "1", "--out", str(tmp_path)]
+    assert cli.main(["bench", "cdc", *options]) == 0
+    figures = json.loads((tmp_path / "cdc.json").read_text())["figures"]
+    assert [(r["contender"], r["right"]) for r in figures] == [(campaign.OURS, True), (campaign.DECODER, True)]
+    assert figures[0]["changes_per_s"] > 0
+
+
+@SERVER
+@pytest.mark.mariadb
+@pytest.mark.long
+def test_a_wrong_topic_is_told_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "check_topic", lambda *_: OrderErrors(versions=200, swapped=1))
+    assert cli.main(["bench", "cdc", "--sizes", "200", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith(campaign.OURS)] == ["WRONG"]
+
+
+@SERVER
+@pytest.mark.mariadb
+@pytest.mark.long
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_who_stops_it_leaves_no_server_behind(tmp_path: Path, sent: signal.Signals) -> None:
+    command = [sys.executable, "-m", "waterclock.cli", "bench", "cdc", "--sizes", "1M", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": "/tmp"}) as process:
+        assert process.stderr is not None
+        while "writing" not in process.stderr.readline():
+            assert process.poll() is None
+        servers = _children(process.pid)
+        process.send_signal(sent)
+        said = process.stderr.read()
+    assert (process.returncode, len(servers)) == (1, 2)
+    assert said.splitlines()[-1] == "waterclock: stopped; nothing was written"
+    assert [pid for pid in servers if Path(f"/proc/{pid}").exists()] == []
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
