@@ -231,6 +231,7 @@ def test_a_live_run_ends_where_every_partition_was_closed(
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
     assert told[-1].unit == "records"
     assert (told[-1].done, told[-1].found) == (len(rows) + 4, len(rows) + 4)
+    assert run(spark, file, live=True).batches == 0  # as after a kill behind the last batch: nothing to wait for
 
 
 def test_an_idle_stream_makes_no_batches(

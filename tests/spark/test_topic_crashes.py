@@ -14,10 +14,14 @@ from pyspark.sql import SparkSession
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.errors import WaterclockError
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress
 from waterclock.testing import Broker
@@ -67,6 +71,22 @@ def test_kills_at_random_moments_change_nothing(
     for _ in range(4):
         killed(file, "random", chance.randrange(500, 9_000))
     assert run_to_the_end(spark, file) == clean
+
+
+@pytest.mark.long
+def test_the_first_batch_begins_after_a_crash_where_it_began_before(
+    spark: SparkSession, kafka_broker: Broker, tmp_path: Path
+) -> None:
+    # its results are committed, Spark's note of it is not: read again from elsewhere, the state would lack what they had
+    kafka_broker.create_topic("orders-deleted", 1)
+    Sender(kafka_broker.bootstrap, "orders-deleted").put(*"01234")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, "orders-deleted")
+    assert killed(file, "committed", 0)
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition("orders-deleted", 0, 3)]).values()
+    deleted.result(30)
+    with pytest.raises(WaterclockError, match=r"records of orders-deleted/0 from offset 0 to 5 are gone"):
+        run_to_the_end(spark, file)
 
 
 def test_a_broker_that_is_away_for_a_while_is_waited_for(

@@ -5,6 +5,7 @@ offsets/N           Spark's: what batch N reads
 commits/N           Spark's: batch N is done
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
+source-closed       ours: the source of a live run was closed; there is nothing to wait for
 heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
 """
 
@@ -85,6 +86,17 @@ class Checkpoint:
     @property
     def _starting(self) -> Path:
         return self.path / "starting.json"
+
+    def source_closes(self) -> None:
+        """Write down that the batch that is done was the last one of a live run; again is the same."""
+        self._source_closed.touch()
+
+    def is_source_closed(self) -> bool:
+        return self._source_closed.exists()
+
+    @property
+    def _source_closed(self) -> Path:
+        return self.path / "source-closed"
 
     def claim(self, settings: Mapping[str, Any]) -> None:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""

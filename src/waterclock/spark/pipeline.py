@@ -109,7 +109,7 @@ class Pipeline:
         self.check()
         self._checkpoint.sweep()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
-        started = self._last_moment
+        started, self._closed = self._last_moment, self._checkpoint.is_source_closed()
         self._gathering.begin()
         with listening(session, self._heard):
             self._run(session, live)
@@ -238,6 +238,7 @@ class Pipeline:
             done, found = self._stream.progress(self._totals)
             self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
         if (made.watermark_us or 0) >= _CLOSING_US - self._config.watermark_delay_us:
+            self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
 
     def _heard(self, query_id: str, progress: Any) -> None:
