@@ -136,7 +136,9 @@ def _run(spark: SparkSession, case: Case, folder: Path, told: _Told) -> Figures:
     config = Config("held", folder / "checkpoint", source, 0, False, case.rules, sink, None, {})
     try:
         with closing(Pipeline(config)) as pipeline:
-            summary = pipeline.run(spark, tell=lambda p: told.say(f"batch {p.batch_id + 1} of {files} done"))
+            summary = pipeline.run(
+                spark, tell=lambda p: told.say(f"batch {min(p.batch_id + 1, files)} of {files} done")
+            )
             taken = [p.durationMs["triggerExecution"] for p in pipeline.progress() if p.numInputRows]
         return {
             "batch_ms": taken[files - BATCHES + 1 : files],

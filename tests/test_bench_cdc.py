@@ -20,6 +20,7 @@ pytest.importorskip("psycopg")
 from waterclock import cli
 from waterclock.bench import tables
 from waterclock.bench.cdc import campaign
+from waterclock.examples.cdc import servers
 from waterclock.examples.cdc.checker import OrderErrors
 from waterclock.examples.cdc.shop import Shop, Version
 
@@ -58,6 +59,11 @@ def test_without_mariadb_one_sentence_says_what_to_install(
     assert "apt install mariadb-server)" in said
 
 
+def test_who_needs_mariadb_alone_is_not_asked_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/bin/{name}" if name.startswith("mariadb") else None)
+    assert sorted(servers.programs("this", ["MariaDB"])) == ["mariadb-install-db", "mariadbd"]
+
+
 @SERVER
 @pytest.mark.mariadb
 @pytest.mark.long
@@ -91,12 +97,12 @@ def test_who_stops_it_leaves_no_server_behind(tmp_path: Path, sent: signal.Signa
         assert process.stderr is not None
         while "writing" not in process.stderr.readline():
             assert process.poll() is None
-        servers = _children(process.pid)
+        running = _children(process.pid)
         process.send_signal(sent)
         said = process.stderr.read()
-    assert (process.returncode, len(servers)) == (1, 2)
+    assert (process.returncode, len(running)) == (1, 2)
     assert said.splitlines()[-1] == "waterclock: stopped; nothing was written"
-    assert [pid for pid in servers if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in running if Path(f"/proc/{pid}").exists()] == []
 
 
 def _children(pid: int) -> list[int]:
