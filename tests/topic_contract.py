@@ -1,7 +1,7 @@
 """What a pipeline on a topic promises, whichever way reads it and whoever serves it: one suite for both ways and brokers.
 
 The files that run it (tests/spark/test_topics.py, tests/conformance/test_spark_pipeline.py) bring the fixtures `way`,
-`bootstrap`, `spark` and `new_topic`.
+`bootstrap`, `spark` and `new_topic`. What is marked `long` is left to the campaign and to the servers' suite, which has all.
 """
 
 from __future__ import annotations
@@ -95,16 +95,17 @@ def test_the_same_events_by_files_and_by_topic_give_the_same_table(
         assert len(batches(file)) > 3
 
 
-def test_running_again_adds_nothing(
+@pytest.mark.long
+def test_running_again_adds_nothing_and_makes_no_batches(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
     topic = new_topic(2)
     Sender(bootstrap, topic).orders(orders(20))
-    file = pipeline_of(topic)
+    file = opened(pipeline_of(topic))
     run(spark, file)
-    before = table(file.parent)
+    before, count = table(file.parent), len(batches(file))
     again = run(spark, file)
-    assert (again.events, table(file.parent)) == (0, before)
+    assert (again.events, table(file.parent), len(batches(file))) == (0, before, count)
 
 
 def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
@@ -157,6 +158,7 @@ def test_what_cannot_be_read_is_a_dead_letter_with_its_place_and_the_rest_goes_o
     assert (summary.totals["tombstones"], summary.totals["events"]) == (1, len(rows))
 
 
+@pytest.mark.long
 def test_parts_of_a_record_stand_in_the_results(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -175,6 +177,7 @@ def test_parts_of_a_record_stand_in_the_results(
     ]
 
 
+@pytest.mark.long
 def test_each_batch_keeps_where_it_ended(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -234,26 +237,14 @@ def test_a_live_run_ends_where_every_partition_was_closed(
     assert run(spark, file, live=True).batches == 0  # as after a kill behind the last batch: nothing to wait for
 
 
-def test_an_idle_stream_makes_no_batches(
-    spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
-) -> None:
-    topic = new_topic(2)
-    Sender(bootstrap, topic).orders(orders(5))
-    file = opened(pipeline_of(topic))
-    run(spark, file)
-    count = len(batches(file))
-    run(spark, file)
-    assert len(batches(file)) == count
-
-
 # where to begin, where to end ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("starting", "first"),
     [
-        ('"latest"', 4),
-        ("{{ {topic} = {{ 0 = 3 }} }}", 3),
+        pytest.param('"latest"', 4, marks=pytest.mark.long),
+        pytest.param("{{ {topic} = {{ 0 = 3 }} }}", 3, marks=pytest.mark.long),
         ("2023-11-14T22:13:22Z", 2),
         pytest.param("2033-01-01T00:00:00Z", 4, marks=pytest.mark.long),
     ],
@@ -269,6 +260,7 @@ def test_a_stream_begins_where_it_is_told(
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(first, 4))
 
 
+@pytest.mark.long
 def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the_rest(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -282,6 +274,7 @@ def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(8))
 
 
+@pytest.mark.long
 def test_records_after_the_close_are_refused_and_not_called_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -300,6 +293,7 @@ def add_partition(bootstrap: str, topic: str) -> None:
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
 
 
+@pytest.mark.long
 def test_new_partitions_are_read_from_their_first_record(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -358,6 +352,7 @@ def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
     assert [offset for _, offset, _ in dead_letters(file)] == [0, 1, 5, 6, 7]
 
 
+@pytest.mark.long
 def test_a_topic_made_anew_is_told_of_or_gone_on_with(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

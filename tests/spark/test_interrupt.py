@@ -15,7 +15,7 @@ import pytest
 
 from tests.spark.pipelines import make_pipeline, orders
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]  # with every run of the tests, test_metrics.py ends one with Ctrl-C
 
 
 def started(file: Path, *options: str) -> subprocess.Popen[bytes]:
@@ -42,7 +42,6 @@ def left_running(folder: Path) -> list[str]:
     return [line.decode(errors="replace") for line in lines if str(folder).encode() in line]
 
 
-@pytest.mark.long  # with Ctrl-C, test_metrics.py does the same with every run of the tests
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals) -> None:
     process = started(make_pipeline(tmp_path, orders(10), files=2), "--live", "--json")
