@@ -1,7 +1,7 @@
 """What a pipeline on a topic promises, whichever way reads it and whoever serves it: one suite for both ways and brokers.
 
 The files that run it (tests/spark/test_topics.py, tests/conformance/test_spark_pipeline.py) bring the fixtures `way`,
-`bootstrap`, `spark` and `new_topic`. What is marked `long` is left to the campaign and to the servers' suite, which has all.
+`bootstrap`, `spark` and `new_topic`. What is marked `long` is for the campaign and to the servers' suite, which has it.
 """
 
 from __future__ import annotations
