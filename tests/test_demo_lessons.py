@@ -29,7 +29,7 @@ def ordered() -> dict[str, dict[str, Any]]:
 def test_a_retry_with_five_in_flight_puts_a_message_behind_its_followers(ordered: dict[str, dict[str, Any]]) -> None:
     stored = ordered["five in flight"]["stored"]
     assert sorted(stored) == order.LETTERS
-    assert stored.index("A") > stored.index("E")
+    assert stored.index("A") > stored.index("C")
     assert [letter for letter in stored if letter != "A"] == order.LETTERS[1:]
 
 

@@ -24,7 +24,8 @@ from waterclock.testing import Broker, Error
 
 FIRST = "first"  # a broker takes any sequence of a producer that the partition does not know yet, as Apache Kafka does
 LETTERS = list("ABCDEFGH")
-RETRY_MS = 500  # the rest before a retry: on a busy machine too, the others are on their way by then
+AHEAD = "ahead"  # its answer comes late, and with it the refusal behind: as many are on their way then as may be
+AHEAD_MS = 200
 ROUND_TRIP_MS = 5  # of the network that the rate is measured over
 MEASURED = 200  # messages
 
@@ -70,11 +71,12 @@ def run(broker: Broker, name: str, case: Case) -> dict[str, Any]:
     """What is stored after the refusal, and how fast messages go without one."""
     topic = name.replace(" ", "-").replace("=", "-")
     broker.create_topic(topic)
-    sender = producer(broker.bootstrap, retry_backoff_ms=RETRY_MS, **ONE_BY_ONE, **case.settings)
+    sender = producer(broker.bootstrap, **ONE_BY_ONE, **case.settings)
     case.send(sender, topic, [FIRST])
-    with broker.faults.answer("Produce", Error.NOT_LEADER_OR_FOLLOWER, topic=topic):
-        case.send(sender, topic, LETTERS)
-    stored = read(broker.bootstrap, topic)[1:]
+    late = broker.faults.delay("Produce", AHEAD_MS, times=1, topic=topic)
+    with late, broker.faults.answer("Produce", Error.NOT_LEADER_OR_FOLLOWER, topic=topic):
+        case.send(sender, topic, [AHEAD, *LETTERS])
+    stored = read(broker.bootstrap, topic)[2:]
     return {
         "case": name,
         "stored": stored,
