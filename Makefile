@@ -15,6 +15,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py
 ARGS ?=
+# a file's tests stay in one process: they share their servers; the files with the slow ones stand first
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run run-servers test test-long test-servers check check-native format bench clean
 
@@ -32,10 +34,10 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
-	@$(BIN)/python -m pytest -m "long and not servers" --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m "long and not servers" $(SIDE_BY_SIDE) $(ARGS)
 
 test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \

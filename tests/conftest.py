@@ -31,18 +31,6 @@ QUICK = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes, what needs Spark stays in one of them: a second session would only cost memory.
-
-    So does what needs PostgreSQL: some tests kill the server.
-    """
-    for item in items:
-        for server in ("spark", "postgres"):
-            if item.get_closest_marker(server):
-                item.add_marker(pytest.mark.xdist_group(server))
-                break
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from waterclock.spark.session import start

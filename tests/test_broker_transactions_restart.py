@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.stopping_broker import STEPS
-from tests.transactional import NOW_MS, Client, Id, Stored, batch
+from tests.transactional import Client, Id, Stored, batch
 from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.record import LAST_EPOCH, Record
+from waterclock.clock import SystemClock
 
 
 @contextmanager
@@ -272,10 +273,10 @@ def test_a_marker_carries_what_it_is_made_of(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
         partition = broker.call(lambda: broker._core.topics.partition("t", 0))
-        assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, NOW_MS))) == (0, 0)
+        assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, SystemClock().wall_ms()))) == (0, 0)
         told = client.producers("t").active_producers[0]
         assert (told.producer_id, told.producer_epoch, told.coordinator_epoch, told.last_sequence) == (9, 4, 3, -1)
 
 
 def _append(partition: Partition, data: bytes) -> None:
-    assert partition.append(memoryview(bytearray(data)), NOW_MS)[0] == 0
+    assert partition.append(memoryview(bytearray(data)), SystemClock().wall_ms())[0] == 0

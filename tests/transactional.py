@@ -23,7 +23,6 @@ from waterclock.broker.wire.errors import Error
 from waterclock.clock import SystemClock
 
 PATIENCE_S = 10.0
-NOW_MS = SystemClock().wall_ms()  # a marker much later than the records before it would begin a segment
 REST = struct.Struct(">hiqqqhii")
 
 
@@ -71,7 +70,8 @@ def batch(text: str, producer: Id, sequence: int, transactional: bool = True, co
     for delta in range(count):
         body = bytes((0, 0, delta << 1, 1, len(text) << 1)) + text.encode() + b"\0"
         records += bytes((len(body) << 1,)) + body
-    rest = REST.pack(16 if transactional else 0, count - 1, NOW_MS, NOW_MS, *producer, sequence, count) + records
+    now_ms = SystemClock().wall_ms()  # a marker much later than the records before it would begin a segment
+    rest = REST.pack(16 if transactional else 0, count - 1, now_ms, now_ms, *producer, sequence, count) + records
     return struct.pack(">qiibI", 0, len(rest) + 9, -1, 2, crc32c(rest)) + rest
 
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
+QUICK = (("send", "after"), ("store", "after"), ("finish", "before"))  # of the kills; the others are a campaign
 
 
 def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *tables: str) -> Capture:
@@ -318,8 +320,13 @@ def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_told(
     assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-2")
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["fence", "begin", "send", "store", "finish"])
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long)
+        for each in product(("fence", "begin", "send", "store", "finish"), ("before", "after"))
+    ],
+)
 def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
     step: str, when: str, mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:

@@ -11,7 +11,7 @@ from tests.cdc.mariadb import MariaServer, as_found
 from waterclock.cdc.events import RowChange
 from waterclock.errors import Unreadable
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 KINDS = (
     "id int unsigned primary key, a bigint unsigned, b decimal(10,3), c varchar(5) character set latin1, d "

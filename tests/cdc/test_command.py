@@ -21,7 +21,7 @@ from waterclock.cdc.source import Wanted
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 
 @pytest.fixture

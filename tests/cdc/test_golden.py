@@ -13,7 +13,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer
 from waterclock.errors import Unreadable
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 FILES = [
     "test_1j",

@@ -26,8 +26,6 @@ from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
 
-pytestmark = pytest.mark.xdist_group("mariadb")
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:

@@ -13,7 +13,7 @@ from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
 from waterclock.testing import Broker
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.cdc.mariadb import MariaServer, as_found
 from waterclock.cdc.source import Mark
 from waterclock.errors import Unreadable, UsageError
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 
 def test_only_the_last_change_of_a_transaction_says_commit(mariadb: MariaServer, database: str, here: str) -> None:

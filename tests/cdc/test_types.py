@@ -14,7 +14,7 @@ import pytest
 
 from tests.cdc.mariadb import MariaServer
 
-pytestmark = [pytest.mark.mariadb, pytest.mark.xdist_group("mariadb")]
+pytestmark = pytest.mark.mariadb
 
 BIG = "9" * 35 + "." + "9" * 30
 TEXTS = ["''", "'a'", "'  two  '", "'ä€😀'", "'\"\\\\\\n\\t\\0'", "null"]

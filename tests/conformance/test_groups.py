@@ -143,7 +143,10 @@ def test_a_member_that_leaves_is_gone_at_once(member: Make) -> None:
     answer = one.leave()
     assert (answer.error_code.name, answer.members[0].error_code.name) == ("none", "none")
     assert one.heartbeat() == "unknown_member_id"
-    assert one.described().group_state == "Empty"
+    assert one.described().group_state in (
+        "Empty",
+        "Dead",
+    )  # a group of nobody that keeps nothing goes at the next look
 
 
 def test_leaving_makes_the_others_join_again(member: Make) -> None:

@@ -193,6 +193,7 @@ def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
     assert everything(store) == clean("topic")
 
 
+@pytest.mark.long
 def test_a_server_that_stays_away_ends_the_run_in_a_sentence_and_the_next_one_goes_on(
     spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
 ) -> None:
