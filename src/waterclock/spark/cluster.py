@@ -31,7 +31,7 @@ from waterclock.spark.operator import BUCKETS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")
+_LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress", "spark.sql.streaming.checkpointFileManagerClass")
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PACKAGE = Path(waterclock.errors.__file__).parent
 

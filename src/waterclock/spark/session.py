@@ -21,7 +21,9 @@ from waterclock.spark.java import use_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
+_FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def settings(cores: int) -> dict[str, str]:
@@ -39,6 +41,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.sql.streaming.numRecentProgressUpdates": "100",
     }
 
