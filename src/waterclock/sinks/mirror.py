@@ -28,18 +28,13 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.sinks import letters
-from waterclock.sinks.replica import POSITION_COLUMNS, Replica
-from waterclock.sinks.results import COMMON, events
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, listed, quoted
+from waterclock.sinks.results import events
+from waterclock.sinks.tables import listed, quoted
 
 OPERATIONS = ("insert", "update", "delete")
-_DELETED = "_deleted"
+DELETED = "_deleted"
 _POSITION = "_position_"
 _ROW = "_row"  # in passing, while a batch is reduced
-NO_MIRROR = (
-    "is there already, without positions beside it: it is no mirror that waterclock made, and is left alone. "
-    "Name another table in [sink]."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ class Mirror:
             if name not in event.names:
                 raise UsageError(f"the mirror names the column {name!r}; events have {', '.join(event.names)}")
         for name in self.columns:
-            if name.casefold() in (_DELETED, _ROW) or name.casefold().startswith(_POSITION):
+            if name.casefold() in (DELETED, _ROW) or name.casefold().startswith(_POSITION):
                 raise UsageError(f"the mirror's column {name!r} has a name of waterclock's own: rename it")
         for name in self.key:
             if name not in self.columns:
@@ -100,7 +95,7 @@ class Mirror:
         return pa.schema([*self.kept(event), *self._more()])
 
     def _more(self) -> list[pa.Field]:
-        return [*(pa.field(name, pa.int64()) for name in self._position_names()), pa.field(_DELETED, pa.bool_())]
+        return [*(pa.field(name, pa.int64()) for name in self._position_names()), pa.field(DELETED, pa.bool_())]
 
     def _position_names(self) -> list[str]:
         return [f"{_POSITION}{place}" for place in range(1, len(self.position) + 1)]
@@ -164,11 +159,11 @@ class Mirror:
         return [
             f"DELETE FROM {changes} AS c "
             f"WHERE EXISTS (SELECT 1 FROM {positions} AS p WHERE {same} AND ({known}) >= ({new}))",
-            f"INSERT INTO {positions} ({key}, {at}, {_DELETED}) SELECT {key}, {at}, {_DELETED} FROM {changes} WHERE true "
-            f"ON CONFLICT ({key}) DO {_replace([*self._position_names(), _DELETED])}",
-            f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {changes} WHERE {_DELETED})",
+            f"INSERT INTO {positions} ({key}, {at}, {DELETED}) SELECT {key}, {at}, {DELETED} FROM {changes} WHERE true "
+            f"ON CONFLICT ({key}) DO {_replace([*self._position_names(), DELETED])}",
+            f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {changes} WHERE {DELETED})",
             f"INSERT INTO {table} ({listed(self.columns)}) SELECT {listed(self.columns)} FROM {changes} "
-            f"WHERE NOT {_DELETED} ON CONFLICT ({key}) DO {_replace(rest)}",
+            f"WHERE NOT {DELETED} ON CONFLICT ({key}) DO {_replace(rest)}",
         ]
 
 
@@ -176,13 +171,3 @@ def _replace(names: list[str]) -> str:
     if not names:
         return "NOTHING"
     return "UPDATE SET " + ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names)
-
-
-def needed_names(mirror: Mirror | Replica | None) -> dict[str, set[str]]:
-    """By the end of a table's name, the columns that show it to be a sink's: what lacks them is somebody else's."""
-    ours = {DEAD_LETTERS: {*DEAD_NAMES}, BATCHES: {*BATCH_NAMES}}
-    if mirror is None:
-        return {"": {"batch_id", *COMMON}, **ours}
-    if isinstance(mirror, Replica):
-        return {POSITIONS: {*POSITION_COLUMNS}, **ours}
-    return {"": {*mirror.columns}, POSITIONS: {*mirror.key, _DELETED}, **ours}

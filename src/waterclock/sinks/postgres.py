@@ -19,15 +19,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
-from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Applied, Batch
-from waterclock.sinks.mirror import NO_MIRROR, Mirror, needed_names
+from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.postgres_copy import columns_of, copy_rows, escaped, without_nul
 from waterclock.sinks.postgres_replica import POSITION_TYPES, PostgresTables
 from waterclock.sinks.postgres_session import Session
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
+from waterclock.sinks.strangers import needed_names, refuse_no_mirror, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -77,7 +77,7 @@ class PostgresSink:
             if not self._session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", self._schema):
                 self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
             if isinstance(self._mirror, Mirror):
-                self._refuse_a_table_that_was_there()
+                refuse_no_mirror(self.describe(), self._found)
             for table in wanted:
                 self._make_or_check(table)
 
@@ -87,7 +87,7 @@ class PostgresSink:
         Raises UsageError, and drops nothing, where a table has the name of one of ours and is none.
         """
         with self._transaction():
-            self._refuse_to_drop()
+            refuse_to_drop(self._mirror, self._table, self._place(), self._found)
             if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
                 empty_all(PostgresTables(self._session), self._name(POSITIONS))
             for part in needed_names(self._mirror):
@@ -178,21 +178,6 @@ class PostgresSink:
             refuse_unlike(f"the table {self._table + wanted.part!r} in {self._place()}", found, wanted)
         else:
             self._session.run(f"CREATE TABLE {self._name(wanted.part)} ({wanted.definition()})")
-
-    def _refuse_a_table_that_was_there(self) -> None:
-        if self._found("").columns and not self._found(POSITIONS).columns:
-            raise UsageError(f"{self.describe()} {NO_MIRROR}")
-
-    def _refuse_to_drop(self) -> None:
-        for part, needed in needed_names(self._mirror).items():
-            found = {name for name, _ in self._found(part).columns}
-            if found and not found >= needed:
-                raise UsageError(
-                    f"the table {self._table + part!r} in {self._place()} is none that waterclock made, so it is not "
-                    "removed: name another table in [sink]"
-                )
-        if isinstance(self._mirror, Mirror):
-            self._refuse_a_table_that_was_there()
 
     def _found(self, part: str) -> Table:
         columns = self._session.run(_COLUMNS, self._name(part))

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Applied, Batch
-from waterclock.sinks.mirror import NO_MIRROR, Mirror, needed_names
+from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
 from waterclock.sinks.sqlite_replica import POSITION_TYPES, SQLiteTables
+from waterclock.sinks.strangers import needed_names, refuse_no_mirror, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,
     BATCH_NAMES,
@@ -62,7 +63,7 @@ class SQLiteSink:
             self._mirror.check(event_schema(results))
         with _told_by(self._path), self._transaction():
             if isinstance(self._mirror, Mirror):
-                self._refuse_a_table_that_was_there()
+                refuse_no_mirror(self.describe(), self._found)
             for table in self._tables(results):
                 self._make_or_check(table)
 
@@ -72,7 +73,7 @@ class SQLiteSink:
         Raises UsageError, and drops nothing, where a table has the name of one of ours and is none.
         """
         with _told_by(self._path), self._transaction():
-            self._refuse_to_drop()
+            refuse_to_drop(self._mirror, self._table, str(self._path), self._found)
             if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
                 empty_all(self._replicated(), f'"{self._table}{POSITIONS}"')
             for part in needed_names(self._mirror):
@@ -157,21 +158,6 @@ class SQLiteSink:
         name = self._table + wanted.part
         self._db.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({wanted.definition()})')
         refuse_unlike(f"the table {name!r} in {self._path}", self._found(wanted.part), wanted)
-
-    def _refuse_a_table_that_was_there(self) -> None:
-        if self._found("").columns and not self._found(POSITIONS).columns:
-            raise UsageError(f"{self.describe()} {NO_MIRROR}")
-
-    def _refuse_to_drop(self) -> None:
-        for part, needed in needed_names(self._mirror).items():
-            found = {name for name, _ in self._found(part).columns}
-            if found and not found >= needed:
-                raise UsageError(
-                    f"the table {self._table + part!r} in {self._path} is none that waterclock made, so it is not "
-                    "removed: name another table or file in [sink]"
-                )
-        if isinstance(self._mirror, Mirror):
-            self._refuse_a_table_that_was_there()
 
     def _found(self, part: str) -> Table:
         rows = self._db.execute(f'PRAGMA table_info("{self._table}{part}")').fetchall()
