@@ -26,7 +26,7 @@ from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress
 from waterclock.testing import Broker
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 MORE = "per_batch = 60"
 
 
@@ -51,7 +51,6 @@ def clean(
     return run_to_the_end(spark, make_topic_pipeline(folder, kafka_broker.bootstrap, topic, more=MORE))
 
 
-@pytest.mark.long
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
@@ -60,7 +59,6 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("round_", range(2))
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
@@ -73,7 +71,6 @@ def test_kills_at_random_moments_change_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
-@pytest.mark.long
 def test_the_first_batch_begins_after_a_crash_where_it_began_before(
     spark: SparkSession, kafka_broker: Broker, tmp_path: Path
 ) -> None:
