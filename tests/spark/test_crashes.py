@@ -66,6 +66,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
+@pytest.mark.long
 def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:

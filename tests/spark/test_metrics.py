@@ -59,6 +59,7 @@ def test_statistics_agree_with_the_table_after_each_batch_and_at_the_end(spark: 
     assert phases["take"].total_s + phases["sink"].total_s < last.batches * 60
 
 
+@pytest.mark.long
 def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(20)
     file = make_pipeline(tmp_path, rows[: len(rows) // 2], files=1)

@@ -112,6 +112,7 @@ def test_postgres_gets_the_rows_that_sqlite_gets(
     assert store.in_order(f"{SAME}, {shown}") == expected
 
 
+@pytest.mark.long
 def test_a_second_run_goes_on_and_fresh_begins_anew(
     spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path]
 ) -> None:
