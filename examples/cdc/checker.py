@@ -50,9 +50,8 @@ class Checker:
     def __init__(self, history: Sequence[Sequence[Version]], first: int, keys: dict[str, tuple[str, ...]]) -> None:
         self._history, self._first, self._keys = history, first, keys
         self._seen = [bytearray(len(versions)) for versions in history]
-        self._last: dict[
-            Row, tuple[int, tuple[int, int], tuple[int, int]]
-        ] = {}  # partition, when it came to be, position
+        # of a row: partition, (transaction, place in it), position
+        self._last: dict[Row, tuple[int, tuple[int, int], tuple[int, int]]] = {}
         self.found = OrderErrors()
 
     def take(self, partition: int, key: bytes, value: bytes) -> None:
