@@ -1,7 +1,8 @@
 """Order: a retry with several requests in flight puts a message behind its followers. Two cures, and one that is none.
 
 Eight messages go to one partition, a request each. The broker refuses the first request once, as it does for a moment
-while a partition's leader moves. A message goes ahead whose answer comes late, so that the others are under way by then. What matters is what is on its way at that moment:
+while a partition's leader moves. A message goes ahead whose answer comes late, so that the others are
+under way by then. What matters is what is on its way at that moment:
 
     five in flight       the others are stored before the first is sent again
     max.in.flight=1      one less than one thinks: this client (librdkafka) has made its next request before the
