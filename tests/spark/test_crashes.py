@@ -40,6 +40,19 @@ def killed(file: Path, point: str, number: int) -> bool:
     return done.returncode != 0
 
 
+def kill_at_each_step(file: Path) -> None:
+    for batch, point in enumerate(POINTS):
+        assert killed(file, point, batch), f"the driver should have died at {point}"
+
+
+def kill_at_random(file: Path, kills: int) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(kills):
+        killed(file, "random", chance.randrange(500, 9_000))
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return make_pipeline(tmp_path / "killed", orders(120), FILES)
@@ -61,8 +74,7 @@ def test_a_kill_between_the_commit_and_sparks_note_of_it_changes_nothing(
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
-    for batch, point in enumerate(POINTS):
-        assert killed(file, point, batch), f"the driver should have died at {point}"
+    kill_at_each_step(file)
     assert run_to_the_end(spark, file) == clean
 
 
@@ -82,9 +94,5 @@ def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
 def test_many_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    for _ in range(5):
-        killed(file, "random", chance.randrange(500, 9_000))
+    kill_at_random(file, 5)
     assert run_to_the_end(spark, file) == clean

@@ -20,7 +20,7 @@ from tests.postgres_server import PostgresServer
 from tests.sink_stores import PostgresStore
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import START, into_postgres, make_pipeline, orders, table, write_files
-from tests.spark.test_crashes import killed
+from tests.spark.test_crashes import kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.config import load
@@ -158,8 +158,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     source: str,
 ) -> None:
     file = put_into(store, make(source, "killed"))
-    for batch, point in enumerate(POINTS):
-        assert killed(file, point, batch), f"the driver should have died at {point}"
+    kill_at_each_step(file)
     run(spark, file)
     assert everything(store) == clean(source)
 
@@ -173,11 +172,8 @@ def test_kills_at_random_moments_change_nothing(
     clean: Callable[[str], Rows],
     source: str,
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
-    chance, file = random.Random(seed), put_into(store, make(source, "killed"))
-    for _ in range(4):
-        killed(file, "random", chance.randrange(500, 9_000))
+    file = put_into(store, make(source, "killed"))
+    kill_at_random(file, 4)
     run(spark, file)
     assert everything(store) == clean(source)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import orders, table
-from tests.spark.test_crashes import killed, run_to_the_end
+from tests.spark.test_crashes import kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.config import load
@@ -54,8 +52,7 @@ def clean(
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
-    for batch, point in enumerate(POINTS):
-        assert killed(file, point, batch), f"the driver should have died at {point}"
+    kill_at_each_step(file)
     assert run_to_the_end(spark, file) == clean
 
 
@@ -63,11 +60,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
 ) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    for _ in range(4):
-        killed(file, "random", chance.randrange(500, 9_000))
+    kill_at_random(file, 4)
     assert run_to_the_end(spark, file) == clean
 
 
