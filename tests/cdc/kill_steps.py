@@ -46,7 +46,7 @@ def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str
         lambda: publisher(target, topic),
         lambda position: BinlogReader(login, position, wanted),
         SystemClock(),
-        start=lambda: Position(begin),
+        start=Position(begin),
     ).run()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
@@ -267,7 +268,7 @@ def test_a_transaction_larger_than_allowed_goes_in_parts_and_each_change_once(
             lambda: publisher(target, database),
             lambda position: mariadb.reader(position, f"{database}.*"),
             SystemClock(),
-            start=lambda: Position(here),
+            start=Position(here),
         ).run(mariadb.place())
 
     for _ in range(2):
@@ -318,6 +319,22 @@ def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_told(
     later.close()
     assert committed(broker, database)[0] == messages(changes[1:2])
     assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-2")
+
+
+def test_the_earlier_one_is_told_too_where_only_its_client_knows(broker: Broker, database: str) -> None:
+    """The client says that it can do no more, and not why: the earlier one began anew, and fenced the later one."""
+    target, change = (
+        Target(broker.bootstrap, database, "global"),
+        RowChange("a", "t", "insert", 1, "", 1, 0, True, (), {}),
+    )
+    earlier = Publisher(target, database)
+    earlier.send(change)
+    Publisher(target, database).close()
+    with pytest.raises(KafkaException):
+        earlier._producer.commit_transaction(10)
+    with pytest.raises(UsageError, match="Another process captures under the name"):
+        earlier.send(change)
+    earlier.close()
 
 
 @pytest.mark.parametrize(

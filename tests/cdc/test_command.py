@@ -61,6 +61,25 @@ def test_tables_that_foreign_keys_change_without_a_word_are_named(
     assert f"Such changes of {database}.a, {database}.b will be missing." in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("tables", "missing"), [([], ".*"), (["item", "imet"], ".imet"), (["item"], "")])
+def test_what_is_asked_for_and_not_there_is_told(
+    tables: list[str],
+    missing: str,
+    command: list[str],
+    mariadb: MariaServer,
+    database: str,
+    here: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A name that was written wrong was waited for without a word."""
+    if tables:
+        mariadb.run(f"create table {database}.item (id int primary key)")
+    asked = [word for table in tables for word in ("--tables", f"{database}.{table}")]
+    assert cli.main([*command, *asked, "--once", "--from", here]) == 0
+    told = capsys.readouterr().err
+    assert f"there is no {database}{missing} now" in told if missing else "there is no" not in told
+
+
 def test_from_now_leaves_out_what_was_before(
     command: list[str],
     mariadb: MariaServer,
@@ -70,6 +89,16 @@ def test_from_now_leaves_out_what_was_before(
     shop(mariadb, database, 2)
     assert cli.main([*command, "--once", "--from", "now"]) == 0
     assert committed(broker, database) == {}
+
+
+def test_where_it_began_is_kept_though_nothing_was_written_yet(
+    command: list[str], mariadb: MariaServer, broker: Broker, database: str
+) -> None:
+    """The next start asked for "now" again, and what was written in between was missed without a word."""
+    for _ in range(2):
+        assert cli.main([*command, "--once", "--from", "now"]) == 0
+        mariadb.run(f"create table if not exists {database}.t (id int)", f"insert into {database}.t values (1)")
+    assert len(committed(broker, database)[0]) == 1
 
 
 def test_ctrl_c_ends_it_and_the_next_run_goes_on(
@@ -156,6 +185,7 @@ def test_a_user_without_the_right_to_replicate_is_told_the_grant(
         (["mysql://root@h/a", "--password-file", "nowhere/at/all"], "--password-file: nowhere/at/all cannot be read"),
         (["mysql://root@h/a", "--type", "a.b=uuid"], "--type a.b=uuid: write DATABASE.TABLE.COLUMN=TYPE"),
         (["mysql://root@h/a", "--type", "a.b.c=int"], "with a type of uuid"),
+        (["mysql://root@h/a", "--tables", "item"], "--tables item: write DATABASE.TABLE"),
         (["mysql://root@h/a", "--partitions", "0"], "partitions must be 1 or more, got 0"),
     ],
 )

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.cdc.mariadb import as_found
 from tests.cdc.topics import committed
@@ -272,11 +274,77 @@ def test_a_server_that_has_written_less_than_kafka_has_is_refused_and_its_slot_l
     assert as_found(changes(slot, start)) == [("insert", {"id": 1})]
 
 
+def test_a_slot_that_somebody_else_reads_from_meanwhile_is_refused(slot: Slot) -> None:
+    """Two names that make one slot: each passed over what the other one had read, and neither heard of it."""
+    run(slot.conninfo, "create table t (id int primary key)")
+    start = begun(slot, [])
+    with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as reader:
+        items = reader.items()
+        assert next(items) is not None
+        run(slot.conninfo, "insert into t values (1)")
+        with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as other:
+            other.stored(Position(current(slot)))
+        run(slot.conninfo, "insert into t values (2)")
+        with pytest.raises(UsageError, match="what lies between is lost"):
+            next(item for item in items if isinstance(item, RowChange))
+
+
 def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
     start = begun(slot, [])
     run(slot.conninfo, f"select pg_drop_replication_slot('{slot.name}')")
     with pytest.raises(UsageError, match="is gone, and Kafka has the changes"):
         changes(slot, start)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_text_comes_as_utf8_whatever_the_database_keeps(encoding: str, server: PostgresServer, slot: Slot) -> None:
+    """A database in LATIN1 ended the capture with a traceback."""
+    name, other = slot.name + "e", f"encoding '{encoding}' template template0 locale 'C'"
+    run(server.url(), f"create database {name} {other}")
+    odd = Slot(server.url(database=name), name, name)
+    start = begun(odd, [])
+    run(
+        odd.conninfo,
+        "create table t (c text)",
+        "insert into t values (E'\\xe9')" if encoding == "SQL_ASCII" else "select 1",
+    )
+    if encoding == "LATIN1":
+        run(odd.conninfo, "insert into t values (U&'\\00e9')")
+        assert as_found(changes(odd, start)) == [("insert", {"c": "é"})]
+    else:
+        with pytest.raises(UsageError, match="cannot send its changes as UTF-8"):
+            changes(odd, start)
+    run(server.url(), f"select pg_drop_replication_slot('{name}')", f"drop database {name} with (force)")
+
+
+def test_without_a_replica_identity_rows_still_have_their_key(slot: Slot) -> None:
+    run(slot.conninfo, "create table t (id int primary key)", "alter table t replica identity nothing")
+    start = begun(slot, [])
+    run(slot.conninfo, "insert into t values (1)")
+    assert [change.key for change in changes(slot, start)] == [("id",)]
+
+
+def test_who_is_not_let_in_is_not_asked_whether_the_server_runs(slot: Slot) -> None:
+    for wrong in ("user=nobody", "dbname=nothing"):
+        with pytest.raises(UsageError, match=r"does not let this role in: .* does not exist"):
+            begun(replace(slot, conninfo=make_conninfo(slot.conninfo, **dict([wrong.split("=")]))), [])
+
+
+def test_a_slot_without_its_wal_is_said_at_once(slot: Slot) -> None:
+    """It was taken for a broken connection, and tried again for minutes. A slot of another kind is refused likewise."""
+    start = begun(slot, [])
+    run(slot.conninfo, "alter system set max_slot_wal_keep_size = '1MB'", "select pg_reload_conf()")
+    try:
+        run(
+            slot.conninfo,
+            "create table t (c text)",
+            *["select pg_switch_wal()", "insert into t values (1)"] * 6,
+            "checkpoint",
+        )
+        with pytest.raises(UsageError, match="Where its WAL is gone"):
+            changes(slot, start)
+    finally:
+        run(slot.conninfo, "alter system reset max_slot_wal_keep_size", "select pg_reload_conf()")
 
 
 def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(

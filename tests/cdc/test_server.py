@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.cdc.mariadb import INSTALL, SERVER, MariaServer, as_found
 from tests.cdc.topics import committed
 from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
+from waterclock.cdc.position import MariaPlace, MySqlPlace
+from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
@@ -58,3 +61,49 @@ def test_a_truncate_names_its_table_as_its_rows_do(server: MariaServer) -> None:
     changes = server.changes(here, "shop.item")
     assert as_found(changes) == [("insert", {"id": 1}), ("truncate", {})]
     assert {(change.database, change.table) for change in changes} == {("shop", "item")}
+
+
+def test_of_two_that_read_as_one_replica_the_earlier_ends(server: MariaServer) -> None:
+    """It took this for a broken connection, came back, and threw the later one out: so the two went on for ever."""
+    server.run("insert into shop.t values (100)")
+    with (
+        closing(server.reader(server.place())) as earlier,
+        closing(server.reader(server.place())),
+        pytest.raises(UsageError, match="Another process reads this binlog as the replica 4711"),
+    ):
+        list(earlier.items())
+
+
+def test_a_place_whose_binlogs_are_gone_is_said_with_a_way_on(server: MariaServer) -> None:
+    """The way was --from now alone, which counts where Kafka holds no position."""
+    with (
+        closing(server.reader("0-1-1")) as reader,
+        pytest.raises(UsageError, match=r"cannot go on from 0-1-1: .* under another --name with --from now"),
+    ):
+        list(reader.items())
+
+
+def test_a_server_whose_binlogs_began_anew_is_refused(server: MariaServer, broker: Broker) -> None:
+    """With --once it was "all done", and what the server had written since was passed over."""
+    command = [
+        "cdc",
+        f"mysql://root@127.0.0.1:{server.port}/shop",
+        "--to",
+        f"kafka://{broker.bootstrap}/anew",
+        "--once",
+    ]
+    server.run("insert into shop.t values (200), (201)", "insert into shop.t values (202)")
+    assert cli.main(command) == 0
+    server.run("reset master")
+    for _ in range(2):  # with nothing in the binlogs, and with less than before
+        assert cli.main(command) == 2
+        server.run("insert into shop.t values (203) on duplicate key update id = 204")
+
+
+def test_a_place_may_have_domains_that_the_server_does_not_know() -> None:
+    assert not MariaPlace("0-1-7,3-1-9").beyond(MariaPlace("0-2-8"))
+    assert MariaPlace("0-1-7,3-1-9").beyond(MariaPlace("0-2-8,3-1-8"))
+    assert MariaPlace("3-1-9").beyond(MariaPlace("0-2-8"))
+    assert not MariaPlace("").beyond(MariaPlace("0-1-1"))
+    server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    assert MySqlPlace(f"{server}:1-9").beyond(MySqlPlace(f"{server}:1-8"))

@@ -43,6 +43,9 @@ class Unnamed:
     def virtual(self, table: TableMap) -> set[str]:
         return set()
 
+    def hidden(self, table: TableMap, columns: list[Column]) -> set[str]:
+        return set()
+
 
 UNNAMED = Unnamed()
 

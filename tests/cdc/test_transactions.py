@@ -301,8 +301,5 @@ def test_the_servers_own_tables_and_those_nobody_asked_for_are_left_out(
 
 
 def test_a_gtid_that_the_server_does_not_have_is_said(mariadb: MariaServer) -> None:
-    reader = mariadb.reader("0-1-99999999")
-    with pytest.raises(UsageError, match="cannot go on from 0-1-99999999"):
-        for _ in reader.items():
-            pass
-    reader.close()
+    with pytest.raises(UsageError, match="stands at 0-1-99999999, and this server has written no further than"):
+        mariadb.reader("0-1-99999999")

@@ -46,8 +46,10 @@ Tell = Callable[[CaptureStatistics], object]
 class Capture:
     """Copies a source's changes to Kafka.
 
-    `publisher` and `source` make the two ends; they are called anew after a break. `start` says where to begin where
-    Kafka holds no position yet. `tell` hears of every commit, `lost` of every break that is survived.
+    `publisher` and `source` make the two ends; they are called anew after a break. `start` is where to begin where
+    Kafka holds no position yet: a position, or what asks the source for one. What was asked for is stored at once: the
+    next time the answer (now, the oldest binlog) would be another one, and what lies between would be missed. `tell`
+    hears of every commit, `lost` of every break that is survived.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Capture:
         source: Callable[[Position], Source],
         clock: Clock,
         *,
-        start: Callable[[], Position],
+        start: Position | Callable[[], Position],
         tell: Tell = lambda statistics: None,
         lost: Callable[[WaterclockError], object] = lambda error: None,
     ) -> None:
@@ -88,9 +90,12 @@ class Capture:
     def _pass(self, end: str | None) -> None:
         publisher = self._publisher()
         try:
-            source = self._source(publisher.stored or self._start())
+            position = publisher.stored or (self._start if isinstance(self._start, Position) else self._start())
+            source = self._source(position)
             self._began = True
             try:
+                if publisher.stored is None and not isinstance(self._start, Position):
+                    publisher.commit(position)
                 _Pass(publisher, source, self._clock, self._count).until(end)
             finally:
                 source.close()

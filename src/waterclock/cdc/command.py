@@ -28,18 +28,20 @@ _EVERY_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A database as the command needs it: a source from a position, where to begin, where its end is now, and tables
-    whose rows the server also changes without a word."""
+    """A database as the command needs it: a source from a position, where to begin, where its end is now, tables that
+    were asked for and are not there, and tables whose rows the server also changes without a word."""
 
     source: Callable[[Position], Source]
-    begin: Callable[[], Position]
+    begin: Position | Callable[[], Position]
     end: Callable[[], str]
+    absent: Callable[[], list[str]]
     unseen: Callable[[], list[str]] = list
 
 
 def run(arguments: Namespace) -> int:
     """What the options say; UsageError, EnvironmentMissing or ConnectionLost where it cannot be done."""
     where = database(arguments.source)
+    _check_names(arguments.tables)
     servers, topic = kafka(arguments.to)
     name = arguments.name or topic
     clock = SystemClock()
@@ -52,6 +54,7 @@ def run(arguments: Namespace) -> int:
     told = _Progress(clock, arguments.json)
     publisher = partial(Publisher, target, name, client)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
+    _miss(origin.absent())
     _warn(origin.unseen())
     try:
         capture.run(origin.end() if arguments.once else None)
@@ -63,7 +66,7 @@ def run(arguments: Namespace) -> int:
 def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from waterclock.cdc.mysql.connecting import Login, answer
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, inspected, oldest, unseen
+    from waterclock.cdc.mysql.server import OWN, absent, inspected, oldest, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
@@ -74,20 +77,26 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
         return answer(login, lambda cursor: inspected(cursor).place)
 
     def begin() -> Position:
-        if arguments.begin == "start":
-            return Position(answer(login, oldest))
-        return Position(now() if arguments.begin == "now" else arguments.begin)
+        return Position(now() if arguments.begin == "now" else answer(login, oldest))
 
     def source(position: Position) -> Source:
         return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
 
-    return Origin(source, begin, now, lambda: answer(login, lambda cursor: unseen(cursor, wanted)))
+    first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
+    asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
+    return Origin(
+        source,
+        first,
+        now,
+        lambda: answer(login, lambda cursor: absent(cursor, asked)),
+        lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
+    )
 
 
 def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
+    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -104,7 +113,10 @@ def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) ->
     wanted = Wanted(arguments.tables, OWN)
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
     return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock), lambda: begun(slot, listed), lambda: current(slot)
+        lambda position: SlotReader(slot, position, wanted, clock),
+        lambda: begun(slot, listed),
+        lambda: current(slot),
+        lambda: absent(slot, wanted.names()),
     )
 
 
@@ -112,6 +124,15 @@ def _password(arguments: Namespace, variable: str) -> str:
     if arguments.password_file is None:
         return os.environ.get(variable, "")
     return _read("--password-file", arguments.password_file).rstrip("\r\n")
+
+
+def _check_names(tables: list[str]) -> None:
+    """Refuse a name that no table has: nothing would come, and nobody would hear of it."""
+    for name in tables:
+        if not set(name) & set(".*?["):
+            raise UsageError(
+                f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
+            )
 
 
 def _types(given: list[str]) -> dict[str, str]:
@@ -142,6 +163,16 @@ def _read(option: str, file: str) -> str:
         return Path(file).read_text()
     except OSError as error:
         raise UsageError(f"{option}: {file} cannot be read: {error.strerror}.") from None
+
+
+def _miss(absent: list[str]) -> None:
+    """Not refused: a table may be made later."""
+    if absent:
+        print(
+            f"waterclock: there is no {', '.join(absent)} now, or this user may not see it: nothing will come of it until "
+            "there is.",
+            file=sys.stderr,
+        )
 
 
 def _warn(unseen: list[str]) -> None:

@@ -37,6 +37,20 @@ _OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update"
 Field = Mapping[str, Any]
 
 
+def check_types(types: Mapping[str, str]) -> None:
+    """Raise ValueError for a word that is no type: what it was meant for would stay as it came, in silence.
+
+    >>> check_types({"price": "Decimal:2", "day": "Date", "raw": "bytes"})
+    """
+    for column, word in types.items():
+        name, colon, scale = word.partition(":")
+        if name not in (*_BY_WORD, "bytes") or (colon and (name != "Decimal" or not scale.isdecimal())):
+            known = ", ".join(sorted(_BY_WORD.keys() - {"Decimal"}))
+            raise ValueError(
+                f"the type of {column!r} must be Decimal:2 (or another scale), bytes, {known}, got {word!r}"
+            )
+
+
 def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Change]:
     """The changes that a message asks for; none for a tombstone, a heartbeat or a transaction's mark.
 
@@ -45,6 +59,8 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
     if message.value is None:
         return
     schema, payload = _unwrapped(_read(message.value))
+    if payload is None:
+        return  # a tombstone in a schema
     word = payload.get("op")
     if (word is None and ("status" in payload or set(payload) == {"ts_ms"})) or word == "m":
         return  # where a transaction begins or ends, a heartbeat, an application's own word
@@ -54,17 +70,20 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
             f"The message at offset {message.offset} is no envelope of Debezium: it has no op. Was it unwrapped?"
         )
     table, position = _table(payload["source"]), _position(payload["source"], message.offset)
-    key = {} if operation == "truncate" else _key(message, types or {})
+    key_schema, key = (None, None) if message.key is None else _unwrapped(_read(message.key))
+    # key and row may be written differently, one with a schema: both have to say the same of a key's column
+    fields = {**_by_name(_by_name(schema).get("after")), **_by_name(key_schema)}
+    told = {} if operation == "truncate" else _converted(key or {}, fields, types or {})
     values: dict[str, Any] = {}
     if operation in ("insert", "update"):
-        values = _converted(payload["after"], _by_name(_by_name(schema).get("after")), types or {})
-    yield Change(table, operation, key, position, values)
+        values = _converted(payload["after"], fields, types or {})
+    yield Change(table, operation, told, position, values)
 
 
-def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any]]:
-    """Schema and payload, where they travel together; a payload that is null is a tombstone in a schema."""
+def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] | None]:
+    """Schema and payload, where they travel together; a payload may be null there."""
     if "payload" in envelope and "schema" in envelope:
-        return envelope["schema"], envelope["payload"] or {"ts_ms": 0}
+        return envelope["schema"], envelope["payload"]
     return None, envelope
 
 
@@ -87,17 +106,12 @@ def _position(source: Mapping[str, Any], offset: int) -> tuple[int, ...]:
         return (int(source["lsn"]),)
     if source.get("file") is not None and source.get("pos") is not None:
         return int(str(source["file"]).rpartition(".")[2]), int(source["pos"]), int(source.get("row") or 0)
-    if source.get("change_lsn") and source.get("commit_lsn"):
-        parts = f"{source['commit_lsn']}:{source['change_lsn']}".split(":")
-        return (*(int(part, 16) for part in parts), int(source.get("event_serial_no") or 0))
+    if source.get("commit_lsn"):
+        commit = str(source["commit_lsn"]).split(":")
+        # a snapshot's row has no LSN of its own: it stands before all changes of that commit
+        change = str(source["change_lsn"]).split(":") if source.get("change_lsn") else ["0"] * len(commit)
+        return (*(int(part, 16) for part in (*commit, *change)), int(source.get("event_serial_no") or 0))
     return (offset,)
-
-
-def _key(message: Met, types: Mapping[str, str]) -> dict[str, Any]:
-    if message.key is None:
-        return {}
-    schema, key = _unwrapped(_read(message.key))
-    return _converted(key, _by_name(schema), types)
 
 
 def _by_name(schema: Field | None) -> dict[str, Field]:
@@ -173,7 +187,7 @@ _LOGICAL: dict[str, Callable[[Any], Any]] = {
     "io.debezium.time.NanoTime": _time(1_000_000_000, 9),
     "io.debezium.data.Bits": _bits,
     "io.debezium.data.EnumSet": lambda text: text.split(",") if text else [],
-    "io.debezium.data.Json": lambda text: json.loads(text, parse_float=Decimal),
+    "io.debezium.data.Json": _decode,
     "org.apache.kafka.connect.data.Date": _day,
     "org.apache.kafka.connect.data.Timestamp": _moment(1000, 3),
     "org.apache.kafka.connect.data.Time": _time(1000, 3),

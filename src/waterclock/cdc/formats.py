@@ -14,13 +14,14 @@ ReadChanges = Callable[[Met], Iterator[Change]]
 
 
 def reader_of(word: str, types: Mapping[str, str] | None = None) -> ReadChanges:
-    """What reads the messages of a change topic; ValueError for a word that is no format.
+    """What reads the messages of a change topic; ValueError for a word that is no format, or no type.
 
     >>> list(reader_of("maxwell")(Met(b"{}", None, 0)))
     []
     """
     if word not in FORMATS:
         raise ValueError(f"a change format must be one of {', '.join(FORMATS)}, got {word!r}")
+    debezium.check_types(types or {})
     return partial(_told, maxwell.changes if word == "maxwell" else partial(debezium.changes, types=types))
 
 

@@ -41,8 +41,10 @@ def changes(message: Met) -> Iterator[Change]:
     fields = _read(message.value)
     if fields.get("type") in _OTHERS:
         return
+    if not isinstance(fields.get("database"), str) or not isinstance(fields.get("table"), str):
+        raise Unreadable(f"The message at offset {message.offset} names no database and table, so it is not Maxwell's.")
     operation, data = _OPERATIONS.get(str(fields.get("type"))), fields.get("data")
-    table, position = f"{fields.get('database')}.{fields.get('table')}", _position(fields, message.offset)
+    table, position = f"{fields['database']}.{fields['table']}", _position(fields, message.offset)
     if operation == "truncate":
         yield Change(table, operation, {}, position, {})
         return

@@ -65,6 +65,13 @@ class MariaPlace:
             domain in self._last and self._last[domain][1] >= number for domain, (_, number) in other._last.items()
         )
 
+    def beyond(self, written: MariaPlace) -> bool:
+        """Whether it names what a server that has `written` so much has not. A domain may be another server's."""
+        shared = self._last.keys() & written._last.keys()
+        return bool(self._last) and (
+            not shared or any(self._last[domain][1] > written._last[domain][1] for domain in shared)
+        )
+
     def __str__(self) -> str:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))
 
@@ -112,6 +119,10 @@ class MySqlPlace:
             for server, intervals in other._intervals.items()
             for first, last in intervals
         )
+
+    def beyond(self, written: MySqlPlace) -> bool:
+        """Whether it names what a server that has `written` so much has not."""
+        return not written.covers(self)
 
     def __str__(self) -> str:
         return ",".join(

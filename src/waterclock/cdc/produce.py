@@ -39,7 +39,7 @@ _BY_KEY = -1
 _SERVED_EVERY = 1000  # so often the client may tell what arrived; it holds so much more at most
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _TIMEOUT_MS = 300_000  # so long may a transaction stay open: a million changes take a tenth of it
-_QUIET = {"log_level": 4}  # warnings and worse: librdkafka tells of every connection that is closed
+_QUIET = {"log_level": 2}  # a broker that is away is told of in one sentence, and not twenty times a second
 _SETTINGS = {
     "acks": "all",
     "enable.idempotence": True,
@@ -159,7 +159,7 @@ class Publisher:
             self._say(raised)
 
     def _say(self, raised: KafkaException) -> NoReturn:
-        error: KafkaError = raised.args[0]
+        error = self._cause(raised.args[0])
         if self._refused and self._refused[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise UsageError(
                 f"A change is larger than the topic {self._target.topic} takes. Set the topic's max.message.bytes higher, "
@@ -172,6 +172,16 @@ class Publisher:
                 "them, or give them different names (--name) and topics."
             ) from None
         raise ConnectionLost(f"Kafka did not take the changes: {error.str()}.") from None
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """`produce` says of a client that can do no more only that it can not; the end of its transaction says why."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._producer.abort_transaction(_ABORT_S)
+            except KafkaException as raised:
+                cause: KafkaError = raised.args[0]
+                return cause
+        return error
 
 
 def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, object], None]:

@@ -32,6 +32,7 @@ _SHAPES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilin
 _KINDS |= {name: {types.BLOB} for name in _TEXTS}
 _KINDS |= {name: {types.GEOMETRY} for name in (*_SHAPES, "geometrycollection", "geomcollection")}
 _JSON_COLLATION = 46  # utf8mb4_bin: MariaDB gives it to every JSON column
+_OWN = re.compile(r"DB_ROW_HASH_\d+")
 _DECLARED = ("uuid", "inet6", "inet4", "json")
 
 _COLUMNS = (
@@ -113,6 +114,12 @@ class Catalog:
         """The names of the columns that are computed when they are read: MariaDB leaves them out of a row image."""
         found = self._declared(table.database, table.table).columns
         return {column[0] for column in found if "VIRTUAL" in column[4].upper()}
+
+    def hidden(self, table: TableMap, columns: list[Column]) -> set[str]:
+        """The names of the columns that MariaDB made for itself (of UNIQUE over a BLOB): no SELECT shows them."""
+        names = {column.name for column in columns if self._maria and _OWN.fullmatch(column.name)}
+        shown = self._declared(table.database, table.table).columns if names else []
+        return names - {column[0] for column in shown}
 
     def _declared(self, database: str, table: str) -> Declared:
         columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]

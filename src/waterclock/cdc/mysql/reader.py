@@ -28,6 +28,8 @@ from waterclock.errors import ConnectionLost, UsageError
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
 _GONE_AFTER = 10  # silences in a row, a heartbeat's time each, and not one heartbeat
 
+_TAKEN = "with the same server_uuid/server_id"  # who came back after a break is the later one, and never hears it
+
 
 class _Questions:
     """A cursor for questions that come hours apart: a server ends a connection that is idle for long (wait_timeout)."""
@@ -90,6 +92,7 @@ class BinlogReader:
         self.server: Server = inspected(questions)
         self._place_type = MariaPlace if self.server.maria else MySqlPlace
         place = self._place_type(position.place)
+        _check(place, self._place_type(self.server.known))
         catalog = Catalog(questions, self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
         self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
@@ -135,10 +138,26 @@ class BinlogReader:
             text = text[6:] if text.startswith("#") else text
             if code in REFUSALS:
                 refused(self._login, pymysql.OperationalError(code, text))
+            if _TAKEN in text:
+                raise UsageError(
+                    f"Another process reads this binlog as the replica {self._login.server_id}, and the server talks only "
+                    "to the later one. Stop one of them, or give them different names (--name), or a --server-id."
+                )
             if code == 1236:
                 raise UsageError(
                     f"The server cannot go on from {str(self.position().place) or 'the beginning'}: {text}. Where its "
-                    "binlogs are gone already, start anew with --from now and bring the target up to date by hand."
+                    "binlogs are gone already, bring the target up to date by hand, and start anew under another --name "
+                    "with --from now."
                 )
             raise ConnectionLost(f"The database ended the stream: {text} ({code}).")
         raise ConnectionLost("The database ended the stream.")
+
+
+def _check(place: Any, written: Any) -> None:
+    """Refuse a place that the server has not written: what it writes until it gets there would be passed over."""
+    if place.beyond(written):
+        raise UsageError(
+            f"The capture stands at {place}, and this server has written no further than {str(written) or 'nothing'}: it "
+            "is another one, or an older copy, or its binlogs were thrown away (RESET MASTER). Bring the target up to date "
+            "by hand, and start anew under another --name."
+        )

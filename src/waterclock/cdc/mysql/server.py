@@ -5,7 +5,7 @@ Rule 1: every setting that would lose something is named, with what to set it to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,18 +21,22 @@ _RIGHT = {
 }
 _QUESTION = (
     "show global variables where variable_name in ('log_bin', 'version', 'gtid_binlog_pos', 'gtid_executed', "
-    "'binlog_row_metadata', 'lower_case_table_names', " + ", ".join(f"'{name}'" for name in _RIGHT) + ")"
+    "'gtid_current_pos', 'binlog_row_metadata', 'lower_case_table_names', "
+    + ", ".join(f"'{name}'" for name in _RIGHT)
+    + ")"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`maria`: MariaDB or MySQL. `place`: its last transaction. `names_columns`: whether its binlog does. `lowers_names`:
-    whether tables' names are small letters, whatever a statement writes."""
+    """`maria`: MariaDB or MySQL. `place`: its last transaction. `known`: that, and what it only replicated.
+    `names_columns`: whether its binlog does. `lowers_names`: whether tables' names are small letters, whatever a
+    statement writes."""
 
     maria: bool
     version: str
     place: str
+    known: str
     names_columns: bool
     lowers_names: bool
 
@@ -59,7 +63,8 @@ def inspected(cursor: Any) -> Server:
     maria = "mariadb" in version.lower()
     place = found.get("gtid_binlog_pos" if maria else "gtid_executed", "").replace("\n", "")
     named, lowers = found.get("binlog_row_metadata", "").upper() == "FULL", found.get("lower_case_table_names") == "1"
-    return Server(maria, version, place, named, lowers)
+    known = f"{place},{found.get('gtid_current_pos', '')}".strip(",")
+    return Server(maria, version, place, known, named, lowers)
 
 
 def oldest(cursor: Any) -> str:
@@ -71,6 +76,16 @@ def oldest(cursor: Any) -> str:
     cursor.execute("show binary logs")
     cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
     return str(cursor.fetchall()[0][0] or "")
+
+
+def absent(cursor: Any, names: Iterable[tuple[str, str]]) -> list[str]:
+    """Of these tables (`*`: any of the database) the ones that are not there, or not for this user."""
+    found = []
+    for database, table in names:
+        which, given = ("", (database,)) if table == "*" else (" and table_name = %s", (database, table))
+        cursor.execute(f"select 1 from information_schema.tables where table_schema = %s{which} limit 1", given)
+        found += [] if cursor.fetchall() else [f"{database}.{table}"]
+    return found
 
 
 def unseen(cursor: Any, wanted: Callable[[str, str], bool]) -> list[str]:

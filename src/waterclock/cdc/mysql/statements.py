@@ -23,13 +23,19 @@ _NAME = rf"(?!TABLE\b)({_PART})(?:\s*\.\s*({_PART}))?"  # a table called "table"
 _TRUNCATE = re.compile(rf"TRUNCATE\s*(?:TABLE\b\s*)?{_NAME}\s*(?:;|\Z|WAIT\b|NOWAIT\b)", re.IGNORECASE)
 _ALTER = re.compile(rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s*(?:IF\s+EXISTS\s*)?{_NAME}", re.IGNORECASE)
 _PARTITION = re.compile(
-    r"\b(?:DROP|TRUNCATE|EXCHANGE|CONVERT)\s+PARTITION\b|\bCONVERT\s+TABLE\b|\b(?:DISCARD|IMPORT)\b.*\bTABLESPACE\b",
+    r"\b(?:DROP|TRUNCATE|EXCHANGE|CONVERT)\s+PARTITION\b|\bCONVERT\s+TABLE\b|\b(?:DISCARD|IMPORT)\b.*\bTABLESPACE\b"
+    r"|\bDROP\s+SYSTEM\s+VERSIONING\b|\AALTER\s+(?:ONLINE\s+)*IGNORE\b",  # its history goes; what is there twice goes
     re.IGNORECASE | re.DOTALL,
 )
 _OTHER = re.compile(rf"\b(?:WITH|TO|CONVERT)\s+TABLE\s*{_NAME}", re.IGNORECASE)
+_QUOTED = re.compile(r"""`[^`]*`|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+# CREATE TABLE ... SELECT; in row format the server writes the columns in its place (VALUES LESS THAN is of partitions)
+_FILLED = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b.*(?:\bSELECT\b|\bVALUES\s*\()", re.IGNORECASE | re.DOTALL)
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "SELECT", "WITH", "DO"}
 _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}
 _WITHIN = _CHANGES | {"COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", ""}  # what may stand beside rows
+
+_UNTOLD = "\ufffd"  # stands for bytes that are no UTF-8
 
 
 class Statement(NamedTuple):
@@ -58,7 +64,8 @@ class Statement(NamedTuple):
     def writes(self, within: bool = False) -> bool:
         """Whether it wrote rows of which the binlog only has this statement; `within` a transaction, whatever is none of
         the few that may stand there (ANALYZE UPDATE)."""
-        return self.word in _WRITES or (within and self.word not in _WITHIN)
+        filled = self.word == "CREATE" and _FILLED.match(_QUOTED.sub("``", self.text)) is not None
+        return filled or self.word in _WRITES or (within and self.word not in _WITHIN)
 
     def changes(self) -> bool:
         """Whether it changed what tables there are, or how they are made."""
@@ -77,7 +84,7 @@ class Statement(NamedTuple):
         return self._table(_ALTER.match(self.text))
 
     def moved(self) -> list[tuple[str, str] | None]:
-        """The tables of which partitions went, or came, without a row in the binlog; None for one that cannot be told.
+        """The tables of which rows went, or came, as a whole and without the binlog; None for one that cannot be told.
 
         >>> Statement("shop", "alter table a exchange partition p with table old.b").moved()
         [('shop', 'a'), ('old', 'b')]
@@ -90,6 +97,8 @@ class Statement(NamedTuple):
         if not match:
             return None
         first, second = (_plain(match[1]), _plain(match[2] or ""))
+        if _UNTOLD in first + second:  # of a client with another character set than UTF-8
+            return None
         names = (first, second) if second else (self.database, first)
         return (names[0].lower(), names[1].lower()) if self.lowers else names
 

@@ -9,7 +9,7 @@ Rule 3: rows come whole (binlog_row_image=FULL). A column may be missing only wh
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 from waterclock.cdc.mysql.binlog import (
@@ -37,6 +37,9 @@ UPDATES = {UPDATE_V1, UPDATE_V2, MARIA_UPDATE_COMPRESSED}
 DELETES = {DELETE_V1, DELETE_V2, MARIA_DELETE_COMPRESSED}
 ROWS = WRITES | UPDATES | DELETES
 _COMPRESSED = {MARIA_WRITE_COMPRESSED, MARIA_UPDATE_COMPRESSED, MARIA_DELETE_COMPRESSED}
+# what the server keeps of a sequence, as if it were a row: it is written as an insert whenever it moves on
+_SEQUENCE = ["next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size",
+             "cycle_option", "cycle_count"]  # fmt: skip
 _VERSION_2 = {WRITE_V2, UPDATE_V2, DELETE_V2}
 
 
@@ -51,12 +54,16 @@ class Knowledge(Protocol):
 
     def virtual(self, table: TableMap) -> set[str]: ...
 
+    def hidden(self, table: TableMap, columns: list[Column]) -> set[str]: ...
+
 
 class Table:
     """How the rows of one table map are read."""
 
-    def __init__(self, described_by: TableMap, columns: list[Column], key: tuple[str, ...]) -> None:
-        self.map, self.key = described_by, key
+    def __init__(
+        self, described_by: TableMap, columns: list[Column], key: tuple[str, ...], hidden: Collection[str] = ()
+    ) -> None:
+        self.map, self.key, self.hidden = described_by, key, hidden
         self.database, self.table = described_by.database, described_by.table
         self.names = [column.name for column in columns]
         try:
@@ -140,12 +147,15 @@ class Tables:
             return None
         if not found.is_full():
             self._lent.add(content)
-            return Table(found, *self._catalog.complete(found, written))
+            columns, key = self._catalog.complete(found, written)
+            return None if _is_sequence(columns) else Table(found, columns, key)
         columns = described(found, self._dialect, self._catalog.charset_of)
         settled = self._catalog.settle(found, columns, written)
+        if _is_sequence(columns):
+            return None
         if any(doubtful(column) for column in columns):  # a BINARY may be made a UUID, and its map stays the same
             self._lent.add(content)
-        return Table(found, settled, key_of(found, columns))
+        return Table(found, settled, key_of(found, columns), self._catalog.hidden(found, columns))
 
     def _read(self, table: Table, event: Event) -> Iterator[tuple[Row | None, Row | None]]:
         data, at, bitmaps = self._opened(event)
@@ -160,7 +170,7 @@ class Tables:
                     f"Rows of {table.map.name} before {event.end} do not fit its columns, so a type was misread. Leave the "
                     "table out (--tables), and say so to the authors: with its CREATE TABLE it can be mended."
                 )
-            yield old, new
+            yield _shown(table, old), _shown(table, new)
 
     @staticmethod
     def _pair(
@@ -203,3 +213,15 @@ class Tables:
                 "the server and in every session that sets its own, and leave out what was written before (--from, --skip)."
             )
         return [place for place in range(len(table.names)) if bits >> place & 1]
+
+
+def _is_sequence(columns: list[Column]) -> bool:
+    return [column.name for column in columns] == _SEQUENCE
+
+
+def _shown(table: Table, row: Row | None) -> Row | None:
+    """The row without the columns that the server made for itself."""
+    if row is not None:
+        for name in table.hidden:
+            del row[name]
+    return row

@@ -214,7 +214,9 @@ class Transactions:
             self._tables.changed(found.altered(), found.ended)
         for moved in found.moved():
             if moved is None or self._wanted(*moved):
-                self._refuse(f"that partitions went or came as a whole, without their rows: {found.text[:80]!r}")
+                self._refuse(
+                    f"that partitions or rows went or came as a whole, and not a word of each row: {found.text[:80]!r}"
+                )
         emptied = found.emptied()
         if emptied is None and found.word == "TRUNCATE":
             self._refuse(f"the statement {found.text[:80]!r}, of which the table cannot be told")

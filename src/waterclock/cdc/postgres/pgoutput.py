@@ -125,7 +125,7 @@ class Decoding:
             types.append(struct.unpack_from(">I", message, at)[0])
             key += [name] if is_key else []
             at += 8
-        found = self._key_of(number) if full else tuple(key)
+        found = tuple(key) if key and not full else self._key_of(number)  # REPLICA IDENTITY NOTHING tells none
         if not set(found) <= set(names):
             raise Unreadable(
                 f"The primary key of {schema}.{table} is ({', '.join(found)}) now, and was another one when these rows "

@@ -8,12 +8,12 @@ A crash between 2 and 3 leaves Kafka ahead of the slot: what Kafka holds is pass
 
 Rule 1: the slot is never ahead of Kafka. Where it is, somebody else reads from it, or it was made anew: what lies
         between is lost, and that is said.
-Rule 2: what is printed depends on the session: time zone, date style and digits are set here.
+Rule 2: what is printed depends on the session: character set, time zone, date style and digits are set here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,11 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 OWN = frozenset({"pg_catalog", "information_schema"})
 _AT_ONCE = 20_000  # messages of a peek; PostgreSQL ends it after the transaction in which they become so many
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
-_OPTIONS = "-c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
+_OPTIONS = (
+    "-c client_encoding=UTF8 -c timezone=UTC -c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=1 "
+    "-c bytea_output=hex"
+)
+_REFUSALS = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
 _PEEK = (
     "select data from pg_logical_slot_peek_binary_changes(%s, null, %s, 'proto_version', '1', 'publication_names', %s)"
 )
@@ -77,7 +81,11 @@ class SlotReader:
                 written = self._written()
                 for message in self._peeked(most):
                     count += 1
+                    if count == 1:
+                        self._check_slot(self._stored)
                     yield from self._decoding.take(message)
+                if not count:
+                    self._check_slot(self._stored)
             if self._decoding.lsn != before:
                 pauses, most = 0, _AT_ONCE
                 continue
@@ -99,6 +107,7 @@ class SlotReader:
 
     def stored(self, position: Position) -> None:
         """Step 3."""
+        self._stored = position.place
         with _told(self._slot):
             self._asking.execute(
                 "select pg_replication_slot_advance(slot_name, %s::pg_lsn) from pg_replication_slots "
@@ -132,16 +141,20 @@ class SlotReader:
     def _one(self, query: str, *arguments: Any) -> Any:
         return self._asking.execute(query, arguments).fetchone()
 
-    def _check(self, position: Position) -> None:
+    def _check_slot(self, place: str) -> None:
+        """Rule 1; also after a peek has begun, for somebody else may read from the slot at any time."""
         found = self._one(
             "select confirmed_flush_lsn::text, plugin from pg_replication_slots where slot_name = %s", self._slot.name
         )
-        if found is None or found[1] != "pgoutput" or lsn_number(found[0]) > lsn_number(position.place):
+        if found is None or found[1] != "pgoutput" or lsn_number(found[0]) > lsn_number(place):
             now = "is gone" if found is None else f"reads by {found[1]} and stands at {found[0]}"
             raise UsageError(
-                f"The slot {self._slot.name} {now}, and Kafka has the changes up to {position.place}: what lies between is "
+                f"The slot {self._slot.name} {now}, and Kafka has the changes up to {place}: what lies between is "
                 "lost. Bring the target up to date by hand, and start anew under another --name."
             )
+
+    def _check(self, position: Position) -> None:
+        self._check_slot(position.place)
         (end,) = self._one("select pg_current_wal_flush_lsn()::text")
         if lsn_number(end) < lsn_number(position.place):
             raise UsageError(
@@ -176,6 +189,13 @@ def begun(slot: Slot, tables: list[str]) -> Position:
         return Position(str(found[0]) if found else lsn_text(0))
 
 
+def absent(slot: Slot, names: Iterable[tuple[str, str]]) -> list[str]:
+    """Of these tables the ones that are not there."""
+    query = "select 1 from pg_catalog.pg_tables where schemaname = %s and tablename = %s"
+    with _told(slot), _connected(slot) as connection:
+        return [".".join(name) for name in names if not connection.execute(query, name).fetchone()]
+
+
 def current(slot: Slot) -> str:
     """The place up to which everything that is committed now has been written."""
     with _told(slot), _connected(slot) as connection:
@@ -203,11 +223,26 @@ def _told(slot: Slot) -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
+        if error.sqlstate is None and any(word in str(error) for word in _REFUSALS):
+            raise UsageError(
+                f"PostgreSQL does not let this role in: {_line(error)}. Give the right role, database and password "
+                "(--password-file, or PGPASSWORD)."
+            ) from None
+        if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):
+            raise UsageError(
+                f"The slot {slot.name} cannot be read: {_line(error)}. Where its WAL is gone (max_slot_wal_keep_size), "
+                "bring the target up to date by hand, and start anew under another --name."
+            ) from None
         if error.sqlstate is None and "connection failed" in str(error):
             raise EnvironmentMissing(
                 f"There is no PostgreSQL to talk to: {_line(error)}. Is it running there?"
             ) from None
         raise ConnectionLost(f"The connection to PostgreSQL broke: {_line(error)}.") from None
+    except psycopg.DataError as error:
+        raise UsageError(
+            f"PostgreSQL cannot send its changes as UTF-8: {_line(error)}. A database with the encoding SQL_ASCII holds "
+            "bytes of which nobody knows the character set: leave such tables out (--publication)."
+        ) from None
     except psycopg.Error as error:
         raise UsageError(
             f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
