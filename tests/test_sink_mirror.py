@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.sink_stores import Store, batch, in_a_child
 from waterclock.errors import UsageError
-from waterclock.sinks import Mirror, Sink, apply_once
+from waterclock.sinks import Mirror, Sink, apply_once, written_once
 from waterclock.spark import frames
 
 EVENT = pa.schema(
@@ -155,6 +155,15 @@ def test_what_cannot_be_applied_is_a_dead_letter_and_the_rest_goes_on(
     ((why, text),) = letters(store)
     assert (why, json.loads(text)) == (reason, wrong)
     assert sink.totals() == {"dead_letters": 1}
+
+
+def test_what_is_put_aside_is_told_and_is_no_result(sink: Sink) -> None:
+    # a live pipeline adds up what its sink wrote: its figures were not those of the tables
+    given = results([change("insert", (1, 0), A), change("truncate", (1, 0), B)])
+    written = written_once(sink, replace(batch(0, counters={"results": 2}), results=given))
+    assert written is not None
+    assert written.counters == sink.totals() == {"dead_letters": 1, "results": 1}
+    assert written_once(sink, batch(0)) is None
 
 
 # The promise, by a model

@@ -133,14 +133,15 @@ def test_a_result_with_nul_is_a_dead_letter_with_the_whole_row_and_the_others_ar
     made = batch(0, count=3)
     rows = made.results.to_pylist()
     rows[1]["event"]["case"] = "a\x00b"
-    apply_once(sink, replace(made, results=pa.Table.from_pylist(rows, schema=SCHEMA)))
+    counted = {**made.counters, "results": 3}
+    apply_once(sink, replace(made, results=pa.Table.from_pylist(rows, schema=SCHEMA), counters=counted))
     assert store.in_order("batch_row, event_n") == [(0, 0), (1, 2)]
     ((_, _, why, text),) = store.in_order("file, line, reason, text", "results_dead_letters")[1:]
     assert why == "'event_case' holds the character NUL, which a text in PostgreSQL cannot"
     row = json.loads(text)
     assert (row["event_case"], row["event_n"], row["result_id"]) == ("a\x00b", 1, "r0-1")
     assert row["due"] == "1970-01-01 00:00:00.000001"
-    assert sink.totals() == {"dead_letters": 1, "events": 2, "late": 1}
+    assert sink.totals() == {"dead_letters": 1, "events": 2, "late": 1, "results": 2}
 
 
 def test_nul_in_a_dead_letter_is_written_out(store: PostgresStore, sink: Sink) -> None:

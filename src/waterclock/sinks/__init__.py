@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs
+from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs, written_once
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica
 from waterclock.sinks.sqlite import SQLiteSink
@@ -23,6 +23,7 @@ __all__ = [
     "Sink",
     "apply_once",
     "check_belongs",
+    "written_once",
 ]
 
 

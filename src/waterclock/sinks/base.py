@@ -68,7 +68,8 @@ class Sink(Protocol):
 
     def is_applied(self, query_id: str, batch_id: int) -> bool: ...
 
-    def write(self, batch: Batch) -> None: ...
+    def write(self, batch: Batch) -> Batch | None:
+        """Write what the batch brings. What it cannot keep it puts aside: then the value is the batch as it was written."""
 
     def commit(self) -> None:
         """End the transaction; CommitUnknown where the connection went away before the answer came."""
@@ -87,27 +88,33 @@ class Sink(Protocol):
 
 def apply_once(sink: Sink, batch: Batch) -> bool:
     """Steps 2 to 5 for a batch that was taken; False where it was applied before. A lost connection is tried once more."""
+    return written_once(sink, batch) is not None
+
+
+def written_once(sink: Sink, batch: Batch) -> Batch | None:
+    """`apply_once`, told by the batch as it was written; None where it was applied before."""
+    written: list[Batch] = []
     try:
-        return _apply(sink, batch)
+        _apply(sink, batch, written)
     except CommitUnknown:
-        _apply(sink, batch)  # False: the commit got through. By now it is applied either way, and by this call
-        return True
+        _apply(sink, batch, written)  # nothing more: the commit got through. It is applied either way, and by this call
     except SinkLost:
-        return _apply(sink, batch)
+        written.clear()
+        _apply(sink, batch, written)
+    return written[0] if written else None
 
 
-def _apply(sink: Sink, batch: Batch) -> bool:
+def _apply(sink: Sink, batch: Batch, written: list[Batch]) -> None:
     try:
         sink.begin()  # 2
         if sink.is_applied(batch.query_id, batch.batch_id):  # 3
             sink.rollback()
-            return False
-        sink.write(batch)  # 4
+            return
+        written.append(sink.write(batch) or batch)  # 4
         sink.commit()  # 5
     except BaseException:
         sink.rollback()
         raise
-    return True
 
 
 def check_belongs(

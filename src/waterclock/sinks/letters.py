@@ -27,10 +27,13 @@ def refused(rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
 
 
 def with_letters(batch: Batch, letters: pa.Table) -> Batch:
-    """`batch` with more dead letters behind its own, counted."""
-    if not letters.num_rows:
+    """`batch` with more dead letters behind its own, counted: they are no results any more."""
+    count = letters.num_rows
+    if not count:
         return batch
-    counters = {**batch.counters, "dead_letters": batch.counters.get("dead_letters", 0) + letters.num_rows}
+    counters = {**batch.counters, "dead_letters": batch.counters.get("dead_letters", 0) + count}
+    if "results" in counters:
+        counters["results"] -= count
     own = batch.dead_letters.select(SCHEMA.names).replace_schema_metadata(None)
     return replace(batch, dead_letters=pa.concat_tables([own, letters]), counters=counters)
 

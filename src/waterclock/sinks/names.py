@@ -40,11 +40,13 @@ def postgres_name(what: str, name: str) -> str:
 
 def postgres_column(name: str) -> str:
     """`name` of a column, whatever it is; UsageError where PostgreSQL would cut it."""
+    return fitting_postgres(name, f"the column {name!r}", "rename it in [source.columns]")
+
+
+def fitting_postgres(name: str, told: str, remedy: str) -> str:
+    """`name`, which is `told` so; UsageError with the remedy where PostgreSQL would cut it."""
     if len(name.encode()) > _POSTGRES_BYTES:
-        raise UsageError(
-            f"the column {name!r} is too long for PostgreSQL, which takes {_POSTGRES_BYTES} bytes: rename it in "
-            "[source.columns]"
-        )
+        raise UsageError(f"{told} is too long for PostgreSQL, which takes {_POSTGRES_BYTES} bytes: {remedy}")
     return name
 
 

@@ -108,7 +108,7 @@ class PostgresSink:
         query = f"SELECT 1 FROM {self._name(BATCHES)} WHERE query_id = %s AND batch_id = %s"
         return bool(self._session.run(query, query_id, batch_id))
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Batch:
         """See `Sink`."""
         if self._mirror is None:
             batch = without_nul(batch)
@@ -126,6 +126,7 @@ class PostgresSink:
         watermark = None if batch.watermark_us is None else _EPOCH + timedelta(microseconds=batch.watermark_us)
         row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
         self._session.run(f"INSERT INTO {self._name(BATCHES)} VALUES (%s, %s, %s, %s, %s, %s)", *row)
+        return batch
 
     def commit(self) -> None:
         """See `Sink`."""

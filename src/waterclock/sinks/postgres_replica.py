@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from waterclock.sinks.names import postgres_column
+from waterclock.sinks.names import fitting_postgres
 from waterclock.sinks.postgres_session import Session
 from waterclock.sinks.replica import STAGED, Form, State, literal, shown
 from waterclock.sinks.tables import Table, quoted
@@ -49,30 +49,32 @@ class PostgresTables:
     def name(self, table: str) -> str:
         """See `Place`."""
         schema, _, own = table.partition(".")
-        return f"{quoted(postgres_column(schema))}.{quoted(postgres_column(own))}"
+        return f"{quoted(_fitting('schema', schema))}.{quoted(_fitting('table', own))}"
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
         """See `Place`."""
         schema = table.partition(".")[0]
         if not self.run(f"SELECT 1 FROM pg_namespace WHERE nspname = {literal(schema)}"):
             self.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-        typed = tuple((postgres_column(name), _TYPES[kind]) for name, kind in columns.items())
+        typed = tuple((_fitting("column", name), _type_of(kind, name in key)) for name, kind in columns.items())
         self.run(f"CREATE TABLE {self.name(table)} ({Table('', typed, tuple(key)).definition()})")
         self._mark(table, columns)
 
     def add(self, table: str, column: str, kind: str) -> None:
         """See `Place`."""
-        self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(postgres_column(column))} {_TYPES[kind]}")
+        self.run(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(_fitting('column', column))} {_TYPES[kind]}")
         self._mark(table, [column])
 
     def _mark(self, table: str, columns: Iterable[str]) -> None:
         for column in columns:
-            self.run(f"COMMENT ON COLUMN {self.name(table)}.{quoted(postgres_column(column))} IS {literal(_OURS)}")
+            self.run(f"COMMENT ON COLUMN {self.name(table)}.{quoted(column)} IS {literal(_OURS)}")
 
     def widen(self, table: str, column: str, kind: str) -> None:
         """See `Place`."""
-        using = f" USING to_json({quoted(column)})" if kind == "j" else ""
-        self.run(f"ALTER TABLE {self.name(table)} ALTER COLUMN {quoted(column)} TYPE {_TYPES[kind]}{using}")
+        form = self.form(table)
+        wider = _type_of(kind, form is not None and column in form.key)
+        using = f" USING to_{wider}({quoted(column)})" if kind == "j" else ""
+        self.run(f"ALTER TABLE {self.name(table)} ALTER COLUMN {quoted(column)} TYPE {wider}{using}")
 
     def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[State]) -> str:
         """See `Place`."""
@@ -94,6 +96,16 @@ class PostgresTables:
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """See `Place`."""
         return self._session.run(statement)
+
+
+def _type_of(kind: str, in_key: bool) -> str:
+    """The type for values of a kind; a column of json cannot be in a primary key."""
+    return "jsonb" if kind == "j" and in_key else _TYPES[kind]
+
+
+def _fitting(what: str, name: str) -> str:
+    remedy = "rename it there, or choose the tables without it with 'tables' in [source]"
+    return fitting_postgres(name, f"the {what} {name!r} of the source", remedy)
 
 
 def _line(kinds: Mapping[str, str], row: State) -> str:

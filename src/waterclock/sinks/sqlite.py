@@ -95,7 +95,7 @@ class SQLiteSink:
         query = f'SELECT 1 FROM "{self._table}_batches" WHERE query_id = ? AND batch_id = ?'
         return self._db.execute(query, (query_id, batch_id)).fetchone() is not None
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Batch:
         """See `Sink`."""
         if self._mirror is None:
             self._append("", batch.batch_id, flat(batch.results))
@@ -110,6 +110,7 @@ class SQLiteSink:
         counters = json.dumps(dict(batch.counters), sort_keys=True)
         row = (batch.query_id, batch.batch_id, batch.offsets, counters, watermark, batch.seconds)
         self._db.execute(f'INSERT INTO "{self._table}_batches" VALUES (?, ?, ?, ?, ?, ?)', row)
+        return batch
 
     def commit(self) -> None:
         """See `Sink`."""
