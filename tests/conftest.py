@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from tests.postgres_server import PostgresServer
     from tests.sink_stores import Database, Store
+    from waterclock.testing import Broker
+
+# A shell's `make test &` has the tests ignore Ctrl-C, and all that they start; some of them send one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
 settings.register_profile("steady", derandomize=True, database=None)
@@ -38,6 +43,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start("tests", 2, QUICK, tmp_path_factory.mktemp("spark") / "spark.log").spark
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def kafka_broker() -> Iterator[Broker]:
+    """The plugin's, for a file instead of the session: nothing of it is flushed while others' flushes are counted."""
+    from waterclock.testing import Broker
+
+    with Broker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -180,13 +182,13 @@ def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize(
-    "fault", [damaged_log, damaged_store, taken_port, damaged_journal, fails_when_it_lets_clients_in]
-)
-def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
-    folder: Path, fault: Callable[[Path], Any], role: str
-) -> None:
+def alone(deed: Callable[..., None], *arguments: Any) -> None:
+    """Does it in a process of its own: in this one, other tests' servers open and close what they like meanwhile."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        process.submit(deed, *arguments).result()
+
+
+def starts_that_fail(folder: Path, fault: Callable[[Path], Any], role: str) -> None:
     before, running = left_open(), threads()
     with fault(folder) as port:
         inside = left_open() if port else before
@@ -198,6 +200,16 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert left_open() == inside
             assert threads() == running
     assert left_open() == before
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "fault", [damaged_log, damaged_store, taken_port, damaged_journal, fails_when_it_lets_clients_in]
+)
+def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
+    folder: Path, fault: Callable[[Path], Any], role: str
+) -> None:
+    alone(starts_that_fail, folder, fault, role)
     if role == "leader":
         assert holds_all(folder)
     else:
@@ -223,15 +235,20 @@ def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_pa
     os.close(locked(str(tmp_path)))
 
 
-def test_a_folder_that_cannot_be_locked_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*arguments: Any) -> None:
+def no_locks(folder: Path) -> None:
+    def refused(*arguments: Any) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("fcntl.flock", no_locks)
     before = left_open()
-    with pytest.raises(UsageError, match="cannot be used: No locks available"):
-        locked(str(tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fcntl.flock", refused)
+        with pytest.raises(UsageError, match="cannot be used: No locks available"):
+            locked(str(folder))
     assert left_open() == before
+
+
+def test_a_folder_that_cannot_be_locked_leaves_no_file_open(tmp_path: Path) -> None:
+    alone(no_locks, tmp_path)
 
 
 def test_a_broker_without_a_folder_that_cannot_start_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgpack
 import pyarrow as pa
 import pytest
 
+from tests.disk import Disk
 from tests.spark.pipelines import orders
 from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark.bucket import Bucket, Stored
-from waterclock.spark.frames import TIMESTAMP, counters_of, newest_of
+from waterclock.spark import chunks
+from waterclock.spark.bucket import AWAKE, VERSION, Bucket, Stored
+from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
+from waterclock.spark.shelf import MapState, Shelf
 
 SCHEMA = pa.schema(
     [
@@ -46,12 +49,24 @@ def rows() -> list[dict[str, Any]]:
     return [{**row, "to": row["at"].replace(minute=0, hour=row["at"].hour + 3)} for row in made]
 
 
-def step(rules: Rules, stored: Stored | None, part: list[dict[str, Any]], watermark: int) -> tuple[pa.Table, Stored]:
-    bucket = Bucket(rules, stored)
+State = tuple[Stored, dict[int, bytes]]
+NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the shelf here, and nearly all does
+
+
+@pytest.fixture(params=[NO_PAGES, PAGES], ids=["no pages", "pages"], autouse=True)
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    awake, large = request.param
+    monkeypatch.setattr("waterclock.spark.bucket.AWAKE", awake)
+    monkeypatch.setattr("waterclock.spark.chunks.LARGE", large)
+
+
+def step(rules: Rules, state: State | None, part: list[dict[str, Any]], watermark: int) -> tuple[pa.Table, State]:
+    stored, shelf = (None, {}) if state is None else (state[0], dict(state[1]))
+    bucket = Bucket(rules, stored, shelf)
     results = bucket.step([pa.Table.from_pylist(part, schema=SCHEMA)] if part else [], watermark)
     after = bucket.store()
     bucket.close()
-    return results, after
+    return results, (after, shelf)
 
 
 def carried(rules: Rules, events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
@@ -92,7 +107,8 @@ def test_the_same_steps_leave_the_same_bytes() -> None:
 
 def test_what_rests_is_carried_over_unread() -> None:
     rules, events = KINDS_OF_RULES["delivered"], rows()
-    _, before = step(rules, None, events[:30], NO_WATERMARK)
+    _, fresh = step(rules, None, events[:30], NO_WATERMARK)
+    _, before = step(rules, fresh, [], NO_WATERMARK)  # what is large goes to the shelf when it has rested once
     _, after = step(rules, before, [], NO_WATERMARK)
     assert after == before
 
@@ -113,9 +129,21 @@ def test_a_null_id_is_not_the_id_of_another_row() -> None:
     assert sorted(r["source_id"] for r in found if r["kind"] == "event") == list("abcdef")
 
 
-def test_state_of_another_version_is_refused_with_the_remedy() -> None:
-    with pytest.raises(StateMismatch, match=r"version 9, this waterclock reads 1 and 2: use the version that wrote it"):
-        Bucket(COLUMNS, Stored(bytes([9]) + msgpack.packb([None, {}]), b""))
+def test_a_blob_that_is_gone_from_the_state_is_told_with_the_remedy() -> None:
+    class Nothing:
+        def getValue(self, key: tuple[int]) -> None:
+            return None
+
+    with pytest.raises(StateMismatch, match="lacks its blob 7, so the checkpoint is damaged: restore it"):
+        Shelf(MapState(Nothing())).get(7)
+
+
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_state_of_another_version_is_refused_with_the_remedy(version: int) -> None:
+    told = f"version {version}, this waterclock reads {VERSION}: use the version that wrote it"
+    stored = step(COLUMNS, None, rows()[:3], NO_WATERMARK)[1][0]
+    with pytest.raises(StateMismatch, match=told):
+        Bucket(COLUMNS, Stored(bytes([version]) + stored.engine[1:], stored.rows))
 
 
 def test_deadlines_of_one_due_time_keep_their_order_through_a_save() -> None:
@@ -144,3 +172,136 @@ def test_a_step_tells_its_newest_event_and_one_without_events_tells_none() -> No
     found = bucket.step([pa.Table.from_pylist(rows()[:5], schema=SCHEMA)], NO_WATERMARK)
     assert newest_of(found) == max(int(row["at"].timestamp() * 1_000_000) for row in rows()[:5])
     assert newest_of(bucket.step([], NO_WATERMARK)) is None
+
+
+def opened(count: int, start: str = "o") -> pa.Table:
+    """So many orders, created and not paid."""
+    at = rows()[0]["at"]
+    events = [
+        {"order": f"{start}{n}", "at": at, "what": "created", "id": f"{start}{n}", "n": 1, "to": at}
+        for n in range(count)
+    ]
+    return pa.Table.from_pylist(events, schema=SCHEMA)
+
+
+def test_a_batch_costs_what_it_touches_and_not_what_rests() -> None:
+    rules = COLUMNS.expect("paid", after="created", within="30 days", otherwise="unpaid").delay(
+        "created", "9 days", "hm"
+    )
+    read, calls = [], []
+    for resting in (2_000, 20_000):
+        blobs, stored = Disk(), None
+        for table in (opened(resting), opened(3, "x"), opened(3, "y"), opened(3, "z")):
+            blobs.calls = 0
+            bucket = Bucket(rules, stored, blobs)
+            bucket.step([table], NO_WATERMARK)
+            stored = bucket.store()
+        calls.append(blobs.calls)
+        read.append(len(stored.engine))
+    assert calls[1] <= calls[0] + 3
+    assert read[1] < read[0] + 20_000 / 8 + 100  # the bits of what is crossed out
+
+
+def test_ids_of_keys_that_rest_are_forgotten_in_time() -> None:
+    rules = COLUMNS.deduplicate("1 day")
+    grown = 0
+    day_us, start = 86_400_000_000, int(rows()[0]["at"].timestamp() * 1_000_000)
+    blobs, stored, sizes = Disk(), None, []
+    for table, watermark in (([opened(5_000)], NO_WATERMARK), ([], start + day_us), ([], start + 2 * day_us)):
+        bucket = Bucket(rules, stored, blobs)
+        bucket.step(table, watermark)
+        stored = bucket.store()
+        grown += bucket.grown
+        sizes.append(len(stored) + blobs.size())
+        assert grown == sizes[-1]
+    assert sizes[0] > 30_000
+    assert sizes[2] < 2_000
+
+
+def test_ids_that_are_to_be_forgotten_in_1970_are_so() -> None:
+    day_us, blobs, midnight = 86_400_000_000, Disk(), datetime(1970, 1, 1, tzinfo=UTC)
+    events = opened(2_000).to_pylist()
+    table = pa.Table.from_pylist([{**e, "at": midnight - timedelta(days=1, hours=1)} for e in events], schema=SCHEMA)
+    stored = None
+    for tables, watermark in (([table], NO_WATERMARK), ([], 0), ([], day_us)):
+        bucket = Bucket(COLUMNS.deduplicate("1 day"), stored, blobs)
+        bucket.step(tables, watermark)
+        stored = bucket.store()
+    assert blobs == {}
+
+
+def test_ids_of_keys_that_rest_are_forgotten_by_the_watermark_of_a_topic_too() -> None:
+    day_us, start = 86_400_000_000, int(rows()[0]["at"].timestamp() * 1_000_000)
+    blobs, stored = Disk(), None
+    for tables, watermark in (([opened(2_000)], start), ([], start + 2 * day_us), ([], start + 2 * day_us)):
+        bucket = Bucket(COLUMNS.deduplicate("1 day"), stored, blobs)
+        bucket.step(tables, NO_WATERMARK, [clock({"partition": watermark})])
+        stored = bucket.store()
+    assert blobs == {}
+
+
+def test_an_id_of_the_far_future_does_not_keep_those_of_other_keys() -> None:
+    """A topic has such ids: the partition that is furthest behind makes its watermark, and one clock may be wrong."""
+    rules, blobs, stored, sizes = COLUMNS.deduplicate("1 hour"), Disk(), None, []
+    day_us, start = 86_400_000_000, int(rows()[0]["at"].timestamp() * 1_000_000)
+    for day in range(64):
+        at = rows()[0]["at"] + timedelta(days=day)
+        events = [{**event, "at": at} for event in opened(600, f"{day}-").to_pylist()]
+        events[0]["at"] = at.replace(year=2099)
+        bucket = Bucket(rules, stored, blobs)
+        bucket.step([pa.Table.from_pylist(events, schema=SCHEMA)], start + day * day_us)
+        stored = bucket.store()
+        sizes.append(len(stored) + blobs.size())
+    assert sizes[-1] < 2 * sizes[8]
+
+
+def test_as_many_keys_as_may_be_awake_are_and_with_one_more_all_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.spark.bucket.AWAKE", AWAKE)
+    rules = COLUMNS.order(wait="1 hour")
+    blobs, stored = Disk(), None
+    for table, expected in ((opened(AWAKE), 0), (opened(1, "x"), 2), (opened(1, "y"), 2)):
+        bucket = Bucket(rules, stored, blobs)
+        bucket.step([table], NO_WATERMARK)
+        stored = bucket.store()
+        assert len(blobs) == expected  # of a page: its hashes, its states
+
+
+def test_chunks_of_a_slot_go_to_the_shelf_when_they_are_as_large_as_said_together() -> None:
+    shelf = Shelf(blobs := Disk())
+    first, second = bytes(chunks.LARGE // 2), bytes(chunks.LARGE - chunks.LARGE // 2)
+    assert chunks.shelved([7, first, second[1:]], shelf) == [7, first, second[1:]]
+    assert blobs == {}
+    assert chunks.shelved([7, first, second], shelf) == [7, 0]
+    assert chunks.from_shelf(0, shelf) == [first, second]
+
+
+def test_deliveries_spread_over_years_rest_on_the_shelf() -> None:
+    """Not as thousands of chunks, each too small for it, in what every batch reads."""
+    blobs, stored, start = Disk(), None, rows()[0]
+    for batch in range(20):
+        events = [
+            {
+                **start,
+                "order": f"{batch}-{n}",
+                "id": f"{batch}-{n}",
+                "to": start["at"] + timedelta(days=4 * n, hours=batch),
+            }
+            for n in range(1000)
+        ]
+        bucket = Bucket(COLUMNS.deliver_at("to"), stored, blobs)
+        bucket.step([pa.Table.from_pylist(events, schema=SCHEMA)], 0)
+        stored = bucket.store()
+    assert stored is not None
+    assert (len(stored) < 500_000, blobs.size() > 0) == (True, True)
+
+
+def test_of_chunks_that_were_read_nothing_stays_on_the_shelf() -> None:
+    rules = COLUMNS.delay(after="created", by="9 days", emit="hm")
+    blobs, stored, grown = Disk(), None, 0
+    for table, watermark in (([opened(3_000)], NO_WATERMARK), ([opened(9, "x")], NO_WATERMARK), ([], CLOSED)):
+        assert blobs or stored is None
+        bucket = Bucket(rules, stored, blobs)
+        bucket.step(table, watermark)
+        stored = bucket.store()
+        grown += bucket.grown
+    assert (blobs, grown) == ({}, len(stored))

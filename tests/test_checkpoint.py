@@ -53,6 +53,15 @@ def test_settings_are_claimed_once_and_again_and_other_ones_are_refused_by_name(
         old.claim({"columns": {"k": "long"}, "state": 1, "new": 0})
 
 
+def test_state_of_another_version_is_refused_as_such_and_not_as_a_changed_pipeline(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "cp", 1)
+    old.claim({"state": 1, "rules": "r"})
+    with pytest.raises(
+        StateMismatch, match=r"state has version 1, this waterclock reads 3\. Use the version .*--fresh"
+    ):
+        old.claim({"state": 3, "rules": "r"})
+
+
 @pytest.mark.parametrize("name", ["metadata", "waterclock.json"])
 @pytest.mark.parametrize(
     "content", [b"", b'{"id":', b"\x00" * 20, b"\xff", b"[]"], ids=["empty", "cut", "NUL", "not UTF-8", "a list"]
@@ -73,6 +82,21 @@ def test_closing_is_one_heartbeat_however_often(tmp_path: Path) -> None:
     old.close()
     (file,) = old.heartbeats.iterdir()
     assert json.loads(file.read_text()) == {"closing": "9999-12-31T00:00:00Z"}
+
+
+def test_a_close_is_begun_again_until_its_last_batch_is_done(tmp_path: Path) -> None:
+    # killed behind the batch that reads the heartbeat, Spark makes the one that ends everything for new input only
+    old = checkpoint(tmp_path / "cp", 1)
+    old.claim({})
+    old.close_again()
+    assert not list(old.heartbeats.iterdir())
+    old.close()
+    old.close_again()
+    old.close_again()
+    old.source_closes()
+    old.close_again()
+    assert {file.name for file in old.heartbeats.iterdir()} == {"closing.jsonl", "closing-1.jsonl", "closing-2.jsonl"}
+    assert len({file.read_text() for file in old.heartbeats.iterdir()}) == 1
 
 
 @pytest.fixture

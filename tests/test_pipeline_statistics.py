@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, asdict
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+import pyarrow as pa
 import pytest
 
 from tests.least_pipeline import LEAST
 from tests.test_metrics import read_back
 from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
+from waterclock.sinks import Batch
+from waterclock.spark import frames
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.prometheus import COUNTED, prometheus
@@ -41,22 +45,37 @@ def took(gathering: Gathering, batch_id: int, events: int, results: int = 0, **t
     gathering.took(batch_id, counted, {"events": 100 + events}, moments, {"sink": 0.25})
 
 
+def unknown(totals: Mapping[str, int] | None) -> None:
+    """How far behind its source a pipeline is."""
+
+
 def progress(**ms: int) -> Any:
     state = SimpleNamespace(numRowsTotal=16, memoryUsedBytes=2_000)
     return SimpleNamespace(durationMs=ms, stateOperators=[state])
 
 
 def test_before_the_first_batch_what_is_not_known_is_none() -> None:
-    seen = Gathering("orders", ManualClock()).seen("files", None)
+    seen = Gathering("orders", ManualClock()).seen("files", unknown)
     assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
     assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
 
 
 def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gathering) -> None:
-    assert (gathering.seen("files", None).events, gathering.seen("files", None).batches) == (100, 0)
+    assert (gathering.seen("files", unknown).events, gathering.seen("files", unknown).batches) == (100, 0)
     took(gathering, 7, 5)
-    seen = gathering.seen("files", None)
+    seen = gathering.seen("files", unknown)
     assert (seen.events, seen.batches, seen.batch_id) == (105, 1, 7)
+
+
+def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gathering) -> None:
+    def asked(totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
+        took(gathering, 0, 5, watermark=7)
+        return {"": 105 - (totals or {})["events"]}
+
+    seen = gathering.seen("files", asked)
+    assert (seen.events, seen.behind, seen.batches, seen.watermark_us) == (100, {"": 5}, 0, None)
+    seen = gathering.seen("files", lambda totals: {"": 105 - (totals or {})["events"]})
+    assert (seen.events, seen.behind, seen.batches, seen.watermark_us) == (105, {"": 0}, 1, 7)
 
 
 def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
@@ -64,43 +83,43 @@ def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
 ) -> None:
     clock.advance_s(10)
     took(gathering, 0, 100, 50)
-    assert gathering.seen("files", None).events_per_second == 10.0
-    assert gathering.seen("files", None).results_per_second == 5.0
+    assert gathering.seen("files", unknown).events_per_second == 10.0
+    assert gathering.seen("files", unknown).results_per_second == 5.0
     clock.advance_s(50)
     took(gathering, 1, 20)
-    assert gathering.seen("files", None).events_per_second == 2.0
+    assert gathering.seen("files", unknown).events_per_second == 2.0
     clock.advance_s(10)  # the first batch is a minute old
-    assert gathering.seen("files", None).events_per_second == 20 / 60
+    assert gathering.seen("files", unknown).events_per_second == 20 / 60
 
 
 def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gathering, clock: ManualClock) -> None:
     clock.advance_s(1)
     took(gathering, 0, 100)
     clock.advance_s(60)
-    assert gathering.seen("files", None).events_per_second == 0.0
+    assert gathering.seen("files", unknown).events_per_second == 0.0
 
 
 def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Gathering, clock: ManualClock) -> None:
     now_us = clock.wall_ms() * 1000
     took(gathering, 0, 1, watermark=now_us - 3 * HOUR_US, newest=now_us - HOUR_US)
-    assert gathering.seen("files", None).behind_newest_s == 7200.0
-    assert gathering.seen("files", None).behind_now_s == 10_800.0
+    assert gathering.seen("files", unknown).behind_newest_s == 7200.0
+    assert gathering.seen("files", unknown).behind_now_s == 10_800.0
     clock.advance_s(60)  # nothing comes: behind the newest event it stays, behind now it grows
-    assert gathering.seen("files", None).behind_newest_s == 7200.0
-    assert gathering.seen("files", None).behind_now_s == 10_860.0
+    assert gathering.seen("files", unknown).behind_newest_s == 7200.0
+    assert gathering.seen("files", unknown).behind_now_s == 10_860.0
 
 
 def test_times_never_go_back(gathering: Gathering) -> None:
     took(gathering, 0, 1, watermark=5, newest=9)
     took(gathering, 1, 1, newest=7)
     took(gathering, 2, 1, watermark=4)
-    seen = gathering.seen("files", None)
+    seen = gathering.seen("files", unknown)
     assert (seen.watermark_us, seen.newest_us) == (5, 9)
 
 
 def test_after_the_close_nothing_is_behind(gathering: Gathering) -> None:
     took(gathering, 0, 1, watermark=CLOSED, newest=9)
-    seen = gathering.seen("files", None)
+    seen = gathering.seen("files", unknown)
     assert (seen.behind_newest_s, seen.behind_now_s) == (0.0, 0.0)
 
 
@@ -108,22 +127,22 @@ def test_phases_are_added_up_ours_and_sparks(gathering: Gathering) -> None:
     took(gathering, 0, 1)
     took(gathering, 1, 1)
     gathering.heard(progress(addBatch=1500, walCommit=40))
-    phases = gathering.seen("files", None).phases
+    phases = gathering.seen("files", unknown).phases
     assert phases == {
         "addBatch": Phase(1.5, 1.5, 1), "walCommit": Phase(0.04, 0.04, 1), "sink": Phase(0.25, 0.5, 2),
     }  # fmt: skip
-    assert (gathering.seen("", None).state_rows, gathering.seen("", None).state_memory_bytes) == (16, 2_000)
+    assert (gathering.seen("", unknown).state_rows, gathering.seen("", unknown).state_memory_bytes) == (16, 2_000)
 
 
 def test_a_progress_without_state_leaves_the_state_as_it_was_known(gathering: Gathering) -> None:
     gathering.heard(progress(addBatch=1))
     gathering.heard(SimpleNamespace(durationMs={}, stateOperators=[]))
-    assert gathering.seen("files", None).state_rows == 16
+    assert gathering.seen("files", unknown).state_rows == 16
 
 
 def test_the_record_is_frozen_and_a_later_batch_does_not_change_it(gathering: Gathering) -> None:
     took(gathering, 0, 5)
-    before = gathering.seen("files", None)
+    before = gathering.seen("files", unknown)
     plain = asdict(before)
     with pytest.raises(FrozenInstanceError):
         before.batches = 9  # type: ignore[misc]
@@ -204,3 +223,27 @@ class Holding(MagicMock):
 
     def totals(self) -> dict[str, int]:
         return self.held
+
+
+class PuttingAside(Holding):
+    """A sink that keeps no result."""
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        return False
+
+    def write(self, batch: Batch) -> Batch:
+        return replace(batch, counters={**batch.counters, "results": 0, "dead_letters": 1})
+
+
+def test_the_totals_are_of_what_the_sink_wrote_and_not_of_what_it_was_given(tmp_path: Path) -> None:
+    # what a sink puts aside was counted as a result until the next start
+    (tmp_path / "p.toml").write_text(LEAST)
+    pipeline = Pipeline(load(tmp_path / "p.toml"), PuttingAside())
+    folder = load(tmp_path / "p.toml").checkpoint
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id": "q"}')
+    result = frames.with_counters(pa.table({"kind": ["event"]}), {"events": 1})
+    taken = pa.table({"frame": pa.array([frames.to_bytes(result)], pa.binary())})
+    pipeline._tell, pipeline._last_moment = None, 0.0
+    pipeline._take(MagicMock(toArrow=lambda: taken), 0)
+    assert pipeline.statistics().totals == {"events": 1, "results": 0, "dead_letters": 1}

@@ -228,11 +228,17 @@ def test_no_cut_of_a_long_stream_changes_what_is_settled(spec: Spec, stream: Str
     does_not_depend_on_cuts(spec, stream, some)
 
 
+def by_key(dump: str) -> Any:
+    """A dump with its keys in order: which one was first known is told by the straight run, not by a loaded one."""
+    plain = json.loads(dump)
+    return {**plain, "keys": sorted(plain["keys"])}
+
+
 def is_carried_by_the_dump(spec: Spec, stream: Stream, some: set[int]) -> None:
     straight, dumps = run_in_batches(spec, stream, some)
     carried, dumps_carried = run_in_batches(spec, stream, some, reload=True)
     assert straight == carried  # the same results in the same order
-    assert dumps == dumps_carried
+    assert list(map(by_key, dumps)) == list(map(by_key, dumps_carried))
 
 
 @few

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +11,8 @@ from waterclock import Rules
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.kafka.offsets import Place
 from waterclock.spark.kafka.packing import Packing
-from waterclock.spark.kafka.records import Records, TopicLayout
-from waterclock.spark.layout import LATEST_US
-from waterclock.spark.source import FIRST
+from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
+from waterclock.spark.source import END_US, FIRST
 
 LAYOUT = TopicLayout({"k": "string", "t": "timestamp"}, {}, Rules(key="k", time="t"))
 DELAY_US = 3_600_000_000
@@ -58,7 +58,7 @@ def test_a_partition_without_a_time_yet_says_so() -> None:
 
 def test_a_partition_that_is_gone_holds_nobody_back() -> None:
     (told,) = clocks(packed(records(event("a")), gone=(("orders", 7),)))[FIRST]
-    assert told["orders/7"] == LATEST_US
+    assert told["orders/7"] == END_US
 
 
 def test_rows_have_no_time_for_sparks_own_watermark() -> None:
@@ -89,3 +89,8 @@ def test_what_was_counted_and_dead_letters_go_to_the_first_bucket() -> None:
     rows = [row for row in packed(records(event("a"), b"rubbish")) if frames.is_dead(row["frame"])]
     assert [(row["bucket"], row["frame"].column("line").to_pylist()) for row in rows] == [(FIRST, [10])]
     assert frames.counters_of(rows[0]["frame"])["records"] == 2
+
+
+def test_a_closed_partition_lets_everything_pass_whatever_the_delay() -> None:
+    given = replace(records(b"x"), values=[None], headers=[[(HEARTBEAT, b"9999-12-31T00:00:00Z")]])
+    assert clocks(packed(given))[FIRST][0]["orders/1"] == END_US - DELAY_US

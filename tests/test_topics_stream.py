@@ -22,8 +22,7 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
 from waterclock.spark.kafka import datasource
-from waterclock.spark.layout import LATEST_US
-from waterclock.spark.source import stream_of
+from waterclock.spark.source import END_US, FIRST, stream_of
 from waterclock.testing import Broker
 
 
@@ -75,8 +74,25 @@ def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_r
         ]
         assert reader.partitions(after, after) == []
     told = {row["bucket"]: frames.from_bytes(row["frame"]).to_pydict() for row in rows}
-    expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, LATEST_US]}
+    expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, END_US]}
     assert told == dict.fromkeys(buckets.labels(operator.BUCKETS), expected)
+
+
+def test_a_partition_that_is_gone_is_told_of_though_its_batch_reads_nothing_but_aborted_records(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    # nobody told of it, and no later batch knows: it held the watermark back until the close
+    topic = f"{kafka_topic}-aborted"
+    kafka_broker.create_topic(topic, 1)
+    sender = Sender(kafka_broker.bootstrap, topic, transactional_id=topic)
+    sender.producer.init_transactions(30)
+    sender.in_transaction("never", committed=False)
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='on_loss = "go on"')
+    with planner(file) as reader:
+        (share,) = reader.partitions({topic: {"0": 0}, "was-there": {"0": 7}}, {topic: {"0": 2}})
+        rows = [row for each in reader.read(share) for row in each.to_pylist()]
+    (told,) = (frames.from_bytes(row["frame"]).to_pydict() for row in rows if row["bucket"] == FIRST)
+    assert told == {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, END_US]}
 
 
 def test_a_partition_that_the_ending_does_not_name_is_read_to_its_end(

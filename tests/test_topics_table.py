@@ -190,3 +190,10 @@ def test_a_setting_that_sparks_connector_does_not_know_is_told_with_the_way_to_g
     sentence = told(tmp_path, more('way = "connector"'), ("[rules]", client))
     assert "'ssl.key.location' is a setting of librdkafka" in sentence
     assert "[source.connector]" in sentence
+
+
+def test_a_type_that_debezium_has_not_is_told_at_the_start(tmp_path: Path) -> None:
+    text = '[source]\nformat = "kafka"\nservers = "h:1"\ntopics = ["t"]\nvalue = "debezium"\n[sink]\npath = "out.db"\n'
+    assert loaded(tmp_path, f'{text}[source.types]\nprice = "Decimal:2"\n').source.types == {"price": "Decimal:2"}
+    with pytest.raises(UsageError, match=r"\[source.types\]: the type of 'price' must be Decimal:2 .*, got 'decimal'"):
+        loaded(tmp_path, f'{text}[source.types]\nprice = "decimal"\n')

@@ -124,13 +124,6 @@ def test_spark_s_watermark_counts_where_it_is_later() -> None:
     assert kinds(bucket.step([], after(9_000_000))) == [("expired", "a")]
 
 
-def test_the_state_of_a_bucket_without_partitions_stays_what_older_ones_read() -> None:
-    bucket = Bucket(RULES, None)
-    bucket.step([pa.Table.from_pylist([row("a", 0, "created")], schema=SCHEMA)], NO_WATERMARK)
-    assert bucket.store().engine[0] == 1
-    assert step(None, [], {"t/0": None})[1].engine[0] == 2
-
-
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_the_same_batches_leave_the_same_bytes(cut: int) -> None:
     def run() -> Stored:

@@ -58,6 +58,7 @@ def held(folder: Path, part: str = "", columns: list[str] | None = None) -> list
     return [tuple(row.values()) for row in rows.sort_by(order).select(columns or rows.column_names).to_pylist()]
 
 
+@pytest.mark.long
 def test_a_table_of_delta_lake_holds_what_sqlite_holds(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     delta, sqlite = into_delta(tmp_path / "delta", rows), with_rubbish(tmp_path / "sqlite", rows)

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
+from waterclock.spark.operator import BUCKETS
 from waterclock.spark.pipeline import Pipeline, Summary, _failure, start_over
 
 pytestmark = pytest.mark.spark
@@ -46,6 +48,19 @@ def test_the_table_holds_what_the_rules_give_in_process(spark: SparkSession, tmp
     rows = orders(80)
     file = make_pipeline(tmp_path, rows)
     run(spark, file)
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+
+
+def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(9_000)
+    file = make_pipeline(tmp_path, rows, files=6, files_per_batch=1)
+    (tmp_path / "in" / "_SUCCESS").touch()  # no input, and so no part of what there is to do
+    seen: list[tuple[int, int]] = []
+    with closing(Pipeline(load(file))) as pipeline:
+        pipeline.run(spark, tell=lambda told: seen.append((told.done, told.found)))
+        blobs = max(progress.stateOperators[0].numRowsTotal for progress in pipeline.progress())
+    assert (seen[0], seen[-1]) == ((1, 6), (6, 6))
+    assert blobs > 3 * BUCKETS  # more than a value and an alarm for each bucket: there are pages
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
@@ -203,3 +218,13 @@ def test_a_failure_without_the_name_of_an_error_is_told_by_its_first_line(tmp_pa
         "the pipeline failed: [STREAM_FAILED] Query [id = 1] terminated with exception: Python"
     )
     assert "connect back. What was committed stays" in str(error)
+
+
+def test_the_close_passes_deadlines_of_the_last_days_of_the_calendar_too(spark: SparkSession, tmp_path: Path) -> None:
+    # 9999-12-31 stands for "never" in many a column: what waited for it was held for ever
+    rows = [{"order": "o", "at": datetime(9999, 12, 30, 23, 50, tzinfo=UTC), "what": "created", "id": "i", "n": 1}]
+    file = make_pipeline(tmp_path, rows, files=1)
+    summary = run(spark, file)
+    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+    assert (summary.totals["held"], summary.totals["pending"]) == (0, 0)
+    assert {at for (at,) in table(tmp_path, "emitted_at", "kind <> 'event'")} == {"9999-12-30 23:00:00.000000"}

@@ -178,6 +178,7 @@ def test_kills_at_random_moments_change_nothing(
     assert everything(store) == clean(source)
 
 
+@pytest.mark.long
 def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
     spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
 ) -> None:

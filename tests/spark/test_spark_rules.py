@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.pipelines import orders
@@ -58,7 +59,9 @@ def test_a_batch_frame_gives_what_the_rules_give_in_process(spark: SparkSession,
     assert told(found) == told(rules.run(rows, "1 hour"))
 
 
-@pytest.mark.parametrize("rules", [ORDERS, BY_TIME], ids=["by sequence", "by time"])
+@pytest.mark.parametrize(
+    "rules", [ORDERS, pytest.param(BY_TIME, marks=pytest.mark.long)], ids=["by sequence", "by time"]
+)
 def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rules: Rules, tmp_path: Path) -> None:
     rows = orders(60)
     assert told(on_a_stream(spark, rows, rules, tmp_path)) == told(rules.run(rows, "1 hour"))
@@ -90,3 +93,34 @@ def test_rows_without_an_id_are_told_apart_by_all_their_columns(spark: SparkSess
     found = spark.createDataFrame(rows, DDL).transform(rules.on_spark()).collect()
     kept = Counter((r.kind, r.key, r.rule, r.due) for r in found)
     assert kept == Counter((r.kind, r.key, r.rule, r.due.replace(tzinfo=None)) for r in rules.run(rows, "1 hour"))
+
+
+def test_rows_that_differ_by_a_microsecond_are_two(spark: SparkSession) -> None:
+    # Spark's own JSON has milliseconds: the second row was dropped as a duplicate of the first
+    texts = ["2026-01-01 00:00:00.100001", "2026-01-01 00:00:00.100002"]
+    events = spark.createDataFrame([("o", text, text) for text in texts], "k string, at string, other string")
+    whole = events.selectExpr("k", "cast('2026-01-01' AS timestamp) AS at", "cast(other AS timestamp_ntz) AS other")
+    for frame in (events.selectExpr("k", "cast(at AS timestamp) AS at"), whole):
+        found = frame.transform(Rules(key="k", time="at").deduplicate(within="1 day").on_spark()).collect()
+        assert len({row.source_id for row in found}) == 2
+
+
+def test_a_column_of_waterclocks_own_name_is_refused(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 'o' AS k, current_timestamp() AS at, 1 AS _Row_Id")
+    with pytest.raises(UsageError, match=r"the events have a column '_Row_Id', which is waterclock's own: rename it"):
+        events.transform(Rules(key="k", time="at").order(wait="1 hour").on_spark())
+
+
+@pytest.mark.parametrize(
+    ("at", "n", "why"),
+    [("NULL", 1, "the time 'at'"), ("now()", "NULL", "the sequence 'n'"), ("now()", 0, "the sequence 'n'")],
+)
+def test_a_row_that_the_rules_cannot_take_is_told_with_the_remedy(
+    spark: SparkSession, at: str, n: Any, why: str
+) -> None:
+    events = spark.sql(f"SELECT 'o' AS k, cast({at} AS timestamp) AS at, cast({n} AS bigint) AS n")
+    rules = Rules(key="k", time="at", sequence="n").order(wait="1 hour")
+    with pytest.raises(
+        PythonException, match=rf"UsageError: {why} of a row with a key .*: filter such rows away first"
+    ):
+        events.transform(rules.on_spark()).collect()

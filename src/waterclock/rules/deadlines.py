@@ -1,11 +1,13 @@
 """The wheel of deadlines of one bucket of keys, made to be stored: slots that rest until the watermark reaches them.
 
-    level 2   slots of 2**32 us (72 minutes)   everything beyond the open slot; may stay packed bytes in a store
+    level 4   slots of 2**42 us (51 days)      everything beyond the open slot; may stay packed in a store
+    level 3   slots of 2**37 us (38 hours)     the deadlines of the open level-4 slot
+    level 2   slots of 2**32 us (72 minutes)   the deadlines of the open level-3 slot
     level 1   slots of 2**24 us (17 seconds)   the deadlines of the open level-2 slot
     due       sorted                           what the watermark has passed, for the length of one `advance`
 
-When the watermark enters a level-2 slot, its deadlines go down to level 1 (the cascade of a timing wheel, done on stored
-state). A slot that rests is never looked at, so a step costs what is due and what is new, whatever is pending.
+When the watermark enters a slot, its deadlines go down a level (the cascade of a timing wheel, done on stored state). A
+slot that rests is never looked at, so a step costs what is due and what is new, whatever is pending.
 
 Rule 1: never early: a deadline fires only when due <= watermark.
 Rule 2: by due time, equal ones in the order in which they were made, also across slots and a save.
@@ -26,10 +28,10 @@ from typing import Any
 Deadline = tuple[int, str, Any, Any, Any]
 Pack = Callable[[list[list[Deadline]]], list[Any]]  # the deadlines of some slots -> a chunk for each
 Unpack = Callable[[Any], list[Deadline]]
+Rested = Callable[[list[Any]], list[Any]]  # the chunks of a slot -> as they shall rest on
 Chunks = dict[int, list[Any]]  # slot -> packed chunks, the oldest first
 
-LEVEL_2_BITS, LEVEL_1_BITS = 32, 24
-
+LEVEL_BITS = 42, 37, 32, 24
 
 _due = itemgetter(0)
 
@@ -63,10 +65,16 @@ class Slots:
     def first(self) -> int | None:
         return min((*self.packed, *self.fresh), default=None)
 
-    def dump(self, pack: Pack) -> list[tuple[int, list[Any]]]:
+    def pack(self, pack: Pack) -> None:
+        """What is fresh becomes a chunk more of each slot."""
         for slot, chunk in zip(self.fresh, pack(list(self.fresh.values())), strict=True):
             self.packed.setdefault(slot, []).append(chunk)
         self.fresh = {}
+
+    def rest(self, rested: Rested) -> None:
+        self.packed = {slot: rested(chunks) for slot, chunks in self.packed.items()}
+
+    def dump(self) -> list[tuple[int, list[Any]]]:
         return [(slot, list(chunks)) for slot, chunks in self.packed.items()]
 
 
@@ -77,13 +85,20 @@ class Deadlines:
     """
 
     def __init__(
-        self, fire: Callable[[Deadline], None], watermark: int, unpack: Unpack = list, ahead: str | None = None
+        self,
+        fire: Callable[[Deadline], None],
+        watermark: int,
+        unpack: Unpack = list,
+        ahead: str | None = None,
+        announce: Callable[[list[Deadline]], None] = lambda due: None,
     ) -> None:
+        """`announce` sees the deadlines that rested and will fire now, before the first of them does."""
         self._fire = fire
         self._unpack = unpack
         self._is_behind: Callable[[Deadline], bool] = lambda deadline: deadline[1] != ahead
-        self._watermark = watermark
-        self._far, self._near = Slots(LEVEL_2_BITS), Slots(LEVEL_1_BITS)
+        self._announce = announce
+        self._levels = [Slots(bits) for bits in LEVEL_BITS]
+        self._move(watermark)
         self._overdue: list[tuple[int, int, Deadline]] = []  # a heap: what was due when it was added
         self._made = 0
 
@@ -93,51 +108,75 @@ class Deadlines:
         if due <= self._watermark:
             self._made += 1
             heappush(self._overdue, (due, self._made, deadline))
-        elif due >> LEVEL_2_BITS > self._watermark >> LEVEL_2_BITS:
-            self._far.add(deadline)
         else:
-            self._near.add(deadline)
+            self._rest(deadline)
 
     def advance(self, watermark: int) -> None:
         """Fire everything due at `watermark`, in order."""
         overdue, fire = self._overdue, self._fire
-        for deadline in self._passed(watermark) if watermark > self._watermark else ():
+        passed = self._passed(watermark) if watermark > self._watermark else []
+        self._announce(passed)
+        for deadline in passed:
             while overdue and overdue[0][0] < deadline[0]:
                 fire(heappop(overdue)[2])
             fire(deadline)
         while overdue:
             fire(heappop(overdue)[2])
 
-    def _passed(self, watermark: int) -> list[Deadline]:
-        """Move the watermark; what rested and is due now, in order. The rest of an opened slot goes down a level."""
+    def _rest(self, deadline: Deadline) -> None:
+        """Put a deadline into the highest level whose open slot it lies behind, else into the lowest."""
+        due = deadline[0]
+        for upto, level in self._lower:
+            if due < upto:
+                level.add(deadline)
+                return
+        self._levels[0].add(deadline)
+
+    def _move(self, watermark: int) -> None:
         self._watermark = watermark
+        # the levels below the highest, the lowest first, each with the end of what it takes: the open slot of the next
+        opened = [((watermark >> bits) + 1) << bits for bits in LEVEL_BITS[:-1]]
+        self._lower = list(zip(opened, self._levels[1:], strict=True))[::-1]
+
+    def _passed(self, watermark: int) -> list[Deadline]:
+        """Move the watermark; what rested and is due now, in order. The rest of an opened slot goes down."""
+        self._move(watermark)
         due: list[Deadline] = []
-        for level in (self._far, self._near):
+        for level in self._levels:
             for slot in level.up_to(watermark >> level.bits):
                 for deadline in level.take(slot, self._unpack):
                     if deadline[0] <= watermark:
                         due.append(deadline)
                     else:
-                        self._near.add(deadline)
+                        self._rest(deadline)
         due.sort(key=self._is_behind)
         due.sort(key=_due)
         return due
 
     def next_due(self) -> int | None:
-        """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot."""
-        for level in (self._near, self._far):
+        """The earliest due time, None when nothing is pending; where that slot is packed, the start of the slot.
+
+        Always behind the watermark: an alarm at or before it rings at once, does nothing, and is gone.
+        """
+        for level in reversed(self._levels):
             slot = level.first()
             if slot is not None:
                 known = level.fresh[slot] if slot not in level.packed else ()
-                return min((d[0] for d in known), default=slot << level.bits)
+                return min((d[0] for d in known), default=max(slot << level.bits, self._watermark + 1))
         return None
 
-    def dump(self, pack: Pack = list) -> Any:
-        """Slots with their deadlines through `pack`; what was loaded packed and not touched goes back as it came."""
+    def dump(self, pack: Pack = list, rested: Rested = list) -> Any:
+        """Slots with their deadlines through `pack`; what will rest for long, or has rested, then through `rested`."""
         assert not self._overdue
-        return [self._far.dump(pack), self._near.dump(pack)]
+        *far, near = self._levels
+        near.rest(rested)  # before it has what is fresh: much of that is due at the next advance
+        for level in self._levels:
+            level.pack(pack)
+        for level in far:
+            level.rest(rested)
+        return [level.dump() for level in self._levels]
 
     def load(self, plain: Any) -> None:
         """Take what `dump` gave; only on a fresh object."""
-        for level, slots in zip((self._far, self._near), plain, strict=True):
+        for level, slots in zip(self._levels, plain, strict=True):
             level.packed = {slot: list(chunks) for slot, chunks in slots}

@@ -6,11 +6,12 @@ Rule 2: an id is forgotten when the watermark is past that; forgetting frees mem
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from waterclock.rules.results import Key
 
-_GENERATIONS = 8  # an id outlives its horizon by at most an eighth of it
+_GENERATIONS = 8  # an id outlives its horizon by at most an eighth of it, while its key is awake
 
 
 class Duplicates:
@@ -22,9 +23,6 @@ class Duplicates:
         self._seen: dict[Key, dict[str, int]] = {}
         self._keys_of: dict[int, set[Key]] = {}
         self._forget_at: int | None = None
-
-    def __len__(self) -> int:
-        return sum(map(len, self._seen.values()))
 
     def seen(self, key: Key, event_id: str, time_us: int) -> bool:
         """True for a duplicate; otherwise the id is remembered."""
@@ -48,15 +46,24 @@ class Duplicates:
                 self._forget_key(key, last)
         self._set_alarm()
 
-    def dump(self) -> Any:
-        return [(key, list(ids.items())) for key, ids in self._seen.items()]
+    def keys(self) -> Iterable[Key]:
+        return self._seen
 
-    def load(self, plain: Any) -> None:
-        for key, ids in plain:
-            self._seen[key] = dict(ids)
-            for time_us in self._seen[key].values():
-                self._keys_of.setdefault(time_us // self._width_us, set()).add(key)
-        self._set_alarm()
+    def state_of(self, key: Key) -> Any:
+        """The ids of `key` with their times in plain values; None where there are none."""
+        ids = self._seen.get(key)
+        return ids and list(ids.items())
+
+    def wake(self, key: Key, state: Any) -> None:
+        """Take back what `state_of` gave."""
+        self._seen[key] = dict(state)
+        for generation in {time_us // self._width_us for time_us in self._seen[key].values()}:
+            self._remember(key, generation)
+
+    def gone_by(self, key: Key) -> int | None:
+        """The watermark at which all ids of `key` that are known now are forgotten; None where there are none."""
+        ids = self._seen.get(key)
+        return self._end_of(max(ids.values()) // self._width_us) if ids else None
 
     def _remember(self, key: Key, generation: int) -> None:
         keys = self._keys_of.get(generation)
@@ -76,4 +83,8 @@ class Duplicates:
 
     def _set_alarm(self) -> None:
         first = min(self._keys_of, default=None)
-        self._forget_at = None if first is None else (first + 1) * self._width_us + self._within_us
+        self._forget_at = None if first is None else self._end_of(first)
+
+    def _end_of(self, generation: int) -> int:
+        """The watermark that forgets the ids of a generation."""
+        return (generation + 1) * self._width_us + self._within_us

@@ -9,18 +9,22 @@ One step, numbered:
     2. the events are taken, each judged late against that watermark
     3. what the events made due already fires
 Results come out in that order. docs/rules.md is the contract that this file keeps.
+
+The state of a key may rest elsewhere (`state_of`), so that a step costs what it touches. Whoever keeps it wakes the keys of
+a step's events before the step, and those of deadlines when the engine asks for them (`waking`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
-from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Unpack
+from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Rested, Unpack
 from waterclock.rules.duplicates import Duplicates
 from waterclock.rules.events import Counters, Event, Found
 from waterclock.rules.model import Rules
-from waterclock.rules.ordering import AsTheyCome, ByTime
+from waterclock.rules.ordering import AsTheyCome, ByTime, Keep
 from waterclock.rules.results import EVENT, GAP, LATE, Key
 from waterclock.rules.sequence import BySequence
 from waterclock.rules.watching import Watching
@@ -29,12 +33,20 @@ NO_WATERMARK = -(2**61)
 CLOSED = 2**61
 
 _COMPLETE, _OVERDUE, DELIVER = "complete", "overdue", "deliver"
+Waking = Callable[[Iterable[Key]], None]
+
+
+def _same(ref: Any) -> Any:
+    return ref
 
 
 class Engine:
-    """One bucket of keys. `step` does everything; `dump` and `load` carry the state from step to step elsewhere."""
+    """One bucket of keys. `step` does everything; `dump` and `load` carry the state from step to step elsewhere.
 
-    def __init__(self, rules: Rules, unpack: Unpack = list) -> None:
+    `waking` is called with keys whose deadlines fire now; it is to `wake` those whose state rests.
+    """
+
+    def __init__(self, rules: Rules, unpack: Unpack = list, waking: Waking = lambda keys: None) -> None:
         self.rules = rules
         self.watermark = NO_WATERMARK
         self.counters = Counters()
@@ -42,7 +54,8 @@ class Engine:
         self._order = self._make_order()
         self._watching = Watching(rules, self)
         self._unpack = unpack
-        self._deadlines = Deadlines(self._fire, self.watermark, unpack, _COMPLETE)
+        self._waking = waking
+        self._deadlines = self._make_deadlines()
         self._duplicates = None if rules.within_us is None else Duplicates(rules.within_us)
         self._parked: dict[Key, list[Deadline]] = {}
         self._watches = bool(rules.delays or rules.expects or rules.quiets)
@@ -50,10 +63,10 @@ class Engine:
 
     def step(self, events: Iterable[tuple[Key | None, Event]], watermark: int) -> list[Found]:
         """Take `events` in the order of arrival at `watermark` (microseconds; one that goes back is clamped)."""
-        self._move(watermark)
+        self._advance(watermark)
         for key, event in events:
             self._take(key, event)
-        self._move(self.watermark)
+        self._advance(self.watermark)
         results, self._results = self._results, []
         return results
 
@@ -61,33 +74,61 @@ class Engine:
         """The earliest watermark at which a step without events would do something."""
         return self._deadlines.next_due()
 
-    def dump(self, keep: Callable[[Any], Any] = lambda ref: ref, pack: Pack = list) -> Any:
-        """The whole state in lists, numbers and texts, after a step.
+    def dump(self, keep: Keep = _same, pack: Pack = list) -> Any:
+        """The whole state in lists, numbers and texts, after a step: `frame` and the state of each key."""
+        return {**self.frame(pack), "keys": [(key, self.state_of(key, keep)) for key in self.keys()]}
 
-        `keep` gives what to store for the `ref` of an event held for its order. `pack` stores a chunk of deadlines that
-        rests until its time; those of the kind DELIVER carry a `ref`. The engine's `unpack` undoes it.
+    def load(self, plain: Any, ref: Keep = _same) -> None:
+        """Take what `dump` gave, or `frame`; only on a fresh engine with the same rules. `ref` undoes `keep`."""
+        self.watermark = plain["watermark"]
+        self.counters = Counters(**plain["counters"])
+        self._deadlines = self._make_deadlines()
+        self._deadlines.load(plain["deadlines"])
+        for key, state in plain.get("keys", ()):
+            self.wake(key, state, ref)
+
+    def frame(self, pack: Pack = list, rested: Rested = list) -> Any:
+        """What is not of one key: watermark, counters and deadlines.
+
+        `pack` stores a chunk of deadlines that rests until its time; those of the kind DELIVER carry a `ref`. `rested`
+        may store the chunks of a slot anew that rest for long. The engine's `unpack` undoes both.
         """
         return {
             "watermark": self.watermark,
             "counters": self.counters.to_dict(),
-            "order": self._order.dump(keep),
-            "watching": self._watching.dump(),
-            "deadlines": self._deadlines.dump(pack),
-            "duplicates": None if self._duplicates is None else self._duplicates.dump(),
-            "parked": [(key, list(items)) for key, items in self._parked.items()],
+            "deadlines": self._deadlines.dump(pack, rested),
         }
 
-    def load(self, plain: Any) -> None:
-        """Take what `dump` gave; only on a fresh engine with the same rules."""
-        self.watermark = plain["watermark"]
-        self.counters = Counters(**plain["counters"])
-        self._order.load(plain["order"])
-        self._watching.load(plain["watching"])
-        self._deadlines = Deadlines(self._fire, self.watermark, self._unpack, _COMPLETE)
-        self._deadlines.load(plain["deadlines"])
-        if self._duplicates is not None:
-            self._duplicates.load(plain["duplicates"])
-        self._parked = {key: [_deadline(d) for d in items] for key, items in plain["parked"]}
+    def keys(self) -> list[Key]:
+        """The keys that have any state here, each once, in no promised order."""
+        parts = [self._order, self._watching, *([self._duplicates] if self._duplicates else [])]
+        return list(dict.fromkeys([*chain.from_iterable(part.keys() for part in parts), *self._parked]))
+
+    def state_of(self, key: Key, keep: Keep = _same) -> Any:
+        """The state of a key in plain values. `keep` gives what to store for the `ref` of an event held for its order."""
+        parked = self._parked.get(key)
+        return (
+            self._order.state_of(key, keep),
+            self._watching.state_of(key) if self._watches else None,
+            self._duplicates and self._duplicates.state_of(key),
+            parked and list(parked),
+        )
+
+    def wake(self, key: Key, state: Any, ref: Keep = _same) -> None:
+        """Take back what `state_of` gave, before anything else happens to the key; `ref` undoes `keep`."""
+        order, watching, duplicates, parked = state
+        if order is not None:
+            self._order.wake(key, order, ref)
+        if watching is not None:
+            self._watching.wake(key, watching)
+        if duplicates is not None and self._duplicates is not None:
+            self._duplicates.wake(key, duplicates)
+        if parked:
+            self._parked[key] = [_deadline(d) for d in parked]
+
+    def wake_by(self, key: Key) -> int | None:
+        """The watermark at which the state of `key` gets smaller by itself: a state that rests is to be woken then."""
+        return self._duplicates.gone_by(key) if self._duplicates else None
 
     def close(self) -> None:
         """Take the engine and its parts, which hold each other, apart; it cannot be used afterwards."""
@@ -138,7 +179,7 @@ class Engine:
 
     # one step ------------------------------------------------------------------------------------------------
 
-    def _move(self, watermark: int) -> None:
+    def _advance(self, watermark: int) -> None:
         self.watermark = max(self.watermark, watermark)
         self._deadlines.advance(self.watermark)
         if self._duplicates is not None:
@@ -189,6 +230,15 @@ class Engine:
             self._watching.fire(kind, key, due, a, b)
         if parked is not None and not parked:
             del self._parked[key]
+
+    def _wake_of(self, due: list[Deadline]) -> None:
+        """Deliveries change nothing of their key: it may rest on."""
+        keys = dict.fromkeys(deadline[2] for deadline in due if deadline[1] != DELIVER)
+        if keys:
+            self._waking(keys)
+
+    def _make_deadlines(self) -> Deadlines:
+        return Deadlines(self._fire, self.watermark, self._unpack, _COMPLETE, self._wake_of)
 
     def _make_order(self) -> Any:
         looks_at_order = bool(self.rules.expects or self.rules.quiets)

@@ -5,13 +5,19 @@
     passed(key, event)       a late event: its number counts as passed, nothing waits for it
     holds_before(key, t)     True while an event of the key with time < t is held
 
+And three by which the state of each key goes to rest, and is woken:
+
+    keys()                   the keys that have any state
+    state_of(key, keep)      it in plain values, None where there is none; `keep` gives what to store for an event's `ref`
+    wake(key, state, ref)    takes it back; `ref` undoes `keep`
+
 Rule 1: events of a key are released in order, each once, through `release(key, event)`.
 Rule 2: an order holds events, and holds no opinion about what they mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
@@ -24,6 +30,12 @@ Keep = Callable[[Any], Any]
 def stored(event: Event, keep: Keep) -> tuple[Any, ...]:
     """An event as plain values, its `ref` as `keep` gives it."""
     return (*event[:-1], keep(event.ref))
+
+
+def restored(plain: Any, ref: Keep) -> Event:
+    """The event that `stored` made plain; `ref` undoes `keep`."""
+    time, source, sequence, kind, deliver, kept = plain
+    return Event(time, source, sequence, kind, deliver, ref(kept))
 
 
 class Releases(Protocol):
@@ -50,10 +62,13 @@ class AsTheyCome:
     def holds_before(self, key: Key, time_us: int) -> bool:
         return False
 
-    def dump(self, keep: Keep) -> Any:
+    def keys(self) -> Iterable[Key]:
+        return ()
+
+    def state_of(self, key: Key, keep: Keep) -> Any:
         return None
 
-    def load(self, plain: Any) -> None:
+    def wake(self, key: Key, state: Any, ref: Keep) -> None:
         pass
 
 
@@ -85,16 +100,17 @@ class ByTime(AsTheyCome):
         held = self._held.get(key)
         return bool(held) and held[0][0] < time_us  # type: ignore[index]
 
-    def dump(self, keep: Keep) -> Any:
-        return [
-            (key, self._latest[key], [stored(h[3], keep) for h in sorted(held)]) for key, held in self._held.items()
-        ]
+    def keys(self) -> Iterable[Key]:
+        return self._held
 
-    def load(self, plain: Any) -> None:
-        for key, latest, events in plain:
-            self._latest[key] = latest
-            self._held[key] = [(e[0], e[1], place, Event(*e)) for place, e in enumerate(events)]
-            self._taken = max(self._taken, len(events))
+    def state_of(self, key: Key, keep: Keep) -> Any:
+        held = self._held.get(key)
+        return held and (self._latest[key], [stored(h[3], keep) for h in sorted(held)])
+
+    def wake(self, key: Key, state: Any, ref: Keep) -> None:
+        self._latest[key], events = state
+        self._held[key] = [(e[0], e[1], place, restored(e, ref)) for place, e in enumerate(events)]
+        self._taken = max(self._taken, len(events))
 
     def _note_disorder(self, key: Key, time_us: int) -> None:
         latest = self._latest.get(key)

@@ -14,13 +14,13 @@ Rule 2: a gap may be a billion numbers wide; only held events are walked, never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from waterclock.rules.events import Event
 from waterclock.rules.model import OnGap, Order
-from waterclock.rules.ordering import Keep, Releases, stored
+from waterclock.rules.ordering import Keep, Releases, restored, stored
 from waterclock.rules.results import Key
 
 Run = tuple[int, int]  # missing numbers, first and last
@@ -45,6 +45,15 @@ class Gap:
 
     def events(self) -> Iterator[tuple[int, Event]]:
         return ((number, event) for number, event in self.held.items() if event is not None)
+
+    def dump(self, keep: Keep) -> Any:
+        return self.alarm, list(self.told), [(n, e and stored(e, keep)) for n, e in self.held.items()]
+
+    @classmethod
+    def load(cls, plain: Any, ref: Keep) -> Gap:
+        alarm, told, held = plain
+        events = {number: restored(event, ref) if event else None for number, event in held}
+        return cls(events, alarm, [(first, last) for first, last in told])
 
 
 class BySequence:
@@ -101,20 +110,23 @@ class BySequence:
         self._run_out(key, gap, due, None)
         self._set_alarm(key, gap, due + 1)
 
-    def dump(self, keep: Keep) -> Any:
-        gaps = [
-            (key, gap.alarm, list(gap.told), [(n, e and stored(e, keep)) for n, e in gap.held.items()])
-            for key, gap in self._gaps.items()
-        ]
-        return [list(self._next.items()), gaps, [(key, list(runs)) for key, runs in self._given_up.items()]]
+    def keys(self) -> Iterable[Key]:
+        return dict.fromkeys((*self._next, *self._gaps)) if self._gaps else self._next
 
-    def load(self, plain: Any) -> None:
-        following, gaps, given_up = plain
-        self._next = dict(following)
-        self._given_up = {key: [(a, b) for a, b in runs] for key, runs in given_up}
-        for key, alarm, told, held in gaps:
-            events = {number: Event(*e) if e else None for number, e in held}
-            self._gaps[key] = Gap(events, alarm, [(a, b) for a, b in told])
+    def state_of(self, key: Key, keep: Keep) -> Any:
+        following, gap, runs = self._next.get(key), self._gaps.get(key), self._given_up.get(key)
+        if gap is None and runs is None:
+            return following
+        return following, gap and gap.dump(keep), list(runs or ())
+
+    def wake(self, key: Key, state: Any, ref: Keep) -> None:
+        following, gap, runs = (state, None, ()) if isinstance(state, int) else state
+        if following is not None:
+            self._next[key] = following
+        if gap:
+            self._gaps[key] = Gap.load(gap, ref)
+        if runs:
+            self._given_up[key] = [(first, last) for first, last in runs]
 
     # arriving ------------------------------------------------------------------------------------------------
 

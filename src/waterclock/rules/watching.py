@@ -6,6 +6,7 @@ Rule 2: a deadline is never taken back; when it fires, it looks whether it still
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,14 +62,23 @@ class Watching:
         else:
             self._fall_silent(key, (due, a, b))
 
-    def dump(self) -> Any:
-        return [[(key, list(items)) for key, items in part.items()] for part in (self._open, self._last, self._owed)]
+    def keys(self) -> Iterable[Key]:
+        return dict.fromkeys((*self._open, *self._last, *self._owed))
 
-    def load(self, plain: Any) -> None:
-        opened, last, owed = plain
-        self._open = {key: [tuple(x) for x in items] for key, items in opened}
-        self._last = {key: [tuple(x) if x else None for x in items] for key, items in last}
-        self._owed = {key: [tuple(x) for x in items] for key, items in owed}
+    def state_of(self, key: Key) -> Any:
+        """What is open, last and owed of `key` in plain values; None where nothing is."""
+        opened, last, owed = self._open.get(key), self._last.get(key), self._owed.get(key)
+        return (list(opened or ()), list(last or ()), list(owed or ())) if opened or last or owed else None
+
+    def wake(self, key: Key, state: Any) -> None:
+        """Take back what `state_of` gave."""
+        opened, last, owed = state
+        if opened:
+            self._open[key] = [tuple(item) for item in opened]
+        if last:
+            self._last[key] = [tuple(item) if item else None for item in last]
+        if owed:
+            self._owed[key] = [tuple(item) for item in owed]
 
     # events --------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
 from waterclock.spark.kafka.offsets import from_json
+from waterclock.spark.places import files_in
 
 if TYPE_CHECKING:
     from waterclock.spark.kafka.client import Client
@@ -36,9 +37,7 @@ class Behind:
             return None
         try:
             if isinstance(self._source, Source):
-                names = [p.name for p in self._source.path.iterdir() if p.is_file()]
-                found = sum(not name.startswith(("_", ".")) for name in names)
-                return {"": max(0, found - totals.get("files", 0))}
+                return {"": max(0, len(files_in(self._source.path)) - totals.get("files", 0))}
             return self._records(self._source)
         except (WaterclockError, OSError):
             return None

@@ -1,13 +1,17 @@
 """One bucket of keys on Spark: the engine over Arrow rows, its state as bytes. No Spark in this file.
 
-State is bytes with a version byte, in two blobs: the engine's (msgpack; what rests in it are chunks, carried over unread)
-and the rows of events that are held for their order (Arrow). The second version keeps the watermarks of a topic's
-partitions beside the engine; the first is read, and written where there are none.
+    every batch reads and writes     the version byte; what is not of one key; the states of keys that are awake, and rows
+                                     that they hold for their order; the lists of what lies on the shelf
+    on the shelf, till it is needed  pages of keys that rest, chunks of deadlines that rest
+
+So a batch costs what it touches, a hash for each key that rests, and the small chunks: those stay with what every batch
+reads, for a call to the state store costs more. Beyond AWAKE keys all go to rest, on a page; a key is woken by its next
+event or deadline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -21,34 +25,47 @@ from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 from waterclock.rules.events import Found
 from waterclock.rules.model import Rules
-from waterclock.rules.results import result_id
-from waterclock.spark import chunks, frames
+from waterclock.rules.results import Key, result_id
+from waterclock.spark import chunks, frames, states
+from waterclock.spark.pages import Pages, most_by
 from waterclock.spark.rows import Rows, events_of
+from waterclock.spark.shelf import Blobs, Shelf
+from waterclock.spark.states import States
 from waterclock.spark.watermarks import Watermarks
 
-VERSIONS = (1, 2)
+VERSION = 3
+AWAKE = 512  # keys
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A bucket's state between batches."""
+    """What every batch reads of a bucket's state."""
 
     engine: bytes
     rows: bytes
+
+    def __len__(self) -> int:
+        """Its bytes."""
+        return len(self.engine) + len(self.rows)
 
 
 class Bucket:
     """Rules applied to one bucket, from stored state to stored state."""
 
-    def __init__(self, rules: Rules, stored: Stored | None) -> None:
+    def __init__(self, rules: Rules, stored: Stored | None, blobs: Blobs | None = None) -> None:
+        """`blobs` is where the rest of the state lies; without it the bucket lives for one life only."""
         self._rules = rules
         self._rows = Rows(rules)
         self._schema: pa.Schema | None = None
-        self._engine = Engine(rules, self._unpack)
+        self._engine = Engine(rules, self._unpack, self._wake)
         self._watermarks = Watermarks()
+        self._shelf = Shelf({} if blobs is None else blobs)
+        self._pages = Pages(self._shelf, ())
         if stored is not None:
             self._load(stored)
         self._before = self._engine.counters.to_dict()
+        self._stored_bytes = len(stored or b"")
+        self.grown = 0  # by how many bytes `store` made the state larger, all of it
 
     def step(self, tables: Sequence[pa.Table], watermark_us: int, clocks: Sequence[pa.Table] = ()) -> pa.Table:
         """The results of one batch, with the change of the counters beside them.
@@ -56,27 +73,31 @@ class Bucket:
         Events are judged against `watermark_us`, or the watermark that clock frames made before where that is later. Then
         `clocks` move it, and what is due by then comes out too.
         """
+        watermark = max(watermark_us, self._watermarks.lowest())
+        self._wake_for(tables, watermark)
         events = chain.from_iterable([events_of(self._rules, t, self._rows.add(t)) for t in tables])
-        found = self._engine.step(events, max(watermark_us, self._watermarks.lowest()))
+        found = self._engine.step(events, watermark)
         results = frames.with_counters(self._results(found), self._counted())
         results = self._move(results, clocks) if clocks else results
         newest = newest_us(tables, self._rules.time)
         return results if newest is None else frames.with_newest(results, newest)
 
     def store(self) -> Stored:
-        """The state after `step`."""
-        held: list[int] = []
-
-        def keep(row: int) -> int:
-            held.append(row)
-            return len(held) - 1
-
-        engine = self._engine.dump(keep, self._pack)
+        """The state after `step`; what goes to rest, goes to the shelf."""
+        frame = self._engine.frame(self._pack, lambda rested: chunks.shelved(rested, self._shelf))
+        awake, rows = self._put_to_rest()
         schema = self._schema or self._rows.schema()
-        state = [None if schema is None else schema.serialize().to_pybytes(), engine]
-        rows = frames.to_bytes(self._rows.take(pa.array(held, pa.int64()))) if held else b""
-        version, more = (2, [self._watermarks.dump()]) if self._watermarks else (1, [])
-        return Stored(bytes([version]) + msgpack.packb([*state, *more]), rows)
+        state = {
+            "schema": None if schema is None else schema.serialize().to_pybytes(),
+            "engine": frame,
+            "awake": awake,
+            "pages": self._pages.dump(),
+            "free": self._shelf.free,
+            "watermarks": self._watermarks.dump(),
+        }
+        stored = Stored(bytes([VERSION]) + msgpack.packb(state), rows)
+        self.grown = self._shelf.grown + len(stored) - self._stored_bytes
+        return stored
 
     def close(self) -> None:
         """End of use. The engine and its parts hold each other: taken apart, their memory is free at once."""
@@ -99,18 +120,44 @@ class Bucket:
         return frames.with_watermark(frames.with_counters(both, counted), self._engine.watermark)
 
     def _load(self, stored: Stored) -> None:
-        schema, engine, *more = _read_state(stored.engine)
-        self._watermarks = Watermarks(*more)
+        state = _read_state(stored.engine)
+        schema = state["schema"]
         self._schema = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
-        self._engine.load(engine)
-        if stored.rows:
-            self._rows.add(frames.from_bytes(stored.rows))
+        self._watermarks = Watermarks(state["watermarks"])
+        self._shelf.free = state["free"]
+        self._pages = Pages(self._shelf, state["pages"])
+        self._engine.load(state["engine"])
+        if state["awake"]:
+            self._join(states.from_blobs(state["awake"], stored.rows))
+
+    def _wake_for(self, tables: Sequence[pa.Table], watermark: int) -> None:
+        """Wake the keys that have events, and those whose state gets smaller by `watermark`."""
+        self._wake(key for table in tables for key in pc.unique(table.column(self._rules.key)).to_pylist())
+        for awoken in self._pages.take_due(watermark):
+            self._join(awoken)
+
+    def _wake(self, keys: Iterable[Key]) -> None:
+        for awoken in self._pages.take(keys):
+            self._join(awoken)
+
+    def _join(self, awoken: States) -> None:
+        states.wake(self._engine, awoken, self._rows)
+
+    def _put_to_rest(self) -> tuple[bytes, bytes]:
+        """The states that stay awake as blobs: all, or none where they are on a page now."""
+        keys = self._engine.keys()
+        all_awake = states.states_of(self._engine, keys, self._rows)
+        if len(keys) > AWAKE:
+            self._pages.add(all_awake, most_by(map(self._engine.wake_by, keys)))
+        self._pages.tidy()
+        return states.to_blobs(all_awake) if 0 < len(keys) <= AWAKE else (b"", b"")
 
     def _pack(self, slots: list[list[Deadline]]) -> list[bytes]:
         return chunks.pack(slots, self._rows)
 
-    def _unpack(self, chunk: bytes) -> list[Deadline]:
-        return chunks.unpack(chunk, self._schema, self._rules, self._rows)
+    def _unpack(self, chunk: bytes | int) -> list[Deadline]:
+        packed = [chunk] if isinstance(chunk, bytes) else chunks.from_shelf(chunk, self._shelf)
+        return [deadline for each in packed for deadline in chunks.unpack(each, self._schema, self._rules, self._rows)]
 
     def _counted(self) -> dict[str, int]:
         before, self._before = self._before, self._engine.counters.to_dict()
@@ -142,9 +189,9 @@ def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
 
 
 def _read_state(blob: bytes) -> Any:
-    if blob[0] not in VERSIONS:
+    if blob[0] != VERSION:
         raise StateMismatch(
-            f"the stored state has version {blob[0]}, this waterclock reads {' and '.join(map(str, VERSIONS))}: "
+            f"the stored state has version {blob[0]}, this waterclock reads {VERSION}: "
             "use the version that wrote it, or start with a new checkpoint and sink"
         )
     return msgpack.unpackb(memoryview(blob)[1:], strict_map_key=False)

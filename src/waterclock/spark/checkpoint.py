@@ -5,8 +5,8 @@ offsets/N           Spark's: what batch N reads
 commits/N           Spark's: batch N is done
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
-source-closed       ours: the source of a live run was closed; there is nothing to wait for
-heartbeats/         ours: a second source beside the files; the closing heartbeat is a file in it
+source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
+heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
+from waterclock.spark.places import files_in
 
 CLOSING = "9999-12-31T00:00:00Z"
 
@@ -88,7 +89,7 @@ class Checkpoint:
         return self.path / "starting.json"
 
     def source_closes(self) -> None:
-        """Write down that the batch that is done was the last one of a live run; again is the same."""
+        """Write down that the batch that is done was the last one; again is the same."""
         self._source_closed.touch()
 
     def is_source_closed(self) -> bool:
@@ -113,11 +114,19 @@ class Checkpoint:
             return
         before = _stored(file)
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
+        if "state" in changed:
+            raise self._of_another_version(before.get("state"), settings.get("state"))
         if changed:
             raise StateMismatch(
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
                 "would mean something else now. Undo the change, or start over with --fresh."
             )
+
+    def _of_another_version(self, written: Any, read: Any) -> StateMismatch:
+        return StateMismatch(
+            f"the checkpoint {self.path} was written by another version of waterclock: its state has version {written}, "
+            f"this waterclock reads {read}. Use the version that wrote it, or start over with --fresh."
+        )
 
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
@@ -128,7 +137,20 @@ class Checkpoint:
     def close(self) -> None:
         """Add the closing heartbeat; again is the same."""
         if not self.is_closed():
-            _write(self._closing, json.dumps({"closing": CLOSING}) + "\n")
+            self._beat(self._closing)
+
+    def close_again(self) -> None:
+        """Add one more closing heartbeat where the batch that ends everything is not done.
+
+        That batch comes behind the heartbeat's own and has no input. A Spark that was killed between the two does not
+        make up for it by itself: only something new to read lets it make another batch.
+        """
+        if self.is_closed() and not self.is_source_closed():
+            count = sum(1 for _ in self.heartbeats.glob("*.jsonl"))
+            self._beat(self._closing.with_stem(f"closing-{count}"))
+
+    def _beat(self, file: Path) -> None:
+        _write(file, json.dumps({"closing": CLOSING}) + "\n")
 
     def is_closed(self) -> bool:
         return self._closing.exists()
@@ -146,8 +168,7 @@ class Checkpoint:
         if not self.is_closed():
             return
         closed = self._closing.stat().st_mtime_ns
-        seen = [p for p in source.iterdir() if not p.name.startswith(("_", ".")) and p.is_file()]
-        late = [p.name for p in seen if max(p.stat().st_mtime_ns, p.stat().st_ctime_ns) >= closed]
+        late = [p.name for p in files_in(source) if max(p.stat().st_mtime_ns, p.stat().st_ctime_ns) >= closed]
         if late:
             count, more = ("1 file", "") if len(late) == 1 else (f"{len(late)} files", ", ...")
             raise UsageError(

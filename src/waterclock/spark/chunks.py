@@ -2,10 +2,14 @@
 
 Most of what rests is deliveries. Their due time, key and id stand in their rows, so a chunk keeps those as one Arrow
 batch and packs and unpacks it by columns; the other deadlines lie beside it with their places, to keep the order.
+
+The chunks of a slot that are large together go to the shelf as one blob; in their place stands its number. Those of the
+lowest level do so when they have rested through a step: much of what it takes is due in the next one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 
 import msgpack
@@ -16,6 +20,11 @@ from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import DELIVER
 from waterclock.rules.model import Rules
 from waterclock.spark.rows import Rows, ids, times
+from waterclock.spark.shelf import Shelf
+
+LARGE = 8192  # bytes; less than this stays with what every batch reads
+
+Chunk = bytes | int  # packed deadlines, or the number of a blob with such
 
 
 def pack(slots: list[list[Deadline]], rows: Rows) -> list[bytes]:
@@ -39,9 +48,30 @@ def unpack(chunk: bytes, schema: pa.Schema | None, rules: Rules, rows: Rows) -> 
         batch = pa.ipc.read_record_batch(pa.py_buffer(packed), schema)
         first = rows.add(pa.Table.from_batches([batch]))
         deadlines = _deliveries(batch, rules, first)
-    for place, deadline in others:
-        deadlines.insert(place, deadline)
-    return deadlines
+    return list(_merged(others, deadlines))
+
+
+def shelved(rested: list[Chunk], shelf: Shelf) -> list[Chunk]:
+    """The chunks of a slot, where those that lie open are large together: on the shelf."""
+    lying = [chunk for chunk in rested if isinstance(chunk, bytes)]
+    if sum(map(len, lying)) < LARGE:
+        return rested
+    return [*(chunk for chunk in rested if isinstance(chunk, int)), shelf.put(msgpack.packb(lying))]
+
+
+def from_shelf(number: int, shelf: Shelf) -> list[bytes]:
+    """The chunks of a blob, which is taken from the shelf."""
+    return msgpack.unpackb(shelf.pop(number))  # type: ignore[no-any-return]
+
+
+def _merged(others: Iterable[tuple[int, Deadline]], deliveries: list[Deadline]) -> Iterator[Deadline]:
+    """Each of `others` at its place among all; in one pass, for there may be as many as deliveries."""
+    first = 0
+    for before, (place, deadline) in enumerate(others):
+        yield from deliveries[first : place - before]
+        first = place - before
+        yield deadline
+    yield from deliveries[first:]
 
 
 def _deliveries(batch: pa.RecordBatch, rules: Rules, first: int) -> list[Deadline]:

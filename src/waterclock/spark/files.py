@@ -9,21 +9,19 @@ Rule 1: the watermark is taken from packed rows (`ts` is the largest time in the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
-from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
-from waterclock.spark.reading import Layout, open_file, read_file
-from waterclock.spark.source import FIRST, NO_TIME, TIMED, names_of, timed
+from waterclock.spark.places import files_in
+from waterclock.spark.reading import Layout, read_file
+from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
 from waterclock.spark.transform import Packs, delay_text
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class FileStream:
         return {}
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        return totals.get("files", 0), sum(1 for path in self._source.path.iterdir() if path.is_file())
+        return totals.get("files", 0), len(files_in(self._source.path))
 
     def explain(self, story: str) -> str | None:
         return None
@@ -83,7 +81,7 @@ def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterat
             for file in batch.to_pylist():
                 packs = Packs(f"{file['written']:020d} {file['path']}")
                 if file["beat"] or layout is None:
-                    yield from _beat(packs, file["path"])
+                    yield timed(packs, _time(END_US))  # the closing heartbeat: there is no other file beside the source
                 else:
                     yield from _file(packs, file["path"], layout)
 
@@ -97,7 +95,8 @@ def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))
         dead_letters += block.dead.num_rows
-        yield timed(packs, pc.max(block.rows.column(layout.rules.time)))
+        latest_us = pc.max(block.rows.column(layout.rules.time).cast(pa.int64())).as_py()
+        yield timed(packs, NO_TIME if latest_us is None else _time(end_of(latest_us)))
     counted = frames.DEAD_SCHEMA.empty_table()
     counters = {"files": 1, "dead_letters": dead_letters, "heartbeats": heartbeats}
     packs.add(FIRST, frames.to_bytes(frames.with_counters(counted, counters, b"dead")))
@@ -113,7 +112,5 @@ def _add_rows(packs: Packs, rows: pa.Table, key: str) -> int:
     return rows.num_rows - keyed.num_rows  # type: ignore[no-any-return]
 
 
-def _beat(packs: Packs, path: str) -> Iterator[pa.RecordBatch]:
-    with open_file(path) as file:
-        moment = datetime.fromisoformat(json.loads(file.read())["closing"])
-    yield timed(packs, pa.scalar(datetime_us(moment), pa.int64()).cast(frames.TIMESTAMP))
+def _time(us: int) -> pa.Scalar:
+    return pa.scalar(us, pa.int64()).cast(frames.TIMESTAMP)

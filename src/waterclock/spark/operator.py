@@ -25,18 +25,19 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.bucket import Bucket, Stored
+from waterclock.spark.shelf import MapState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PACKED = "bucket int, origin string, frame binary"
 BUCKETS = 16
-_CLOSE_US = 1000  # any time will do: Spark's watermark goes from none to the year 9999
+_CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
 
 
 class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is untyped here
-    """Applies rules to one bucket a call. Frames in, frames out; state in one value."""
+    """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -49,6 +50,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
             gc.freeze()  # PySpark collects after every task: let it pass over what the modules made
         self._handle = handle
         self._state = handle.getValueState("bucket", "alarm bigint, engine binary, held binary")
+        self._blobs = MapState(handle.getMapState("shelf", "number bigint", "blob binary"))
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern
@@ -71,27 +73,36 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     ) -> bytes:
         stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
         alarm, engine, held = stored
-        bucket = Bucket(self._rules, None if engine is None else Stored(engine, held))
+        bucket = Bucket(self._rules, None if engine is None else Stored(engine, held), self._blobs)
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
-        due_us = bucket.next_due_us()
-        if due_us is not None and bucket.has_partitions and not watermark_ms:
-            due_us = _CLOSE_US
-        alarm = self._set_alarm(due_us, alarm, rang_ms)
+        alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), alarm, rang_ms)
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))
-        grown = len(after.engine) + len(after.rows) - len(engine or b"") - len(held or b"")
-        return frames.to_bytes(frames.more_counted(results, {"state_bytes": grown}))
+        return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
-    def _set_alarm(self, due_us: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
-        due_ms = None if due_us is None else -(-due_us // 1000)
+    def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
         if due_ms != was_ms:
             if was_ms is not None and was_ms != rang_ms:
                 self._handle.deleteTimer(was_ms)
             if due_ms is not None:
                 self._handle.registerTimer(due_ms)
         return due_ms
+
+
+def _alarm_ms(bucket: Bucket, watermark_ms: int) -> int | None:
+    """When Spark is to call the bucket, None where nothing is pending.
+
+    Always behind Spark's watermark, for deadlines before 1970 too: another one rings in this very batch, in vain, and
+    Spark forgets it after the call that would set it again.
+    """
+    due_us = bucket.next_due_us()
+    if due_us is None:
+        return None
+    if bucket.has_partitions and not watermark_ms:
+        return _CLOSE_MS
+    return max(-(-due_us // 1000), watermark_ms + 1)
 
 
 def apply(rules: Rules, packed: DataFrame) -> DataFrame:

@@ -22,24 +22,23 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
-from waterclock.rules.durations import datetime_us
-from waterclock.sinks import Batch, Sink, apply_once, check_belongs
-from waterclock.spark import frames, interrupts, operator
+from waterclock.sinks import Batch, Sink, check_belongs, written_once
+from waterclock.spark import bucket, frames, interrupts, operator
 from waterclock.spark.behind import Behind
-from waterclock.spark.checkpoint import CLOSING, Checkpoint
+from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
-from waterclock.spark.source import Stream, stream_of
+from waterclock.spark.source import CLOSING_US, Stream, stream_of
 from waterclock.spark.statistics import Gathering, PipelineStatistics
 from waterclock.spark.transform import conform
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.1
 _TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
 _STARTS = 5
-_CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,7 @@ class Pipeline:
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
         self._gathering = Gathering(config.name, self._clock)
+        self._last_us = CLOSING_US - config.watermark_delay_us  # the watermark that the close is shown at
         self._behind = Behind(config, self._checkpoint)
 
     def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
@@ -108,6 +107,7 @@ class Pipeline:
         """
         self.check()
         self._checkpoint.sweep()
+        self._checkpoint.close_again()
         self._tell, self._last_moment = tell, self._clock.monotonic_s()
         started, self._closed = self._last_moment, self._checkpoint.is_source_closed()
         self._gathering.begin()
@@ -124,7 +124,7 @@ class Pipeline:
 
         Of the source it asks what it has by now: a broker too, which is given 5 s for an answer.
         """
-        return self._gathering.seen(self._stream.unit, self._behind.of(self._gathering.totals))
+        return self._gathering.seen(self._stream.unit, self._behind.of)
 
     def end(self) -> None:
         """Let a live run end after the batch that is under way; for another thread."""
@@ -227,17 +227,18 @@ class Pipeline:
         now = self._clock.monotonic_s()
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now
-        if apply_once(self._sink, made):  # 2 3 4 5
+        written = written_once(self._sink, made)  # 2 3 4 5
+        if written is not None:
             self._batches += 1
-            self._events += made.counters.get("events", 0)
-            self._totals = frames.sum_counters([self._totals, made.counters])  # a live run has batches without end
+            self._events += written.counters.get("events", 0)
+            self._totals = frames.sum_counters([self._totals, written.counters])  # a live run has batches without end
             newest = max((us for us in map(frames.newest_of, taken) if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
-            self._gathering.took(batch_id, made.counters, self._totals, (made.watermark_us, newest), phases)
+            self._gathering.took(batch_id, written.counters, self._totals, (made.watermark_us, newest), phases)
         if self._tell is not None:
             done, found = self._stream.progress(self._totals)
             self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
-        if (made.watermark_us or 0) >= _CLOSING_US - self._config.watermark_delay_us:
+        if made.watermark_us is not None and made.watermark_us >= self._last_us:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
 
@@ -248,7 +249,8 @@ class Pipeline:
     def _batch(self, taken: list[pa.Table], batch_id: int, seconds: float) -> Batch:
         results = [conform(f, self._schema) for f in taken if not frames.is_dead(f) and f.num_rows]
         dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
-        rows = pa.concat_tables([self._schema.empty_table(), *results])
+        rows = _up_to(self._last_us, pa.concat_tables([self._schema.empty_table(), *results]))
+        watermark_us = _watermark(self._checkpoint.offsets(batch_id), taken)
         query_id = self._checkpoint.query_id()
         assert query_id is not None
         return Batch(
@@ -258,7 +260,7 @@ class Pipeline:
             results=rows,
             dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),
             counters=frames.sum_counters([*map(frames.counters_of, taken), {"results": rows.num_rows}]),
-            watermark_us=_watermark(self._checkpoint.offsets(batch_id), taken),
+            watermark_us=None if watermark_us is None else min(watermark_us, self._last_us),
             seconds=seconds,
         )
 
@@ -294,12 +296,22 @@ def start_over(config: Config) -> None:
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:
     """What a checkpoint's state depends on."""
     return {
-        "state": 1,
+        "state": bucket.VERSION,
         "buckets": operator.BUCKETS,
         "rules": repr(config.rules),
         **stream.settings(),
         "watermark_delay_us": config.watermark_delay_us,
     }
+
+
+def _up_to(last_us: int, results: pa.Table) -> pa.Table:
+    """`results`, none made after `last_us`: the close makes its own at a watermark that no calendar holds."""
+    place = results.schema.get_field_index("emitted_at")
+    if place < 0:  # changes of tables
+        return results
+    last = pa.scalar(last_us, pa.int64()).cast(frames.TIMESTAMP)
+    made = results.column(place)
+    return results.set_column(place, results.schema.field(place), pc.if_else(pc.greater(made, last), last, made))
 
 
 def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:

@@ -62,3 +62,8 @@ def _real(path: Path) -> Path:
         return real
     except (OSError, RuntimeError) as error:
         raise UsageError(f"the path {path} leads nowhere: {error}") from error
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder that Spark reads: it passes over names that begin with _ or a dot."""
+    return [path for path in folder.iterdir() if not path.name.startswith(("_", ".")) and path.is_file()]

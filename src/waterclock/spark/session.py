@@ -42,6 +42,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+        "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "100",
     }
 

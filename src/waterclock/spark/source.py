@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.checkpoint import CLOSING, Checkpoint
 from waterclock.spark.config import Config, Source
 from waterclock.spark.transform import Packs
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 TIMED = f"ts timestamp, {operator.PACKED}"
 FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
+END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
 NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 _FILES = "path string, modificationTime timestamp, length long, content binary"
 _FOREVER = "36500d"  # by default, files a week older than the newest one seen are passed over in silence
@@ -88,6 +92,15 @@ def names_of(session: SparkSession, folder: Path, at_once: int, beat: bool) -> D
     # Spark takes a path as it stands, no %20 for a space, but reads it as a pattern
     literal = "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))
     return stream.load(literal).select("path", written, F.lit(beat).alias("beat"))
+
+
+def end_of(us: int) -> int:
+    """`us`, the largest time of a part of the source; END_US where that is a close, for deadlines of later days pass too.
+
+    >>> end_of(7), end_of(CLOSING_US) == END_US
+    (7, True)
+    """
+    return us if us < CLOSING_US else END_US
 
 
 def timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:

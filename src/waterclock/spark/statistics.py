@@ -13,13 +13,14 @@ Rule 3: what is not known is None, or is left out. It is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from waterclock.clock import WallClock
 
 WINDOW_S = 60.0
+BehindOf = Callable[[Mapping[str, int] | None], Mapping[str, int] | None]  # the sink's totals -> what no batch took
 Recent = tuple[tuple[float, int, int], ...]  # (when, events, results) of the batches of the last minute
 
 
@@ -164,16 +165,17 @@ class Gathering:
         if operators:
             self._state = (sum(o.numRowsTotal for o in operators), sum(o.memoryUsedBytes for o in operators))
 
-    def seen(self, unit: str, behind: Mapping[str, int] | None) -> PipelineStatistics:
-        """The record of now."""
-        now_s = self._clock.monotonic_s()
+    def seen(self, unit: str, behind_of: BehindOf) -> PipelineStatistics:
+        """The record of now. The source is asked for the very totals that the record shows: a batch may end meanwhile."""
+        last, totals, times = self._last, self.totals, self._times
+        behind, now_s = behind_of(totals), self._clock.monotonic_s()
         recent, began_s = self._within(now_s), now_s if self._started_s is None else self._started_s
         over_s = min(WINDOW_S, now_s - began_s)
         events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
         return PipelineStatistics(
-            self._pipeline, *self._last, self.totals,
+            self._pipeline, *last, totals,
             events / over_s if over_s else 0.0, results / over_s if over_s else 0.0,
-            *self._times, self._clock.wall_ms() * 1000, unit, behind, *self._state, {**self._sparks, **self._ours},
+            *times, self._clock.wall_ms() * 1000, unit, behind, *self._state, {**self._sparks, **self._ours},
         )  # fmt: skip
 
     def _within(self, now_s: float) -> Recent:

@@ -36,6 +36,13 @@ from waterclock.spark.rows import ROW_ID
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+# a row as JSON, to tell it from others: by itself Spark writes milliseconds, in the zone of the session
+_WHOLE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
+
 
 def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame], DataFrame]:
     """The function behind `Rules.on_spark`."""
@@ -62,13 +69,16 @@ def delay_text(delay_us: int) -> str:
 
 def _made_id(rules: Rules) -> Column:
     """The id of rows whose own is not named or null: a hash of the whole row; null where the own one serves."""
-    made = F.sha2(F.to_json(F.struct("*")), 256)
+    made = F.sha2(F.to_json(F.struct("*"), _WHOLE), 256)
     return made if rules.id is None else F.when(F.col(rules.id).isNull(), made)
 
 
 def check_columns(rules: Rules, schema: StructType) -> None:
     """Raise UsageError where the rules name a column that is not there, or one of a type they cannot use."""
     types = {field.name: field.dataType for field in schema.fields}
+    for name in types:
+        if name.casefold() == ROW_ID:
+            raise UsageError(f"the events have a column {name!r}, which is waterclock's own: rename it")
     for name in rules.columns():
         if name not in types:
             raise UsageError(f"the rules name the column {name!r}; the events have {', '.join(types)}")
@@ -109,11 +119,24 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         packs = Packs()
         for batch in batches:
             keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
+            _check_rows(rules, keyed)
             for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
                 packs.add(label, frames.to_bytes(rows))
             yield packs.take()
 
     return pack
+
+
+def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
+    """Raise UsageError for rows that the rules cannot take; in process these are refused too."""
+    if rows.column(rules.time).null_count:
+        raise UsageError(f"the time {rules.time!r} of a row with a key is null: filter such rows away first")
+    if rules.sequence and rules.ordering:
+        numbers = rows.column(rules.sequence)
+        if numbers.null_count or pc.any(pc.less(numbers, 1)).as_py():
+            raise UsageError(
+                f"the sequence {rules.sequence!r} of a row with a key is null or below 1: filter such rows away first"
+            )
 
 
 class Packs:

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -97,6 +98,7 @@ def read_changes(records: Records, layout: ChangeLayout) -> tuple[pa.Table, pa.T
 def _row(change: Change) -> Row:
     """A change in the sink's words; Unreadable where no table can hold it."""
     position = _sortable(change)
+    _check_table(change.table)
     if change.operation == "truncate":
         return change.table, change.operation, "", position, [], "", []
     if not change.key:
@@ -104,12 +106,12 @@ def _row(change: Change) -> Row:
     if any(value is None for value in change.key.values()):
         raise Unreadable(f"a part of the primary key of {change.table} is null")
     values = {name: _brought(value) for name, value in {**change.key, **change.values}.items()}
+    if "" in values:
+        raise Unreadable(f"a column of {change.table} has no name")
     key = _write({name: "".join(values[name]) for name in sorted(change.key)})  # type: ignore[arg-type]
     texts = [text for _, text in values.values()]
     whole = "".join([key, *values, *filter(None, texts)])
-    if "\0" in whole:
-        raise Unreadable(f"a value of {change.table} holds the character NUL, which a text in a database cannot")
-    whole.encode()  # half a character is told here
+    _check_text(whole, f"a value of {change.table}")
     return (
         change.table,
         change.operation,
@@ -119,6 +121,20 @@ def _row(change: Change) -> Row:
         "".join(kind for kind, _ in values.values()),
         texts,
     )
+
+
+@lru_cache(maxsize=1024)
+def _check_table(name: str) -> None:
+    database, _, table = name.partition(".")
+    if not database or not table:
+        raise Unreadable(f"the table {name!r} is none of a database: it has no name")
+    _check_text(name, f"the table's name {name!r}")
+
+
+def _check_text(text: str, what: str) -> None:
+    if "\0" in text:
+        raise Unreadable(f"{what} holds the character NUL, which a text in a database cannot")
+    text.encode()  # half a character is told here
 
 
 def _sortable(change: Change) -> str:

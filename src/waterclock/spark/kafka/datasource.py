@@ -149,9 +149,16 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     # in the workers ------------------------------------------------------------------------------------------
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
+        told = False
+        for packed in self._records(partition):
+            told = True
+            yield packed
+        # no record, or aborted ones and markers only: who is gone must be told all the same
+        if not told and partition.gone and isinstance(self._plan.packing, Packing):  # changes have no watermark
+            yield self._plan.packing.pack_gone(partition.known, partition.gone)
+
+    def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:
         if not partition.ranges:
-            if isinstance(self._plan.packing, Packing):  # changes of tables have no watermark
-                yield self._plan.packing.pack_gone(partition.known, partition.gone)
             return
         client = kept(frozenset(self._plan.settings.items()))
         try:

@@ -19,8 +19,7 @@ import pyarrow as pa
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.kafka.offsets import Place
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
-from waterclock.spark.layout import LATEST_US
-from waterclock.spark.source import FIRST, NO_TIME, timed
+from waterclock.spark.source import END_US, FIRST, NO_TIME, end_of, timed
 from waterclock.spark.transform import Packs
 
 
@@ -49,7 +48,7 @@ class Packing:
                 packs.add(label, frames.to_bytes(part))
         counted = frames.with_counters(taken.dead, taken.counters, b"dead")
         packs.add(FIRST, frames.to_bytes(counted))
-        own = None if taken.latest_us is None else taken.latest_us - self.delay_us
+        own = None if taken.latest_us is None else end_of(taken.latest_us) - self.delay_us
         return _with_clocks(packs, {**_watermarks(known, gone), records.place: own})
 
     def pack_gone(self, known: Iterable[Place], gone: Iterable[Place]) -> pa.RecordBatch:
@@ -59,7 +58,7 @@ class Packing:
 
 def _watermarks(known: Iterable[Place], gone: Iterable[Place]) -> dict[str, int | None]:
     found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
-    return {**found, **{f"{topic}/{partition}": LATEST_US for topic, partition in gone}}
+    return {**found, **{f"{topic}/{partition}": END_US for topic, partition in gone}}
 
 
 def _with_clocks(packs: Packs, watermarks: dict[str, int | None]) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from waterclock.cdc.debezium import check_types
 from waterclock.errors import UsageError
 from waterclock.rules.durations import datetime_us
 from waterclock.spark.tables import count, flat, get, one_of, texts
@@ -105,7 +106,7 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
         connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
         value=value,
         tables=tuple(texts(source, _WHERE, "tables", [])),
-        types=dict(flat("[source.types]", get(source, _WHERE, "types", dict, {}))),
+        types=_types(get(source, _WHERE, "types", dict, {})),
     )
     _check_way(made)
     return made
@@ -120,6 +121,15 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
             raise UsageError(f"{_WHERE}: {name!r} is for {fits}, and value = {value!r} has none: leave it out")
     if "types" in source and value != "debezium":
         raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes tell their types")
+
+
+def _types(given: Mapping[str, Any]) -> dict[str, str]:
+    types = dict(flat("[source.types]", given))
+    try:
+        check_types(types)
+    except ValueError as error:
+        raise UsageError(f"[source.types]: {error}") from None
+    return types
 
 
 def _servers(source: Mapping[str, Any]) -> str:

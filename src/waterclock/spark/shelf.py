@@ -1,0 +1,88 @@
+"""Blobs by number, beside the one value that a batch always reads: what lies here is read when it is needed.
+
+Rule 1: a blob is written once, under a number of its own, and taken away when it serves no more.
+
+Blobs are compressed (zstd, with their length in front): what rests is a third as long, and a checkpoint keeps it several
+times over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from waterclock.errors import StateMismatch
+
+_LENGTH_BYTES = 4
+
+
+class Blobs(Protocol):
+    """Where blobs lie: a dict, or Spark's state store."""
+
+    def __getitem__(self, number: int, /) -> bytes: ...
+    def __setitem__(self, number: int, blob: bytes, /) -> None: ...
+    def __delitem__(self, number: int, /) -> None: ...
+
+
+class Shelf:
+    """Numbers given out one by one from `free` on; `grown` says by how many bytes the blobs became more."""
+
+    def __init__(self, blobs: Blobs, free: int = 0) -> None:
+        self._blobs = blobs
+        self.free = free
+        self.grown = 0
+
+    def put(self, blob: bytes) -> int:
+        """The number of a new blob."""
+        number, self.free = self.free, self.free + 1
+        self._blobs[number] = stored = _compressed(blob)
+        self.grown += len(stored)
+        return number
+
+    def get(self, number: int) -> bytes:
+        return _expanded(self._blobs[number])
+
+    def pop(self, number: int) -> bytes:
+        stored = self._blobs[number]
+        self.remove([number], len(stored))
+        return _expanded(stored)
+
+    def remove(self, numbers: Iterable[int], size: int) -> None:
+        """Take away blobs that take `size` bytes together, as `grown` counted them."""
+        for number in numbers:
+            del self._blobs[number]
+        self.grown -= size
+
+
+def _compressed(blob: bytes) -> bytes:
+    length = len(blob).to_bytes(_LENGTH_BYTES, "little")
+    return length + pa.compress(blob, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+
+
+def _expanded(stored: bytes) -> bytes:
+    length = int.from_bytes(stored[:_LENGTH_BYTES], "little")
+    return pa.decompress(memoryview(stored)[_LENGTH_BYTES:], length, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+
+
+class MapState:
+    """Blobs in a map state of Spark's `transformWithState`: bigint -> binary."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def __getitem__(self, number: int, /) -> bytes:
+        found = self._state.getValue((number,))
+        if found is None:
+            raise StateMismatch(
+                f"the stored state lacks its blob {number}, so the checkpoint is damaged: restore it and the sink from a "
+                "copy of both, or start with a new checkpoint and sink"
+            )
+        return bytes(found[0])
+
+    def __setitem__(self, number: int, blob: bytes, /) -> None:
+        self._state.updateValue((number,), (blob,))
+
+    def __delitem__(self, number: int, /) -> None:
+        self._state.removeKey((number,))

@@ -1,0 +1,109 @@
+"""The states of some keys, packed: what a page holds, and what the keys that are awake are stored as.
+
+Rule 1: a state counts the rows that it holds from 0, so that it can move from page to page as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from waterclock.rules.engine import Engine
+from waterclock.rules.results import Key
+from waterclock.spark import frames
+from waterclock.spark.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """States of some keys, all columns of one length; the rows that they hold lie one after the other in `rows`."""
+
+    keys: pa.Array
+    packed: pa.Array  # binary: msgpack
+    held: np.ndarray  # int32: how many of the rows are each one's
+    rows: pa.RecordBatch | None  # None where nobody holds any
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def take(self, places: np.ndarray) -> States:
+        """Those at `places`, in that order."""
+        at = pa.array(places)
+        return States(self.keys.take(at), self.packed.take(at), self.held[places], self._rows_at(places))
+
+    def _rows_at(self, places: np.ndarray) -> pa.RecordBatch | None:
+        if self.rows is None:
+            return None
+        ends, held = np.cumsum(self.held), self.held[places]
+        runs = [np.arange(end - size, end) for end, size in zip(ends[places], held, strict=True) if size]
+        return self.rows.take(pa.array(np.concatenate(runs))) if runs else None
+
+
+@dataclass(slots=True)
+class _Holding:
+    """The numbers of the rows that states hold; `keep` counts those of one state from 0."""
+
+    numbers: list[int] = field(default_factory=list)
+    first: int = 0
+
+    def keep(self, row: int) -> int:
+        self.numbers.append(row)
+        return len(self.numbers) - 1 - self.first
+
+    def turn(self) -> int:
+        """How many the state held that ends here."""
+        count, self.first = len(self.numbers) - self.first, len(self.numbers)
+        return count
+
+
+def states_of(engine: Engine, keys: Sequence[Key], rows: Rows) -> States:
+    """The states of `keys`, and those of `rows` that they hold."""
+    holding, packed, held, pack = _Holding(), [], [], msgpack.Packer().pack
+    for key in keys:
+        packed.append(pack(engine.state_of(key, holding.keep)))
+        held.append(holding.turn())
+    taken = rows.take(pa.array(holding.numbers, pa.int64())) if holding.numbers else None
+    return States(pa.array(keys), pa.array(packed, pa.binary()), np.array(held, np.int32), taken)
+
+
+def wake(engine: Engine, states: States, rows: Rows) -> None:
+    """Give the engine back the states of keys; the rows that they hold join `rows`."""
+    first = 0 if states.rows is None else rows.add(pa.Table.from_batches([states.rows]))
+    columns = states.keys.to_pylist(), states.packed.to_pylist(), states.held.tolist()
+    for key, packed, held in zip(*columns, strict=True):
+        engine.wake(key, msgpack.unpackb(packed, use_list=False), first.__add__)
+        first += held
+
+
+def joined(parts: Sequence[States]) -> States:
+    tables = [pa.Table.from_batches([part.rows]) for part in parts if part.rows is not None]
+    rows = pa.concat_tables(tables).combine_chunks().to_batches()[0] if tables else None
+    keys, packed = (pa.concat_arrays(columns) for columns in zip(*((p.keys, p.packed) for p in parts), strict=True))
+    return States(keys, packed, np.concatenate([part.held for part in parts]), rows)
+
+
+def to_blobs(states: States) -> tuple[bytes, bytes]:
+    """The states, and the rows that they hold, empty where there are none."""
+    columns = [states.keys, states.packed, pa.array(states.held)]
+    table = pa.RecordBatch.from_arrays(columns, ["keys", "packed", "held"])
+    return frames.to_bytes(table), b"" if states.rows is None else frames.to_bytes(states.rows)
+
+
+def from_blobs(columns: bytes, rows: bytes) -> States:
+    keys, packed, held = _one(columns).columns
+    return States(keys, packed, held.to_numpy(), _one(rows) if rows else None)
+
+
+def _one(blob: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(blob) as reader:
+        return reader.read_next_batch()
+
+
+def hashes(keys: Collection[Key]) -> np.ndarray:
+    """32 bits of each key, the same in every process, unlike Python's own hash."""
+    return np.fromiter((crc32(str(key).encode()) for key in keys), np.uint32, len(keys))
