@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("kio")
 
+from tests.processes import alone
 from tests.raw_client import RawClient
 from waterclock.broker import Broker
 
@@ -129,9 +130,15 @@ def uvarint(value: int) -> bytes:
 @pytest.mark.memory
 @pytest.mark.parametrize(("key", "version", "head", "count"), huge(), ids=["Produce", "Fetch", "Metadata"])
 def test_a_request_of_many_empty_elements_takes_no_memory_to_speak_of(
-    broker: Broker, key: int, version: int, head: bytes, count: int
+    key: int, version: int, head: bytes, count: int
 ) -> None:
-    data = request(key, version, head + uvarint(count + 1) + b"\x01\x01\x00" * count + b"\0\0\0")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert served(broker, data) == b""
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_GROWN_KB
+    assert alone(grown_kb, key, version, head, count) < MOST_GROWN_KB
+
+
+def grown_kb(key: int, version: int, head: bytes, count: int) -> int:
+    """How far the most that the process held went up. The peak of one that ran other tests would hide it."""
+    with Broker() as broker:
+        data = request(key, version, head + uvarint(count + 1) + b"\x01\x01\x00" * count + b"\0\0\0")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert served(broker, data) == b""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

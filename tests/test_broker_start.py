@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker_pairs import pair
+from tests.processes import alone
 from tests.raw_client import RawClient
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
@@ -180,12 +179,6 @@ def left_open() -> list[str]:
 
 def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
-
-
-def alone(deed: Callable[..., None], *arguments: Any) -> None:
-    """Does it in a process of its own: in this one, other tests' servers open and close what they like meanwhile."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        process.submit(deed, *arguments).result()
 
 
 def starts_that_fail(folder: Path, fault: Callable[[Path], Any], role: str) -> None:
