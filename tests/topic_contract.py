@@ -214,6 +214,7 @@ def test_a_heartbeat_to_every_partition_moves_time_and_one_alone_does_not(
     assert counted(file, "kind, key")[("expired", created["order"])] == 1
 
 
+@pytest.mark.long
 def test_a_live_run_ends_where_every_partition_was_closed(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -308,6 +309,7 @@ def test_new_partitions_are_read_from_their_first_record(
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
 
 
+@pytest.mark.long
 def test_a_partition_that_is_added_while_the_stream_runs_is_found(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -335,6 +337,7 @@ def deleted(bootstrap: str, topic: str, before: int) -> None:
     done.result(30)
 
 
+@pytest.mark.long
 def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

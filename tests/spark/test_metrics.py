@@ -75,6 +75,7 @@ def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, 
     assert found[1].results == ask(tmp_path, "SELECT count(*) FROM results")
 
 
+@pytest.mark.long
 def test_of_a_topic_the_lag_of_each_partition_and_of_the_watermark_is_told(spark: SparkSession, tmp_path: Path) -> None:
     rows, seen = orders(40), list[PipelineStatistics]()
     with Broker() as broker:
