@@ -185,6 +185,8 @@ def test_a_user_without_the_right_to_replicate_is_told_the_grant(
         (["mysql://root@h/a", "--password-file", "nowhere/at/all"], "--password-file: nowhere/at/all cannot be read"),
         (["mysql://root@h/a", "--type", "a.b=uuid"], "--type a.b=uuid: write DATABASE.TABLE.COLUMN=TYPE"),
         (["mysql://root@h/a", "--type", "a.b.c=int"], "with a type of uuid"),
+        (["mysql://root@h/a", "--skip", "0-1"], "--skip 0-1: write one transaction's GTID"),
+        (["mysql://root@h/a", "--skip", "0-1-7,0-1-8"], "--skip 0-1-7,0-1-8: write one transaction's GTID"),
         (["mysql://root@h/a", "--tables", "item"], "--tables item: write DATABASE.TABLE"),
         (["mysql://root@h/a", "--partitions", "0"], "partitions must be 1 or more, got 0"),
     ],

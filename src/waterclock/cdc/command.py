@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import zlib
 from argparse import Namespace
@@ -23,6 +24,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
+_GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
 _EVERY_MS = 500
 
 
@@ -71,7 +73,7 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    told, skip = _types(arguments.type), frozenset(arguments.skip)
+    told, skip = _types(arguments.type), _transactions(arguments.skip)
 
     def now() -> str:
         return answer(login, lambda cursor: inspected(cursor).place)
@@ -143,6 +145,16 @@ def _types(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--type {text}: write DATABASE.TABLE.COLUMN=TYPE, with a type of {', '.join(_TYPES)}.")
         told[column] = word
     return told
+
+
+def _transactions(given: list[str]) -> frozenset[str]:
+    """One written otherwise than the server writes it would be none, and the transaction would not be left out."""
+    for gtid in given:
+        if not _GTID.fullmatch(gtid):
+            raise UsageError(
+                f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
+            )
+    return frozenset(gtid.lower() for gtid in given)
 
 
 def _settings(file: str | None) -> dict[str, Any]:
