@@ -1,4 +1,4 @@
-"""What counts memory, files or threads does it in a process of its own: other tests leave theirs in the one that runs them."""
+"""What counts memory, files or threads has a process of its own: other tests leave theirs in the one that runs them."""
 
 from __future__ import annotations
 
