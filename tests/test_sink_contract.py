@@ -73,10 +73,16 @@ def test_a_batch_is_applied_once(store: Store, sink: Sink) -> None:
     assert sink.totals() == COUNTERS
 
 
-def test_a_batch_of_the_same_number_of_another_query_is_another_batch(sink: Sink) -> None:
-    assert apply_once(sink, batch(0)) is True
-    assert sink.is_applied("other", 0) is False
-    assert apply_once(sink, batch(0, "other")) is True
+def test_of_two_queries_that_found_the_table_empty_the_second_one_is_refused(store: Store, sink: Sink) -> None:
+    with closing(store.sink()) as second:
+        second.open(SCHEMA)
+        check_belongs(second, "cp", None, None)
+        assert apply_once(sink, batch(0)) is True
+        assert second.is_applied("other", 0) is False
+        with pytest.raises(StateMismatch, match="batch 0 of query q: another pipeline began to write there"):
+            apply_once(second, batch(0, "other"))
+    assert apply_once(sink, batch(1)) is True
+    assert everything(store) == of_batches(0, 1)
 
 
 def test_an_empty_batch_is_remembered_too(store: Store, sink: Sink) -> None:

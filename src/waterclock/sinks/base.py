@@ -110,11 +110,23 @@ def _apply(sink: Sink, batch: Batch, written: list[Batch]) -> None:
         if sink.is_applied(batch.query_id, batch.batch_id):  # 3
             sink.rollback()
             return
+        if batch.batch_id == 0:
+            _refuse_others(sink, batch.query_id)
         written.append(sink.write(batch) or batch)  # 4
         sink.commit()  # 5
     except BaseException:
         sink.rollback()
         raise
+
+
+def _refuse_others(sink: Sink, query_id: str) -> None:
+    """A query's first batch meets no other's: two that were started at once both found an empty table at the start."""
+    applied = sink.last_applied()
+    if applied is not None and applied.query_id != query_id:
+        raise StateMismatch(
+            f"{_holds(sink, applied)}: another pipeline began to write there at the same time. Name another table and "
+            "another checkpoint in the file of one of the two, and start that one again"
+        )
 
 
 def check_belongs(
