@@ -5,7 +5,8 @@
     behind.py       how much of the source is not taken yet
     prometheus.py   the record as Prometheus's text
 
-Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock.
+Rule 1: two threads write, each its own fields, and each field is replaced whole: a reader needs no lock. All that a batch
+        changes is one field.
 Rule 2: the counts are the sink's, over all runs; they agree with its tables after each batch. Spark's part comes a moment
         later than the batch, and begins with the run.
 Rule 3: what is not known is None, or is left out. It is never 0.
@@ -14,7 +15,7 @@ Rule 3: what is not known is None, or is left out. It is never 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from waterclock.clock import WallClock
@@ -120,23 +121,35 @@ class PipelineStatistics:
         return None if self.watermark_us is None else max(0, moment_us - self.watermark_us) / 1e6
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the batches brought that were taken."""
+
+    batches: int = 0
+    batch_id: int | None = None
+    totals: Mapping[str, int] | None = None  # None until the sink is known
+    watermark_us: int | None = None
+    newest_us: int | None = None
+    recent: Recent = ()
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+
+    def within(self, now_s: float) -> Recent:
+        return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
+
+
 class Gathering:
     """What is known of one run so far. `took` is the driver's to call, `heard` the listener's; `seen` anybody's."""
 
     def __init__(self, pipeline: str, clock: WallClock) -> None:
         self._pipeline, self._clock = pipeline, clock
         self._started_s: float | None = None
-        self.totals: Mapping[str, int] | None = None  # None until the sink is known
-        self._last: tuple[int, int | None] = (0, None)  # batches, the last one's number
-        self._times: tuple[int | None, int | None] = (None, None)  # the watermark, the newest event
-        self._recent: Recent = ()
-        self._ours: Mapping[str, Phase] = {}
+        self._taken = _Taken()
         self._sparks: Mapping[str, Phase] = {}
         self._state: tuple[int | None, int | None] = (None, None)
 
     def holds(self, totals: Mapping[str, int]) -> None:
         """The sink is open; so much it holds of earlier runs."""
-        self.totals = totals
+        self._taken = replace(self._taken, totals=totals)
 
     def begin(self) -> None:
         """The run starts."""
@@ -151,11 +164,16 @@ class Gathering:
         phases: Mapping[str, float],
     ) -> None:
         """A batch is committed: what it counted, the totals after it, (watermark, newest event), seconds by phase."""
-        now_s = self._clock.monotonic_s()
-        self._last, self.totals = (self._last[0] + 1, batch_id), totals
-        self._times = (_later(self._times[0], times[0]), _later(self._times[1], times[1]))
-        self._recent = (*self._within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0)))
-        self._ours = _added(self._ours, phases)
+        now_s, before = self._clock.monotonic_s(), self._taken
+        self._taken = _Taken(
+            before.batches + 1,
+            batch_id,
+            totals,
+            _later(before.watermark_us, times[0]),
+            _later(before.newest_us, times[1]),
+            (*before.within(now_s), (now_s, counters.get("events", 0), counters.get("results", 0))),
+            _added(before.phases, phases),
+        )
 
     def heard(self, progress: Any) -> None:
         """Spark's own record of a batch."""
@@ -167,19 +185,17 @@ class Gathering:
 
     def seen(self, unit: str, behind_of: BehindOf) -> PipelineStatistics:
         """The record of now. The source is asked for the very totals that the record shows: a batch may end meanwhile."""
-        last, totals, times = self._last, self.totals, self._times
-        behind, now_s = behind_of(totals), self._clock.monotonic_s()
-        recent, began_s = self._within(now_s), now_s if self._started_s is None else self._started_s
+        taken = self._taken
+        behind, now_s = behind_of(taken.totals), self._clock.monotonic_s()
+        recent, began_s = taken.within(now_s), now_s if self._started_s is None else self._started_s
         over_s = min(WINDOW_S, now_s - began_s)
         events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
         return PipelineStatistics(
-            self._pipeline, *last, totals,
+            self._pipeline, taken.batches, taken.batch_id, taken.totals,
             events / over_s if over_s else 0.0, results / over_s if over_s else 0.0,
-            *times, self._clock.wall_ms() * 1000, unit, behind, *self._state, {**self._sparks, **self._ours},
+            taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
+            {**self._sparks, **taken.phases},
         )  # fmt: skip
-
-    def _within(self, now_s: float) -> Recent:
-        return tuple(each for each in self._recent if now_s - each[0] < WINDOW_S)
 
 
 def _later(before: int | None, moment: int | None) -> int | None:
