@@ -22,7 +22,8 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
 from waterclock.spark.kafka import datasource
-from waterclock.spark.source import END_US, FIRST, stream_of
+from waterclock.spark.source import END_US, FIRST
+from waterclock.spark.streams import stream_of
 from waterclock.testing import Broker
 
 

@@ -38,8 +38,9 @@ from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
-from waterclock.spark.source import CLOSING_US, Stream, stream_of
+from waterclock.spark.source import CLOSING_US, Stream
 from waterclock.spark.statistics import Gathering, PipelineStatistics
+from waterclock.spark.streams import stream_of
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:

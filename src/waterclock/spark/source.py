@@ -20,8 +20,7 @@ from pyspark.sql import functions as F
 
 from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.checkpoint import CLOSING, Checkpoint
-from waterclock.spark.config import Config, Source
+from waterclock.spark.checkpoint import CLOSING
 from waterclock.spark.transform import Packs
 
 if TYPE_CHECKING:
@@ -67,17 +66,6 @@ class Stream(Protocol):
         """A sentence for a failure of the query, where `story`, all that Spark tells of it, is of this source's making."""
 
     def close(self) -> None: ...
-
-
-def stream_of(config: Config, checkpoint: Checkpoint) -> Stream:
-    """The stream that the pipeline's [source] asks for; EnvironmentMissing where a package for it is not installed."""
-    if isinstance(config.source, Source):
-        from waterclock.spark.files import FileStream
-
-        return FileStream(config, config.source, checkpoint)
-    from waterclock.spark.kafka.stream import TopicStream
-
-    return TopicStream(config, config.source, checkpoint)
 
 
 # What streams share --------------------------------------------------------------------------------------------

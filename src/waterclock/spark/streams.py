@@ -1,0 +1,18 @@
+"""Which stream the [source] of a pipeline's file means: files of a folder, or topics of Kafka."""
+
+from __future__ import annotations
+
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import Config, Source
+from waterclock.spark.source import Stream
+
+
+def stream_of(config: Config, checkpoint: Checkpoint) -> Stream:
+    """The stream that the pipeline's [source] asks for; EnvironmentMissing where a package for it is not installed."""
+    if isinstance(config.source, Source):
+        from waterclock.spark.files import FileStream
+
+        return FileStream(config, config.source, checkpoint)
+    from waterclock.spark.kafka.stream import TopicStream
+
+    return TopicStream(config, config.source, checkpoint)
