@@ -72,6 +72,27 @@ def test_a_table_that_lost_its_primary_key_is_refused(database: Database) -> Non
     assert "the primary key is () there and (query_id, batch_id) here" in refusal(database, EVENT)
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_table_that_was_dropped_beside_others_that_hold_rows_is_not_made_anew(
+    database: Database, ending: str
+) -> None:
+    # it was, and went on from there: who asked it for results had the last ones only
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+    database.run(f"DROP TABLE results{ending}")
+    assert f"the table 'results{ending}' in " in (told := refusal(database, EVENT))
+    assert "is gone, and those beside it hold rows. Restore it" in told
+    assert len(database.tables()) == 2
+
+
+def test_tables_without_rows_lost_nothing_with_the_one_that_is_gone(database: Database) -> None:
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        database.run("DROP TABLE results")
+        sink.open(SCHEMA)
+
+
 def test_a_table_beside_one_of_another_purpose_is_refused_and_nothing_is_made(store: Store) -> None:
     with closing(store.sink("a_batches")) as other:
         other.open(SCHEMA)

@@ -36,6 +36,7 @@ from waterclock.sinks.tables import (
     POSITIONS,
     Table,
     quoted,
+    refuse_lost,
     refuse_unlike,
 )
 
@@ -78,8 +79,10 @@ class PostgresSink:
                 self._session.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
             if isinstance(self._mirror, Mirror):
                 refuse_no_mirror(self.describe(), self._found)
+            rows = {table.part: self._holds_rows(table.part) for table in wanted}
             for table in wanted:
                 self._make_or_check(table)
+            refuse_lost(self._table, self._place(), rows)
 
     def remove(self) -> None:
         """Drop the sink's tables in one transaction; the schema, and what else is in it, stays.
@@ -184,6 +187,10 @@ class PostgresSink:
         columns = self._session.run(_COLUMNS, self._name(part))
         key = self._session.run(_KEY, self._name(part))
         return Table(part, tuple((str(name), str(kind)) for name, kind in columns), tuple(str(name) for (name,) in key))
+
+    def _holds_rows(self, part: str) -> bool | None:
+        there = self._found(part).columns
+        return bool(self._session.run(f"SELECT 1 FROM {self._name(part)} LIMIT 1")) if there else None
 
     # Rows ------------------------------------------------------------------------------------------------------
 

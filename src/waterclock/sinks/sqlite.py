@@ -32,6 +32,7 @@ from waterclock.sinks.tables import (
     DEAD_NAMES,
     POSITIONS,
     Table,
+    refuse_lost,
     refuse_unlike,
 )
 
@@ -64,8 +65,11 @@ class SQLiteSink:
         with _told_by(self._path), self._transaction():
             if isinstance(self._mirror, Mirror):
                 refuse_no_mirror(self.describe(), self._found)
-            for table in self._tables(results):
+            tables = self._tables(results)
+            rows = {table.part: self._holds_rows(table.part) for table in tables}
+            for table in tables:
                 self._make_or_check(table)
+            refuse_lost(self._table, str(self._path), rows)
 
     def remove(self) -> None:
         """Drop the sink's tables in one transaction; the file, and what else is in it, stays.
@@ -164,6 +168,10 @@ class SQLiteSink:
         rows = self._db.execute(f'PRAGMA table_info("{self._table}{part}")').fetchall()
         key = sorted((row[5], row[1]) for row in rows if row[5])
         return Table(part, tuple((row[1], row[2]) for row in rows), tuple(name for _, name in key))
+
+    def _holds_rows(self, part: str) -> bool | None:
+        there = self._found(part).columns
+        return bool(self._db.execute(f'SELECT 1 FROM "{self._table}{part}" LIMIT 1').fetchall()) if there else None
 
     # Rows ------------------------------------------------------------------------------------------------------
 

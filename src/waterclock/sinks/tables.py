@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from waterclock.errors import UsageError
@@ -53,6 +54,19 @@ def refuse_unlike(where: str, found: Table, wanted: Table) -> None:
         raise UsageError(
             f"{where} has other columns than this pipeline writes ({told}). "
             "Name another table in [sink], or start over with --fresh."
+        )
+
+
+def refuse_lost(table: str, place: str, rows: Mapping[str, bool | None]) -> None:
+    """Raise UsageError where some tables of the sink `table` hold rows and another one is gone, with all that it held.
+
+    `rows` tells it by the end of a table's name: whether there are any, None where there was no table.
+    """
+    gone = [part for part, found in rows.items() if found is None]
+    if gone and any(rows.values()):
+        raise UsageError(
+            f"the table {table + gone[0]!r} in {place} is gone, and those beside it hold rows. Restore it (to empty "
+            "a table, delete its rows), or start over with --fresh."
         )
 
 
