@@ -17,6 +17,7 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark import chunks
 from waterclock.spark.bucket import AWAKE, VERSION, Bucket, Stored
 from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.shelf import MapState, Shelf
 
 SCHEMA = pa.schema(
@@ -165,6 +166,13 @@ def test_rows_with_an_id_keep_it_beside_rows_without() -> None:
     found = bucket.step([], CLOSED).to_pylist()
     expected = sorted([events[0]["id"], "made", events[2]["id"]])
     assert sorted(r["source_id"] for r in found if r["kind"] == "event") == expected
+
+
+def test_a_watermark_that_no_calendar_holds_is_told_as_none() -> None:
+    # PostgreSQL has no time before 4713 BC: the batch was refused, and each re-run of it
+    for watermark, told in ((EARLIEST_US - 1, None), (EARLIEST_US, datetime.min.replace(tzinfo=UTC))):
+        results = Bucket(COLUMNS, None).step([pa.Table.from_pylist(rows()[:1], SCHEMA)], watermark)
+        assert results.column("emitted_at").to_pylist() == [told]
 
 
 def test_a_step_tells_its_newest_event_and_one_without_events_tells_none() -> None:

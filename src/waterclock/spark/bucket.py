@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import Deadline
-from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
+from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Found
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
 from waterclock.spark import chunks, frames, states
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.pages import Pages, most_by
 from waterclock.spark.rows import Rows, events_of
 from waterclock.spark.shelf import Blobs, Shelf
@@ -168,7 +169,7 @@ class Bucket:
             return pa.table({})
         kinds, keys, rules, dues, sources, refs = zip(*found, strict=True)
         at = self._engine.watermark
-        known = NO_WATERMARK < at < CLOSED
+        known = EARLIEST_US <= at < CLOSED  # before, no calendar holds it
         columns = {
             "kind": pa.array(kinds, pa.string()),
             "key": pa.array(keys),
