@@ -31,7 +31,7 @@ from pyspark.errors import StreamingQueryException
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
-from waterclock.sinks import Batch, Sink, check_belongs, written_once
+from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
 from waterclock.spark import bucket, frames, interrupts, operator
 from waterclock.spark.behind import Behind
 from waterclock.spark.checkpoint import Checkpoint
@@ -295,13 +295,14 @@ def start_over(config: Config) -> None:
 
 
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:
-    """What a checkpoint's state depends on."""
+    """What a checkpoint's state depends on, and with it what a mirror holds."""
     return {
         "state": bucket.VERSION,
         "buckets": operator.BUCKETS,
         "rules": repr(config.rules),
         **stream.settings(),
         "watermark_delay_us": config.watermark_delay_us,
+        **({"mirror": repr(config.sink.mirror)} if isinstance(config.sink.mirror, Mirror) else {}),
     }
 
 
