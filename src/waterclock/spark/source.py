@@ -32,7 +32,8 @@ CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
 NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 _FILES = "path string, modificationTime timestamp, length long, content binary"
-_FOREVER = "36500d"  # by default, files a week older than the newest one seen are passed over in silence
+# By default, files a week older than the newest one seen are passed over in silence; a clock may be centuries ahead.
+_FOREVER = "3650000d"
 
 
 class Stream(Protocol):
