@@ -53,6 +53,13 @@ def test_settings_are_claimed_once_and_again_and_other_ones_are_refused_by_name(
         old.claim({"columns": {"k": "long"}, "state": 1, "new": 0})
 
 
+def test_a_source_in_another_folder_is_refused_with_the_old_one_and_the_way_out(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "cp", 1)
+    old.claim({"path": "/old/in", "state": 1})
+    with pytest.raises(StateMismatch, match=r"the folder /old/in when .* is /new/in now.* a link .*--fresh"):
+        old.claim({"path": "/new/in", "state": 1})
+
+
 def test_state_of_another_version_is_refused_as_such_and_not_as_a_changed_pipeline(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "cp", 1)
     old.claim({"state": 1, "rules": "r"})

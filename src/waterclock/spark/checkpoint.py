@@ -110,12 +110,15 @@ class Checkpoint:
                 "in [pipeline], or clear the way"
             ) from error
         if not file.exists():
-            _write(file, json.dumps(settings, indent=1))
+            _write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
             return
         before = _stored(file)
+        self._refuse_moved(before.pop("checkpoint", None))
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
         if "state" in changed:
             raise self._of_another_version(before.get("state"), settings.get("state"))
+        if changed == ["path"]:
+            raise self._of_another_folder(before.get("path"), settings.get("path"))
         if changed:
             raise StateMismatch(
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
@@ -127,6 +130,20 @@ class Checkpoint:
             f"the checkpoint {self.path} was written by another version of waterclock: its state has version {written}, "
             f"this waterclock reads {read}. Use the version that wrote it, or start over with --fresh."
         )
+
+    def _of_another_folder(self, read: Any, named: Any) -> StateMismatch:
+        return StateMismatch(
+            f"the source was the folder {read} when the checkpoint {self.path} was made, and is {named} now: Spark knows "
+            "the files that it has read by their paths, and would read them again. Name the old path in [source], where a "
+            "link to the new one will do, or start over with --fresh."
+        )
+
+    def _refuse_moved(self, made: Any) -> None:
+        if made is not None and not Path(made).exists():
+            raise StateMismatch(
+                f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
+                "Move it back, or leave a link to it there, or start over with --fresh."
+            )
 
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""

@@ -42,7 +42,7 @@ class FileStream:
         return self._layout.schema()
 
     def settings(self) -> dict[str, Any]:
-        return {"columns": dict(self._source.columns)}
+        return {"columns": dict(self._source.columns), "path": str(self._source.path)}
 
     def check(self) -> None:
         if not self._source.path.is_dir():
