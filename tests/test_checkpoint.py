@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.test_taken import write_entry
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint import Checkpoint
 
@@ -113,6 +114,8 @@ def closed(tmp_path: Path) -> tuple[Checkpoint, Path]:
     source.mkdir()
     (source / "before.jsonl").touch()
     wait_for_a_later_time(source / "before.jsonl")
+    written_ms = (source / "before.jsonl").stat().st_mtime_ns // 1_000_000
+    write_entry(old.path / "sources" / "0", "0", ("before.jsonl", 0), written_ms=written_ms)
     old.claim({})
     old.close()
     return old, source
@@ -150,6 +153,16 @@ def test_files_that_came_after_the_close_are_refused_with_the_ways_out(closed: t
     old, source = closed
     (source / "after.jsonl").touch()
     with pytest.raises(UsageError, match=r"1 files? came after.*after\.jsonl.*--fresh.*close = false"):
+        old.refuse_if_closed(source)
+
+
+def test_a_clock_that_was_set_back_hides_no_file_that_came_after_the_close(closed: tuple[Checkpoint, Path]) -> None:
+    # its events went out as late ones
+    old, source = closed
+    os.utime(old.heartbeats / "closing.jsonl", (9_000_000_000, 9_000_000_000))
+    old.refuse_if_closed(source)
+    (source / "after.jsonl").touch()
+    with pytest.raises(UsageError, match=r"1 file came after that \(after\.jsonl\)"):
         old.refuse_if_closed(source)
 
 

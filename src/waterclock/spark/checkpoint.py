@@ -3,6 +3,7 @@
 metadata            Spark's: the query's id
 offsets/N           Spark's: what batch N reads
 commits/N           Spark's: batch N is done
+sources/0           Spark's: the files that were taken, where the source is a folder (taken.py)
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
@@ -20,6 +21,7 @@ from typing import Any
 
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.places import files_in
+from waterclock.spark.taken import files_of_entry, is_unchanged, taken_files
 
 CLOSING = "9999-12-31T00:00:00Z"
 
@@ -180,18 +182,23 @@ class Checkpoint:
         """Raise UsageError where files came after the closing heartbeat: all of them would be late.
 
         A file that is moved in keeps the time of its content; when it came is told by the time of its last change
-        of any kind. Names that Spark does not read do not count.
+        of any kind. Clocks are set back, and a checkpoint that is copied has the times of its copy: so what Spark has not
+        taken, or not as it stands there now, came after the close too. Names that Spark does not read do not count.
         """
         if not self.is_closed():
             return
-        closed = self._closing.stat().st_mtime_ns
-        late = [p.name for p in files_in(source) if max(p.stat().st_mtime_ns, p.stat().st_ctime_ns) >= closed]
+        closed, taken = self._closing.stat().st_mtime_ns, {file.name: file for file in taken_files(self._taken)}
+        late = [p.name for p in files_in(source) if _changed_ns(p) >= closed or not is_unchanged(p, taken)]
         if late:
             count, more = ("1 file", "") if len(late) == 1 else (f"{len(late)} files", ", ...")
             raise UsageError(
                 f"the pipeline was closed, and {count} came after that ({min(late)}{more}): nothing in them would be "
                 "in time. Start over with --fresh; and for input that goes on, set close = false under [time]."
             )
+
+    @property
+    def _taken(self) -> Path:
+        return self.path / "sources" / "0"
 
     def remove(self) -> None:
         """Remove the folder, where there is one; UsageError where something of it stays."""
@@ -216,6 +223,11 @@ class Checkpoint:
                 f"the folder {self.path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
                 "removed: name another folder as checkpoint in [pipeline]"
             )
+
+
+def _changed_ns(file: Path) -> int:
+    """When a file was last written, moved or changed in any other way."""
+    return max(file.stat().st_mtime_ns, file.stat().st_ctime_ns)
 
 
 def _stored(file: Path) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Which files of a folder Spark has taken, by its own log of them in the checkpoint.
+
+    sources/0/7            entry 7: behind a version a line for each file, with its path and when it was written
+    sources/0/9.compact    the same of all entries up to 9
+
+An offset of the folder is the number of an entry: a batch takes the entries behind the offset of the batch before it.
+
+Rule 1: a file is known by its name, for a source is one folder.
+Rule 2: an entry is written before its batch: what it names is read by that batch, or by its re-run after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """A file in Spark's log: its name, when it was written in milliseconds since 1970, and the number of the entry."""
+
+    name: str
+    written_ms: int
+    entry: int
+
+
+def taken_files(log: Path) -> Iterator[TakenFile]:
+    """All files in the `log` of a source, in the order in which they were taken; none where there is no log."""
+    entries = {int(path.stem): path for path in log.glob("*") if path.stem.isdecimal()}
+    whole = max((number for number, path in entries.items() if path.suffix), default=0)
+    for number in sorted(number for number in entries if number >= whole):
+        yield from _files_in(entries[number], "")
+
+
+def files_of_entry(log: Path, number: int) -> list[TakenFile]:
+    """The files of one entry of the `log`; of one that holds all before it too, no more than its own are looked at."""
+    alone, whole = log / str(number), log / f"{number}.compact"
+    return list(_files_in(alone if alone.exists() else whole, f'"batchId":{number}}}'))
+
+
+def is_unchanged(file: Path, taken: Mapping[str, TakenFile]) -> bool:
+    """True where `file` is one of those that were taken, as it was then."""
+    before = taken.get(file.name)
+    return before is not None and before.written_ms == file.stat().st_mtime_ns // 1_000_000
+
+
+def _files_in(path: Path, ending: str) -> Iterator[TakenFile]:
+    for line in path.read_text().splitlines()[1:]:
+        if line.endswith(ending):
+            told = json.loads(line)
+            yield TakenFile(unquote(told["path"].rpartition("/")[2]), told["timestamp"], told["batchId"])
