@@ -194,7 +194,9 @@ def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path,
         Checkpoint(tmp_path).refuse_to_remove()
 
 
-@pytest.mark.parametrize("names", [[], ["spark.log"], ["waterclock.json", "offsets"], ["metadata", "state"]])
+@pytest.mark.parametrize(
+    "names", [[], ["spark.log"], ["waterclock.json", "offsets"], ["metadata", "state"], ["waterclock.removing"]]
+)
 def test_a_checkpoint_whole_or_damaged_may_be_removed(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).touch()
@@ -209,6 +211,29 @@ def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
             Checkpoint(path).claim({})
     with pytest.raises(UsageError, match="is a file"):
         Checkpoint(tmp_path / "cp").refuse_to_remove()
+
+
+def test_a_removal_that_was_killed_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    # with its metadata gone and the names of files read still there, a run read none of them, and said nothing
+    old = checkpoint(tmp_path / "cp", 2)
+    write_entry(old.path / "sources" / "0", "0", ("a", 0))
+    old.claim({})
+    old.finish_removal()
+    assert old.last_batch() == 1
+    with patch("shutil.rmtree", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        old.remove()
+    old.refuse_to_remove()
+    old.finish_removal()
+    assert not old.path.exists()
+
+
+def test_a_checkpoint_behind_a_link_is_emptied_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "large disk").mkdir()
+    (tmp_path / "cp").symlink_to(tmp_path / "large disk")
+    old = checkpoint(tmp_path / "cp", 1)
+    old.claim({})
+    old.remove()
+    assert list((tmp_path / "cp").iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:

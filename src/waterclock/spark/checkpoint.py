@@ -7,6 +7,7 @@ sources/0           Spark's: the files that were taken, where the source is a fo
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
+waterclock.removing ours: the folder is being removed; what else is in it counts no more
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,15 +203,33 @@ class Checkpoint:
         return self.path / "sources" / "0"
 
     def remove(self) -> None:
-        """Remove the folder, where there is one; UsageError where something of it stays."""
+        """Remove what is in the folder, and the folder where that can be; UsageError where something of it stays.
+
+        A mark in it goes last: what a kill in the midst leaves is no checkpoint any more, and `finish_removal` ends it. A
+        link, or the place where a disk is mounted, stays.
+        """
         try:
             if self.path.exists():
-                shutil.rmtree(self.path)
+                self._removing.touch()
+                for part in [part for part in self.path.iterdir() if part != self._removing]:
+                    shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+                self._removing.unlink()
         except OSError as error:
             raise UsageError(
                 f"the checkpoint {self.path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
                 "already, so remove it by hand"
             ) from error
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def finish_removal(self) -> None:
+        """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
+        if self._removing.exists():
+            self.remove()
+
+    @property
+    def _removing(self) -> Path:
+        return self.path / "waterclock.removing"
 
     def refuse_to_remove(self) -> None:
         """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""
@@ -218,7 +238,7 @@ class Checkpoint:
         if not self.path.is_dir():
             raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
         names = {p.name for p in self.path.iterdir()}
-        if names - {"spark.log"} and not names & {"waterclock.json", "metadata", "heartbeats"}:
+        if names - {"spark.log"} and not names & {"waterclock.json", "metadata", "heartbeats", "waterclock.removing"}:
             raise UsageError(
                 f"the folder {self.path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
                 "removed: name another folder as checkpoint in [pipeline]"

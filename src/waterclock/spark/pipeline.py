@@ -141,6 +141,7 @@ class Pipeline:
         self._stream.check()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
+        checkpoint.finish_removal()
         last, done = checkpoint.last_batch(), checkpoint.last_done()
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
