@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 
+from tests.least_pipeline import LEAST
+from tests.test_taken import write_entry
 from waterclock import Rules
 from waterclock.spark import frames
+from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.config import load
 from waterclock.spark.files import reader
 from waterclock.spark.reading import Layout
+from waterclock.spark.source import stream_of
 
 LAYOUT = Layout("jsonl", {"k": "string", "t": "timestamp"}, Rules(key="k", time="t"))
+
+
+def test_a_file_of_a_batch_that_nobody_read_is_a_dead_letter(tmp_path: Path) -> None:
+    # Spark passes over a file that was deleted behind its listing, without a word
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    checkpoint = Checkpoint(config.checkpoint)
+    for batch, offset in enumerate((0, 1, 1)):
+        checkpoint.path.joinpath("offsets").mkdir(parents=True, exist_ok=True)
+        (checkpoint.path / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{offset}}}\n-')
+    write_entry(checkpoint.path / "sources" / "0", "0", ("before.jsonl", 0))
+    write_entry(checkpoint.path / "sources" / "0", "1", ("read.jsonl", 1), ("gone.jsonl", 1), ("empty.jsonl", 1))
+    (tmp_path / "in" / "empty.jsonl").touch()
+    read = frames.with_file(frames.DEAD_SCHEMA.empty_table(), "read.jsonl")
+    with closing(stream_of(config, checkpoint)) as stream:
+        (letter,) = stream.vanished(1, [read])
+        assert stream.vanished(2, []) == []
+    assert letter.column("file").to_pylist() == [f"file:{tmp_path}/in/gone.jsonl"]
+    assert frames.counters_of(letter) == {"files": 2, "dead_letters": 1}
 
 
 def test_rows_that_carry_nothing_but_a_time_are_counted_beside_dead_letters(tmp_path: Path) -> None:

@@ -70,15 +70,20 @@ class Checkpoint:
         Behind a version and the batch's settings, Spark writes a line for each source, the pipeline's own first.
         """
         last = self.last_batch()
-        if last is None:
-            return {}
-        file = self.path / "offsets" / str(last)
-        lines = file.read_text().splitlines()
+        return {} if last is None else self._source_offsets(last)
+
+    def _source_offsets(self, batch_id: int) -> dict[str, Any]:
+        lines = (self.offsets(batch_id) or "").splitlines()
         try:
             found = json.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
         except ValueError as error:
-            raise _damaged(file, str(error)) from error
+            raise _damaged(self.path / "offsets" / str(batch_id), str(error)) from error
         return found if isinstance(found, dict) else {}
+
+    def files_of(self, batch_id: int) -> list[str]:
+        """The names of the files that batch `batch_id` takes of a folder."""
+        before, last = (self._source_offsets(n).get("logOffset", -1) for n in (batch_id - 1, batch_id))
+        return [file.name for entry in range(before + 1, last + 1) for file in files_of_entry(self._taken, entry)]
 
     def starting(self) -> dict[str, Any] | None:
         """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""

@@ -9,7 +9,7 @@ Rule 1: the watermark is taken from packed rows (`ts` is the largest time in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,13 +19,16 @@ from waterclock.errors import UsageError
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
+from waterclock.spark.layout import dead_letters
 from waterclock.spark.places import files_in
-from waterclock.spark.reading import Layout, read_file
+from waterclock.spark.reading import Layout, name_of, read_file
 from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
 from waterclock.spark.transform import Packs, delay_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_GONE = "it was moved or deleted before it was read: put it back under another name"
 
 
 class FileStream:
@@ -63,6 +66,16 @@ class FileStream:
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         return totals.get("files", 0), len(files_in(self._source.path))
 
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
+        unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
+        gone = [
+            name for name in unread if not (folder / name).exists()
+        ]  # else it is empty: Spark gives no worker such a file
+        letters = dead_letters([(f"file:{folder}/{name}", None, _GONE, None) for name in gone])
+        counters = {"files": len(unread), "dead_letters": len(gone)}
+        return [frames.with_counters(letters, counters, b"dead")] if unread else []
+
     def explain(self, story: str) -> str | None:
         return None
 
@@ -89,17 +102,17 @@ def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterat
 
 
 def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
-    dead_letters = heartbeats = 0
+    dead = heartbeats = 0
     for block in read_file(path, layout):
         heartbeats += _add_rows(packs, block.rows, layout.rules.key)
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))
-        dead_letters += block.dead.num_rows
+        dead += block.dead.num_rows
         latest_us = pc.max(block.rows.column(layout.rules.time).cast(pa.int64())).as_py()
         yield timed(packs, NO_TIME if latest_us is None else _time(end_of(latest_us)))
-    counted = frames.DEAD_SCHEMA.empty_table()
-    counters = {"files": 1, "dead_letters": dead_letters, "heartbeats": heartbeats}
-    packs.add(FIRST, frames.to_bytes(frames.with_counters(counted, counters, b"dead")))
+    counters = {"files": 1, "dead_letters": dead, "heartbeats": heartbeats}
+    counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, b"dead")
+    packs.add(FIRST, frames.to_bytes(frames.with_file(counted, name_of(path))))
     yield timed(packs, NO_TIME)
 
 

@@ -28,6 +28,7 @@ _COUNTERS = b"counters"
 _KIND = b"waterclock"
 _WATERMARK = b"watermark"
 _NEWEST = b"newest"
+_FILE = b"file"
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -84,6 +85,16 @@ def with_newest(rows: pa.Table, newest_us: int) -> pa.Table:
 def newest_of(frame: pa.Table) -> int | None:
     stored = (frame.schema.metadata or {}).get(_NEWEST)
     return None if stored is None else int(stored)
+
+
+def with_file(rows: pa.Table, name: str) -> pa.Table:
+    """A dead frame that ends what was read of a file."""
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _FILE: name.encode()})
+
+
+def file_of(frame: pa.Table) -> str | None:
+    stored = (frame.schema.metadata or {}).get(_FILE)
+    return None if stored is None else stored.decode()
 
 
 def more_counted(rows: pa.Table, counters: Mapping[str, int]) -> pa.Table:

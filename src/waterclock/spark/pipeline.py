@@ -226,6 +226,7 @@ class Pipeline:
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
         began = self._clock.monotonic_s()
         taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
+        taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now

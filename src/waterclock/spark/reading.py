@@ -49,10 +49,18 @@ def open_file(path: str) -> Any:
     escaped (`file:///in/100%25.jsonl`).
     """
     if path.startswith("file:/"):
-        local = unquote(path.removeprefix("file://")) if path.startswith("file:///") else path.removeprefix("file:")
-        return pa.fs.LocalFileSystem().open_input_file(local)
+        return pa.fs.LocalFileSystem().open_input_file(_local(path))
     filesystem, inner = pa.fs.FileSystem.from_uri(path)
     return filesystem.open_input_file(inner)
+
+
+def name_of(path: str) -> str:
+    """The name of a file by its URI, or by the path that Spark tells."""
+    return (_local(path) if path.startswith("file:/") else unquote(path)).rpartition("/")[2]
+
+
+def _local(path: str) -> str:
+    return unquote(path.removeprefix("file://")) if path.startswith("file:///") else path.removeprefix("file:")
 
 
 def _is_packed(file: Any) -> bool:

@@ -10,7 +10,7 @@ read is read by a later batch; nothing in the input makes a batch fail, what can
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,6 +62,9 @@ class Stream(Protocol):
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         """(done, found) in `unit`, after a batch that left the sink with `totals`; raises nothing."""
+
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        """Dead frames for what batch `batch_id` was to read and did not, by the frames that were `taken` of it."""
 
     def explain(self, story: str) -> str | None:
         """A sentence for a failure of the query, where `story`, all that Spark tells of it, is of this source's making."""

@@ -10,7 +10,7 @@ Rule 3: the heartbeats of the checkpoint are the only rows that have a time for 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -110,6 +110,9 @@ class TopicStream:
             return done, sum(self._door().ends(self._places()).values())
         except WaterclockError:
             return done, done  # the broker is away: that is for the reading of records to wait for
+
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        return []  # the reading itself tells of records that are gone
 
     def explain(self, story: str) -> str | None:
         """Spark's own connector tells of records that are gone in a story of many lines."""
