@@ -67,6 +67,7 @@ def start(
     java = use_java()
     given = {**cluster.submitted(), **(extra or {})}
     local = cluster.is_local(given.get("spark.master", "local"))
+    _have_unicode_names()
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
@@ -78,6 +79,16 @@ def start(
     if package is not None:
         cluster.send(spark, package)
     return Session(spark, java)
+
+
+def _have_unicode_names() -> None:
+    """Let the JVM see every name of a file: where the environment's locale is not UTF-8, it passes over some in silence.
+
+    Under LC_ALL=C, as some cron jobs and services run, a file named é.jsonl was no file.
+    """
+    told = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
+    if "utf8" not in told.lower().replace("-", ""):
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
