@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -9,12 +10,29 @@ import pyarrow as pa
 import pytest
 
 from tests.least_pipeline import LEAST
-from waterclock.errors import StateMismatch
+from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
 from waterclock.spark.config import load
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.pipeline import Pipeline, _watermark
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (b"day=1/", "holds the folder 'day=1', and Spark takes"),
+        (b"caf\xe9", r"holds the file 'caf\\udce9', whose name"),
+    ],
+)
+def test_a_source_with_something_that_spark_would_not_read_is_refused(tmp_path: Path, name: bytes, told: str) -> None:
+    # the folder was an error of Spark's with a traceback; the file was passed over without a word
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    path = os.fsencode(tmp_path / "in") + b"/" + name
+    os.mkdir(path) if name.endswith(b"/") else os.mknod(path)
+    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, pytest.raises(UsageError, match=told):
+        pipeline.check()
 
 
 def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -86,3 +89,21 @@ def test_a_file_from_the_far_future_hides_no_later_one(spark: SparkSession, tmp_
     run(spark, file)
     (tmp_path / "in" / "later.jsonl").write_text("{}\n")
     assert run(spark, file).totals["files"] == 2
+
+
+def test_names_of_files_are_seen_where_the_locale_knows_no_such_letters(tmp_path: Path) -> None:
+    # under LC_ALL=C, as services run, the JVM saw no file é.jsonl: nothing was read, and the run ended well
+    file = opened(tmp_path, files=2)
+    (tmp_path / "in" / "000.jsonl").rename(tmp_path / "in" / "é.jsonl")
+    command = [sys.executable, "-m", "waterclock.cli", "run", str(file), "--json"]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=True)
+    assert json.loads(done.stdout)["totals"]["files"] == 2
+
+
+def test_what_spark_refuses_at_the_start_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    # a folder in a folder, named like a column's value: it was a traceback
+    file = opened(tmp_path, files=1)
+    (tmp_path / "in" / "deep" / "day=1").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "day=1" / "a.jsonl").touch()
+    with pytest.raises(WaterclockError, match=r"the pipeline failed: .*[Cc]onflicting directory structures"):
+        run(spark, file)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waterclock.errors import UsageError
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
 from waterclock.spark.layout import dead_letters
-from waterclock.spark.places import files_in
+from waterclock.spark.places import check_source, files_in
 from waterclock.spark.reading import Layout, name_of, read_file
 from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
 from waterclock.spark.transform import Packs, delay_text
@@ -48,8 +47,7 @@ class FileStream:
         return {"columns": dict(self._source.columns), "path": str(self._source.path)}
 
     def check(self) -> None:
-        if not self._source.path.is_dir():
-            raise UsageError(f"the source folder {self._source.path} does not exist")
+        check_source(self._source.path)
 
     def refuse_if_closed(self) -> None:
         self._checkpoint.refuse_if_closed(self._source.path)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
@@ -152,10 +152,10 @@ class Pipeline:
     # start and end -------------------------------------------------------------------------------------------
 
     def _run(self, session: SparkSession, live: bool) -> None:
-        self._query = self._start(session, live)
         try:
+            self._query = self._start(session, live)
             interrupts.call(partial(self._work, session, live), self._stop)
-        except StreamingQueryException as error:
+        except PySparkException as error:
             raise self._told(self._failure or error) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
@@ -211,8 +211,8 @@ class Pipeline:
 
     def _stop(self) -> None:
         self._stopped = True
-        assert self._query is not None
-        self._query.stop()
+        if self._query is not None:
+            self._query.stop()
 
     # a batch -------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,31 @@ def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path |
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
 
 
+def check_source(folder: Path) -> None:
+    """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
+    if not folder.is_dir():
+        raise UsageError(f"the source folder {folder} does not exist")
+    names = [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
+    if names:
+        raise UsageError(
+            f"the source folder {folder} holds the folder {min(names)!r}, and Spark takes what stands before the = for a "
+            "column: name that folder in [source], or move the files up"
+        )
+    unseen = [path.name for path in files_in(folder) if not path.name.isprintable() and not _is_utf_8(path.name)]
+    if unseen:
+        raise UsageError(
+            f"the source folder {folder} holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see "
+            "it. Rename it"
+        )
+
+
+def _is_utf_8(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:  # bytes that are no text stand in Python's names as halves of surrogate pairs
+        return False
+
+
 def _is_in(inner: Path, outer: Path) -> bool:
     return inner == outer or outer in inner.parents
 
