@@ -105,7 +105,14 @@ def test_wrong_usage_is_exit_code_2_with_the_usage_on_stderr(
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(UsageError, 2), (StateMismatch, 2), (EnvironmentMissing, 1), (WaterclockError, 1), (KeyboardInterrupt, 1)],
+    [
+        (UsageError, 2),
+        (StateMismatch, 2),
+        (EnvironmentMissing, 1),
+        (WaterclockError, 1),
+        (OSError, 1),
+        (KeyboardInterrupt, 1),
+    ],
 )
 def test_each_error_has_its_exit_code(
     error: type[BaseException], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

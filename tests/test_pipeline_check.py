@@ -15,7 +15,7 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
 from waterclock.spark.config import load
 from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.pipeline import Pipeline, _watermark
+from waterclock.spark.pipeline import Pipeline, _watermark, start_over
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,30 @@ def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done
     (config.checkpoint / "commits" / "0").unlink()  # killed before that: the batch is run again
     with closing(Pipeline(config)) as pipeline:
         pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("in", r"the source folder .*/in cannot be read by this user"),
+        ("pipeline-checkpoint", r"who may not read and write .*/pipeline-checkpoint: run .* as the user who made it"),
+        ("pipeline-checkpoint/spark.log", r"who may not read and write .*/pipeline-checkpoint/spark.log: run"),
+    ],
+)
+def test_what_belongs_to_another_user_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, told: str
+) -> None:
+    # each was a traceback, the first one of Java's; root may do everything, so the system's answer is played
+    (tmp_path / "in").mkdir()
+    (tmp_path / "pipeline-checkpoint").mkdir()
+    (tmp_path / "pipeline-checkpoint" / "spark.log").touch()
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    monkeypatch.setattr("os.access", lambda path, rights: path != tmp_path / part)
+    with closing(Pipeline(config)) as pipeline, pytest.raises(UsageError, match=told):
+        pipeline.check()
+    with pytest.raises(UsageError, match=told):
+        start_over(config)
 
 
 MIRROR = 'mode = "apply"\ncolumns = ["case"]\nkey = ["case"]\nposition = ["POSITION"]\n'

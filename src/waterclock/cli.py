@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away: nothing more to say, and nowhere to say it
         return 1
+    except OSError as error:  # a full disk, a folder of another user
+        return _fail(
+            1, f"the system refuses: {error}. What was committed stays; mend the cause, and run the same command again"
+        )
 
 
 def run(arguments: argparse.Namespace) -> int:

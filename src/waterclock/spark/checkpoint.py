@@ -14,6 +14,7 @@ heartbeats/         ours: a second source beside the files; a closing heartbeat 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -235,6 +236,19 @@ class Checkpoint:
     @property
     def _removing(self) -> Path:
         return self.path / "waterclock.removing"
+
+    def refuse_unusable(self) -> None:
+        """Raise UsageError where the folder, or something in it, is another user's and may not be read and written."""
+        try:
+            parts = [self.path, *self.path.iterdir()] if self.path.is_dir() else []
+            foreign = next((part for part in parts if not os.access(part, os.R_OK | os.W_OK)), None)
+        except PermissionError:
+            foreign = self.path
+        if foreign is not None:
+            raise UsageError(
+                f"the checkpoint {self.path} cannot be used by this user, who may not read and write {foreign}: run the "
+                "pipeline as the user who made it, or give that one's rights"
+            )
 
     def refuse_to_remove(self) -> None:
         """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""

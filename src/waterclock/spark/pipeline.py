@@ -139,6 +139,7 @@ class Pipeline:
     def check(self) -> None:
         """Refuse, before Spark is started, what could not go right; `run` does it too."""
         self._stream.check()
+        self._checkpoint.refuse_unusable()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
         checkpoint.finish_removal()
@@ -291,6 +292,7 @@ def start_over(config: Config) -> None:
             stream.check()
     except WaterclockError as error:
         raise type(error)(f"{error}, so nothing was removed") from error
+    checkpoint.refuse_unusable()
     checkpoint.refuse_to_remove()
     config.sink.remove()
     checkpoint.remove()

@@ -6,6 +6,7 @@ something else would be read as input, or be lost.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,10 @@ def check_source(folder: Path) -> None:
     """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
     if not folder.is_dir():
         raise UsageError(f"the source folder {folder} does not exist")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise UsageError(
+            f"the source folder {folder} cannot be read by this user: give it the rights to list and read it"
+        )
     names = [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
     if names:
         raise UsageError(
