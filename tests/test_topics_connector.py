@@ -13,41 +13,32 @@ if not importlib.util.find_spec("pyspark") or not importlib.util.find_spec("conf
     pytest.skip("needs waterclock[spark,kafka]", allow_module_level=True)
 
 from waterclock.spark.kafka import connector
-from waterclock.spark.kafka.table import Topics, Where
+from waterclock.spark.kafka.table import Topics
 
-KNOWN = [("a", 0), ("a", 1), ("b", 0)]
+STARTING = {("a", 0): connector.EARLIEST, ("a", 1): 5, ("b", 0): connector.EARLIEST}
 
 
-def topics(starting: Where = "earliest", client: dict[str, str] | None = None, **options: str) -> Topics:
+def topics(client: dict[str, str] | None = None, **options: str) -> Topics:
     told = {name.replace("_", "."): value for name, value in options.items()}
-    return Topics("s:1", ("a", "b"), {}, {}, starting, "latest", 7, "connector", "go on", client or {}, told)
+    return Topics("s:1", ("a", "b"), {}, {}, "latest", "latest", 7, "connector", "go on", client or {}, told)
 
 
 def options(made: Topics) -> dict[str, str]:
-    return connector._options(made, KNOWN)
+    return connector._options(made, STARTING)
 
 
 def test_the_connector_is_told_what_the_table_says() -> None:
     told = options(topics())
-    assert {
-        name: told[name] for name in ("subscribe", "maxOffsetsPerTrigger", "failOnDataLoss", "startingOffsets")
-    } == {
+    assert {name: told[name] for name in ("subscribe", "maxOffsetsPerTrigger", "failOnDataLoss")} == {
         "subscribe": "a,b",
         "maxOffsetsPerTrigger": "7",
         "failOnDataLoss": "false",
-        "startingOffsets": "earliest",
     }
 
 
 def test_offsets_to_start_from_name_every_partition_as_the_connector_wants_it() -> None:
-    told = json.loads(options(topics({"a": {1: 5}}))["startingOffsets"])
+    told = json.loads(options(topics())["startingOffsets"])
     assert told == {"a": {"0": -2, "1": 5}, "b": {"0": -2}}
-
-
-def test_a_time_to_start_from_is_the_end_where_nothing_is_as_late() -> None:
-    told = options(topics(1_700_000_000_000))
-    assert (told["startingTimestamp"], told["startingOffsetsByTimestampStrategy"]) == ("1700000000000", "latest")
-    assert "startingOffsets" not in told
 
 
 def test_what_keeps_exactly_once_cannot_be_set() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -42,6 +43,16 @@ def planner(file: Path, live: bool = True) -> Iterator[Any]:
     reader.stop()
 
 
+def told_the_connector(file: Path) -> Any:
+    """Where Spark's own connector is told to begin, for the pipeline in `file`."""
+    config, session = load(file), MagicMock()
+    checkpoint = Checkpoint(config.checkpoint)
+    checkpoint.heartbeats.mkdir(parents=True, exist_ok=True)
+    with closing(stream_of(config, checkpoint)) as stream:
+        stream._by_connector(session)  # type: ignore[attr-defined]
+    return json.loads(session.readStream.format.return_value.options.call_args.kwargs["startingOffsets"])
+
+
 @pytest.mark.parametrize("starting", ["latest", "earliest", "2026-01-01T00:00:00Z"])
 def test_where_the_first_batch_begins_is_found_out_once(
     kafka_broker: Broker, kafka_topic: str, tmp_path: Path, starting: str
@@ -57,6 +68,30 @@ def test_where_the_first_batch_begins_is_found_out_once(
     sender.put(*"345")
     with planner(file) as again:
         assert again.initialOffset() == begun
+
+
+@pytest.mark.parametrize("first", ["python", "connector"])
+def test_the_other_way_begins_where_the_first_one_began(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path, first: str
+) -> None:
+    # killed in its first batch, then by the other way: "latest" was later by then, and what lay between was lost
+    topic = f"{kafka_topic}-other-way"
+    kafka_broker.create_topic(topic, 2)
+    sender = Sender(kafka_broker.bootstrap, topic)
+    sender.put(*"012")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='starting = "latest"')
+
+    def by_python() -> Any:
+        with planner(file) as reader:
+            return reader.initialOffset()
+
+    def by_connector() -> Any:
+        return told_the_connector(file)
+
+    one, other = (by_python, by_connector) if first == "python" else (by_connector, by_python)
+    assert one() == {topic: {"0": 3, "1": 0}}
+    sender.put(*"345")
+    assert other() == {topic: {"0": 3, "1": 0}}
 
 
 def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_record(

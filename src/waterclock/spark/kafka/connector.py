@@ -18,7 +18,7 @@ from waterclock.errors import EnvironmentMissing
 from waterclock.spark.kafka.offsets import Offsets, Place, to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
-from waterclock.spark.kafka.table import Topics, Where
+from waterclock.spark.kafka.table import Topics
 from waterclock.spark.source import TIMED
 
 if TYPE_CHECKING:
@@ -31,23 +31,24 @@ WAYS = (
 MISSING = f"Spark's own Kafka connector is not there: {WAYS}"
 _COLUMNS = ("topic", "partition", "offset", "nullif(unix_millis(timestamp), -1) AS ms", "key", "value", "headers")
 _SAME = ("security.protocol", "ssl.endpoint.identification.algorithm", "client.id")
-_EARLIEST = -2
+EARLIEST = -2  # the first record that a partition still has, in the connector's words
 
 
 def packed_topics(
-    session: SparkSession, topics: Topics, packing: PacksRecords, known: list[Place], ending: Offsets | None
+    session: SparkSession, topics: Topics, packing: PacksRecords, starting: Offsets, ending: Offsets | None
 ) -> DataFrame:
     """The packed rows of a stream by Spark's connector; records from `ending` on are passed over where it is given.
 
-    EnvironmentMissing where the session does not know the connector.
+    `starting` names every partition that there is, as the connector asks for it, with the offset where it begins, or
+    EARLIEST. EnvironmentMissing where the session does not know the connector.
     """
     try:
-        raw = session.readStream.format("kafka").options(**_options(topics, known)).load()
+        raw = session.readStream.format("kafka").options(**_options(topics, starting)).load()
     except AnalysisException as error:
         if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
             raise
         raise EnvironmentMissing(MISSING) from error
-    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, known, ending), TIMED)
+    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, list(starting), ending), TIMED)
 
 
 def java_settings(client: Mapping[str, str]) -> dict[str, str]:
@@ -69,7 +70,7 @@ def _jaas(mechanism: str, user: str, password: str) -> str:
     return f'org.apache.kafka.common.security.{module}LoginModule required username="{name}" password="{secret}";'
 
 
-def _options(topics: Topics, known: list[Place]) -> dict[str, str]:
+def _options(topics: Topics, starting: Offsets) -> dict[str, str]:
     """Settings of the client, over them the connector's own, and over those what cannot be set (table.py, rule 1)."""
     return {
         **{f"kafka.{name}": value for name, value in java_settings(topics.client).items()},
@@ -80,17 +81,8 @@ def _options(topics: Topics, known: list[Place]) -> dict[str, str]:
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(topics.per_batch),
         "failOnDataLoss": str(topics.on_loss == "fail").lower(),
-        **_starting(topics.starting, known),
+        "startingOffsets": json.dumps(to_json(starting)),
     }
-
-
-def _starting(where: Where, known: list[Place]) -> dict[str, str]:
-    if isinstance(where, int):
-        return {"startingTimestamp": str(where), "startingOffsetsByTimestampStrategy": "latest"}
-    if isinstance(where, str):
-        return {"startingOffsets": where}
-    told = {(topic, partition): where.get(topic, {}).get(partition, _EARLIEST) for topic, partition in known}
-    return {"startingOffsets": json.dumps(to_json(told))}
 
 
 # In the workers ------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.offsets import Offsets, Place, from_json, to_json
 from waterclock.spark.kafka.packing import Packing
 from waterclock.spark.kafka.records import TopicLayout
-from waterclock.spark.kafka.table import Topics, Where
+from waterclock.spark.kafka.table import Topics
 from waterclock.spark.source import TIMED, names_of
 from waterclock.spark.transform import delay_text
 
@@ -141,12 +141,14 @@ class TopicStream:
         return session.readStream.format(NAME).load()
 
     def _by_connector(self, session: SparkSession) -> DataFrame:
-        from waterclock.spark.kafka.connector import packed_topics
+        from waterclock.spark.kafka.connector import EARLIEST, packed_topics
 
+        begun = self._starting()
+        starting = {(topic, n): begun.get(topic, {}).get(n, EARLIEST) for topic, n in self._places()}
         ending = self._done() if self._checkpoint.is_closed() else None
-        return packed_topics(session, self._topics, self._packing, self._places(), ending)
+        return packed_topics(session, self._topics, self._packing, starting, ending)
 
-    def _starting(self) -> Where:
+    def _starting(self) -> dict[str, dict[int, int]]:
         """Where the first batch begins: found out once, for "latest" and even "earliest" are elsewhere after a crash."""
         told = self._checkpoint.starting()
         if told is None:
