@@ -19,7 +19,7 @@ def checkpoint(folder: Path, batches: int) -> Checkpoint:
     (folder / "offsets").mkdir(parents=True)
     (folder / "metadata").write_text('{"id":"q"}')
     for n in range(batches):
-        (folder / "offsets" / str(n)).write_text(f"v1\n{{}}\noffset {n}")
+        (folder / "offsets" / str(n)).write_text(f'v1\n{{}}\n{{"logOffset":{n}}}')
         (folder / "offsets" / f".{n}.crc").write_bytes(b"crc")
     return Checkpoint(folder)
 
@@ -31,7 +31,7 @@ def test_a_checkpoint_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> Non
 
 def test_a_checkpoint_tells_the_query_and_the_last_batch_by_number_not_by_name(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "cp", 12)
-    assert (old.query_id(), old.last_batch(), old.offsets(10)) == ("q", 11, "v1\n{}\noffset 10")
+    assert (old.query_id(), old.last_batch(), old.offsets(10)) == ("q", 11, 'v1\n{}\n{"logOffset":10}')
 
 
 def test_half_written_first_offsets_are_swept_away_and_later_ones_are_left(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if not all(map(importlib.util.find_spec, ("pyspark", "confluent_kafka", "kio")))
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.errors import UsageError
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
@@ -92,6 +93,42 @@ def test_the_other_way_begins_where_the_first_one_began(
     assert one() == {topic: {"0": 3, "1": 0}}
     sender.put(*"345")
     assert other() == {topic: {"0": 3, "1": 0}}
+
+
+def test_what_a_batch_of_the_close_passed_over_came_after_the_close(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    # Spark's connector cannot stop where the close was: its batch reads on, and what it passes over counted as read
+    topic = f"{kafka_topic}-passed-over"
+    kafka_broker.create_topic(topic, 1)
+    Sender(kafka_broker.bootstrap, topic).put(*"01234")
+    config = load(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, way="connector"))
+    checkpoint = Checkpoint(config.checkpoint)
+    (checkpoint.path / "offsets").mkdir(parents=True)
+    checkpoint.heartbeats.mkdir()
+    (checkpoint.path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"0":3}}}}\n-')
+    checkpoint.close()
+    (checkpoint.path / "offsets" / "1").write_text(f'v1\n{{}}\n{{"{topic}":{{"0":5}}}}\n{{"logOffset":0}}')
+    with closing(stream_of(config, checkpoint)) as stream, pytest.raises(UsageError, match="2 records came after that"):
+        stream.refuse_if_closed()
+
+
+def test_a_pipeline_that_was_closed_before_any_batch_was_closed_where_it_began(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic = f"{kafka_topic}-no-batch"
+    kafka_broker.create_topic(topic, 1)
+    Sender(kafka_broker.bootstrap, topic).put(*"012")
+    file = make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic, more='starting = "latest"')
+    with planner(file):
+        pass
+    checkpoint = Checkpoint(load(file).checkpoint)
+    checkpoint.close()
+    with closing(stream_of(load(file), checkpoint)) as stream:
+        stream.refuse_if_closed()
+        Sender(kafka_broker.bootstrap, topic).put("3")
+        with pytest.raises(UsageError, match="1 record came after that"):
+            stream.refuse_if_closed()
 
 
 def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_record(

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import orders
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from tests.topic_contract import *  # noqa: F403
-from tests.topic_contract import by_files, counted, opened, run
+from tests.topic_contract import Files, by_files, counted, opened, run
+from waterclock.errors import UsageError
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
@@ -24,6 +25,20 @@ def way(request: pytest.FixtureRequest, kind: str) -> str:
     if (request.param, kind) == ("python", "ours"):
         pytest.skip("tests/spark/test_topics.py has it: minutes for nothing new")
     return str(request.param)
+
+
+def test_what_comes_while_a_run_closes_is_told_of_at_the_next_start(
+    spark: SparkSession, bootstrap: str, new_topic: Callable[[int], str], pipeline_of: Files
+) -> None:
+    # Spark's connector reads it in the batch of the close, where it is passed over: it counted as read, and was lost
+    topic = new_topic(1)
+    sender = Sender(bootstrap, topic)
+    sender.orders(orders(3))
+    file = pipeline_of(topic)
+    run(spark, file, tell=lambda progress: sender.put("late comer") if not progress.batch_id else None)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=rf"was closed, and 1 record came after that \({topic}/0\)"):
+            run(spark, file)
 
 
 @pytest.mark.parametrize("ways", [("python", "connector"), ("connector", "python")])

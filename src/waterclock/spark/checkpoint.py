@@ -6,6 +6,7 @@ commits/N           Spark's: batch N is done
 sources/0           Spark's: the files that were taken, where the source is a folder (taken.py)
 waterclock.json     ours: the settings that must not change while the checkpoint lives
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
+closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
 waterclock.removing ours: the folder is being removed; what else is in it counts no more
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
@@ -162,9 +163,18 @@ class Checkpoint:
                 half.unlink()
 
     def close(self) -> None:
-        """Add the closing heartbeat; again is the same."""
+        """Add the closing heartbeat, and write down before it how far the source was read; again is the same."""
         if not self.is_closed():
+            _write(self._closed_at, json.dumps(self.source_offsets()) + "\n")
             self._beat(self._closing)
+
+    def closed_at(self) -> dict[str, Any]:
+        """Up to where the source was read when it was closed, as that keeps it: batches of the close may lie behind."""
+        return _stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
+
+    @property
+    def _closed_at(self) -> Path:
+        return self.path / "closed-at.json"
 
     def close_again(self) -> None:
         """Add one more closing heartbeat where the batch that ends everything is not done.

@@ -85,7 +85,7 @@ class TopicStream:
     def refuse_if_closed(self) -> None:
         if not self._checkpoint.is_closed():
             return
-        done, ends = self._done(), self._door().ends(self._places())
+        done, ends = self._closed_at(), self._door().ends(self._places())
         late = {place: end - done.get(place, 0) for place, end in sorted(ends.items()) if end > done.get(place, 0)}
         if late:
             count, where = sum(late.values()), "/".join(map(str, next(iter(late))))
@@ -145,7 +145,7 @@ class TopicStream:
 
         begun = self._starting()
         starting = {(topic, n): begun.get(topic, {}).get(n, EARLIEST) for topic, n in self._places()}
-        ending = self._done() if self._checkpoint.is_closed() else None
+        ending = self._closed_at() if self._checkpoint.is_closed() else None
         return packed_topics(session, self._topics, self._packing, starting, ending)
 
     def _starting(self) -> dict[str, dict[int, int]]:
@@ -158,7 +158,7 @@ class TopicStream:
 
     def _ending(self) -> Offsets:
         if self._checkpoint.is_closed():
-            return self._done()
+            return self._closed_at()
         ending, places = self._topics.ending, self._places()
         if isinstance(ending, Mapping):  # a partition that is not named is read to its end, not up to its first record
             return {**self._door().ends(places), **self._door().resolved(ending, ())}
@@ -167,6 +167,13 @@ class TopicStream:
     def _done(self) -> Offsets:
         """How far the batches have come whose offsets were written."""
         return from_json(self._checkpoint.source_offsets())
+
+    def _closed_at(self) -> Offsets:
+        """Where the topics ended for good: up to there they were read at the close, or where no batch came, from there on.
+
+        Not `_done`: Spark's connector cannot stop there. What comes during the close it reads, to pass it over.
+        """
+        return {**from_json(self._checkpoint.starting() or {}), **from_json(self._checkpoint.closed_at())}
 
     def _places(self) -> list[Place]:
         return self._door().partitions(self._topics.topics)
