@@ -51,6 +51,17 @@ def test_the_table_holds_what_the_rules_give_in_process(spark: SparkSession, tmp
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
+def test_a_session_that_makes_no_batch_without_input_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    # the batch behind the closing heartbeat never came: a run was done without what was held and due, and said so nowhere
+    setting = "spark.sql.streaming.noDataMicroBatches.enabled"
+    spark.conf.set(setting, "false")
+    try:
+        with pytest.raises(UsageError, match=rf'"{setting}" must be true.*Leave the setting out'):
+            run(spark, make_pipeline(tmp_path, orders(5)))
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(9_000)
     file = make_pipeline(tmp_path, rows, files=6, files_per_batch=1)

@@ -38,6 +38,7 @@ from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
+from waterclock.spark.session import check as check_session
 from waterclock.spark.source import CLOSING_US, Stream
 from waterclock.spark.statistics import Gathering, PipelineStatistics
 from waterclock.spark.streams import stream_of
@@ -106,6 +107,7 @@ class Pipeline:
 
         Raises what made a batch fail.
         """
+        check_session(session)
         self.check()
         self._checkpoint.sweep()
         self._checkpoint.close_again()

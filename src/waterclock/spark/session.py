@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waterclock.errors import EnvironmentMissing
+from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark import cluster
 from waterclock.spark.java import use_java
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 def settings(cores: int) -> dict[str, str]:
@@ -89,6 +90,15 @@ def _have_unicode_names() -> None:
     told = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
     if "utf8" not in told.lower().replace("-", ""):
         os.environ["LC_ALL"] = "C.UTF-8"
+
+
+def check(spark: SparkSession) -> None:
+    """Raise UsageError where the session, whoever started it, has a setting that would keep results back."""
+    if spark.conf.get(_NO_DATA, "true") != "true":
+        raise UsageError(
+            f'"{_NO_DATA}" must be true: what is due when time has moved on, the close too, comes in a batch without '
+            "input. Leave the setting out"
+        )
 
 
 def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
