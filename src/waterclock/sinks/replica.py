@@ -8,7 +8,7 @@ What a sink is given is a table of changes (CHANGES), each with its table, its k
     names       the columns that the change brings; texts, kinds: their values, and of what kind each is (KINDS)
 
 Promises, however often changes and batches come, and in whatever order; updates that do not bring all columns have to come
-in theirs, which is the order of their partition:
+in theirs, which is the order of their partition, though a writer may begin again some way back:
 
     for every key a table holds what the changes of that key say up to the largest position, and nothing where that is a
     delete, or where a truncate of its table has a larger one
@@ -50,6 +50,7 @@ KINDS = {"b": "boolean", "i": "whole number of 64 bits", "n": "number", "t": "te
 NULL = " "
 POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
 POSITION_KEY = ("table_name", "key")
+_ASKED = 500  # keys in one question
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
 STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "whole"))  # beside the table's columns
 KEY, POSITION, GONE, WHOLE = STAGED
@@ -58,6 +59,9 @@ KEY, POSITION, GONE, WHOLE = STAGED
 @dataclass(frozen=True, slots=True)
 class Replica:
     """That a sink is given changes, and mirrors each table that they name."""
+
+
+Row = tuple[Any, ...]  # of CHANGES
 
 
 class State(NamedTuple):
@@ -80,11 +84,13 @@ class Form:
 
 @dataclass(slots=True)
 class Changed:
-    """A table's part of a batch: the last truncate's position, "" where there is none, and the rows after it."""
+    """A table's part of a batch: the last truncate's position, "" where there is none, and the rows after it. `several`
+    are the changes of the keys that have more than one, and of them an update last, which may keep columns."""
 
     table: str
     truncated: str = ""
     rows: list[State] = field(default_factory=list)
+    several: dict[str, list[Row]] = field(default_factory=dict)
 
 
 class Place(Protocol):
@@ -126,15 +132,18 @@ def reduced(changes: pa.Table) -> Iterator[Changed]:
     for table, of_table in groupby(rows, key=lambda row: row[0]):
         made = Changed(str(table))
         for key, of_key in groupby(of_table, key=lambda row: row[2]):
+            found = list(of_key)
             if key == _TRUNCATE:
-                made.truncated = max(row[3] for row in of_key)
-            else:
-                made.rows.append(_state(key, of_key))
+                made.truncated = found[-1][3]
+                continue
+            made.rows.append(_state(key, found))
+            if found[-1][1] == "update" and found[0][3] < found[-1][3]:
+                made.several[key] = found
         made.rows = [row if row.position > made.truncated else row._replace(gone=True) for row in made.rows]
         yield made
 
 
-def _state(key: str, changes: Iterator[tuple[Any, ...]]) -> State:
+def _state(key: str, changes: Sequence[Row]) -> State:
     """What the changes of a key come to, the later ones behind."""
     gone, whole, last = False, False, ""
     values: dict[str, tuple[str, str | None]] = {}
@@ -157,7 +166,8 @@ def apply(place: Place, positions: str, changes: pa.Table) -> None:
     """Put a batch's changes where they belong; `positions` is the quoted name of the table of positions."""
     for changed in reduced(changes):
         form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
-        rows = [row if row.position > before else row._replace(gone=True) for row in changed.rows]
+        rows = changed.rows if form is None else _of_newer_changes(place, positions, changed, form, before)
+        rows = [row if row.position > before else row._replace(gone=True) for row in rows]
         length = _length_of_positions(place, positions, changed.table)
         if form is not None and length is None:
             _refuse_what_is_somebody_elses(place, changed.table)
@@ -167,6 +177,36 @@ def apply(place: Place, positions: str, changes: pa.Table) -> None:
         form = _fitting(place, changed.table, rows, form)
         for names, of_names in groupby(sorted(rows, key=_names), key=_names):
             _put(place, positions, changed.table, form, list(names), list(of_names))
+
+
+def _of_newer_changes(place: Place, positions: str, changed: Changed, form: Form, truncated: str) -> list[State]:
+    """The rows; one that keeps columns is made of those changes only that are newer than what is known of its key.
+
+    A writer that begins again some way back brings changes a second time. Where a batch has a new change that leaves
+    columns out, and the first of the old ones, those would be put over what came between the two.
+    """
+    columns = form.columns.keys()
+    some = {key: of_key for key, of_key in changed.several.items() if not columns <= set(of_key[-1][4])}
+    known = _known(place, positions, changed.table, list(some))
+
+    def renewed(row: State) -> State:
+        if row.gone or row.key not in known:
+            return row
+        floor = max(known[row.key], truncated, changed.truncated)
+        newer = [change for change in some[row.key] if change[3] > floor]
+        return _state(row.key, newer) if newer else row
+
+    return [renewed(row) for row in changed.rows]
+
+
+def _known(place: Place, positions: str, table: str, keys: list[str]) -> dict[str, str]:
+    """The position of each of the keys that has one."""
+    found: dict[str, str] = {}
+    for start in range(0, len(keys), _ASKED):
+        some = ", ".join(map(literal, keys[start : start + _ASKED]))
+        query = f"SELECT key, position FROM {positions} WHERE table_name = {literal(table)} AND key IN ({some})"
+        found.update((str(key), str(position)) for key, position in place.run(query))
+    return found
 
 
 def _last_truncate(place: Place, positions: str, table: str) -> str:
