@@ -1,13 +1,15 @@
 """Source and target, row by row, every column: what MariaDB's SELECT shows against what PostgreSQL holds.
 
-Rule 1: texts are equal to the letter, decimals to the digit; numbers are equal as numbers, floats as floats of 8 bytes.
+Rule 1: texts are equal to the letter, decimals to the digit, whole numbers too; floats are equal as floats of 8 bytes.
+        In JSON 1, 1.0 and true are three values.
+Rule 2: what is only in the target is wrong like what is not there: a table, a column, a row, a second row of a key.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -21,11 +23,13 @@ from .tables import ShopTable, tables
 
 _SHOWN = 10  # of the rows that differ
 Row = dict[str, Any]
+Texts = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Differences:
-    """What was compared, and what is not equal; `shown` names the first ones."""
+    """What was compared, and what is not equal; `shown` names the first ones. Tables and columns that only the target has
+    are `extra` too."""
 
     rows: int = 0
     missing: int = 0
@@ -45,24 +49,57 @@ class Differences:
 def compare(source: MariaDB, target: Postgres, database: str) -> Differences:
     """All tables of the shop."""
     found = Differences()
+    for name in _only_there(target, database):
+        found.extra += 1
+        found.note(f"{name} is only in the target")
     for table in tables():
-        theirs = _target_rows(target, database, table)
-        for key, row in _source_rows(source, table):
-            found.rows += 1
-            other = theirs.pop(key, None)
-            if other is None:
-                found.missing += 1
-                found.note(f"{table.name} {key} is not in the target")
-            elif wrong := _unlike(table, row, other):
-                found.different += 1
-                found.note(f"{table.name} {key}: {wrong}")
-        found.extra += len(theirs)
-        for key in theirs:
-            found.note(f"{table.name} {key} is only in the target")
+        compare_table(table, _source_rows(source, table), _target_rows(target, database, table), found)
     return found
 
 
-def _source_rows(source: MariaDB, table: ShopTable) -> Iterable[tuple[tuple[str, ...], Row]]:
+def compare_table(table: ShopTable, ours: Iterable[Row], theirs: Iterable[Row], found: Differences) -> None:
+    """The rows of one table: those of the source, and those of the target."""
+    left: dict[Texts, Row] = {}
+    for row in theirs:
+        key = _key(table, row)
+        if key in left:
+            found.extra += 1
+            found.note(f"{table.name} {key} is in the target twice")
+        left[key] = row
+    for row in ours:
+        found.rows += 1
+        _compare_row(table, row, left.pop(_key(table, row), None), found)
+    found.extra += len(left)
+    for key in left:
+        found.note(f"{table.name} {key} is only in the target")
+
+
+def _compare_row(table: ShopTable, row: Row, other: Row | None, found: Differences) -> None:
+    if other is None:
+        found.missing += 1
+        found.note(f"{table.name} {_key(table, row)} is not in the target")
+    elif wrong := _unlike(table, row, other):
+        found.different += 1
+        found.note(f"{table.name} {_key(table, row)}: {wrong}")
+
+
+def _key(table: ShopTable, row: Row) -> Texts:
+    return tuple(str(row.get(column.name)) for column in table.key)
+
+
+def _only_there(target: Postgres, database: str) -> list[str]:
+    """Tables and columns that the shop has not, and that are not waterclock's own, which begin with `changes_`."""
+    names = {table.name: {"rev", *(column.name for column in (*table.key, *table.columns))} for table in tables()}
+    where = "table_schema not in ('pg_catalog', 'information_schema') and table_name not like 'changes\\_%'"
+    query = (
+        f"select table_schema, table_name, column_name from information_schema.columns where {where} order by 1, 2, 3"
+    )
+    columns = target.ask(database, query)
+    ours = {(DATABASE, table, column) for table, own in names.items() for column in own}
+    return [".".join(place) for place in columns if place not in ours]
+
+
+def _source_rows(source: MariaDB, table: ShopTable) -> Iterator[Row]:
     """As texts, or bytes, as the server sends them."""
     names = [*(column.name for column in table.key), "rev", *(column.name for column in table.columns)]
     settings: Any = {"database": DATABASE, "conv": {}, "cursorclass": SSCursor}
@@ -70,22 +107,20 @@ def _source_rows(source: MariaDB, table: ShopTable) -> Iterable[tuple[tuple[str,
         cursor.execute("set time_zone = '+00:00'")
         cursor.execute(f"select {', '.join(names)} from {table.name}")
         for row in cursor:
-            found = dict(zip(names, row, strict=True))
-            yield tuple(str(found[column.name]) for column in table.key), found
+            yield dict(zip(names, row, strict=True))
 
 
-def _target_rows(target: Postgres, database: str, table: ShopTable) -> dict[tuple[str, ...], Row]:
+def _target_rows(target: Postgres, database: str, table: ShopTable) -> list[Row]:
     """As texts; a column that the target does not have had no value yet."""
     with psycopg.connect(target.url(database)) as connection:
         where = f"table_schema = '{DATABASE}' and table_name = '{table.name}'"
         there = connection.execute(f"select column_name from information_schema.columns where {where}").fetchall()
         names = [name for (name,) in there]
         if not names:
-            return {}
+            return []
         columns = ", ".join(f'"{name}"::text' for name in names)
         rows = connection.execute(f"select {columns} from {DATABASE}.{table.name}")
-        found = (dict(zip(names, row, strict=True)) for row in rows)
-        return {tuple(row[column.name] for column in table.key): row for row in found}
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _unlike(table: ShopTable, row: Row, other: Row) -> str:
@@ -98,18 +133,27 @@ def _unlike(table: ShopTable, row: Row, other: Row) -> str:
 def _same(how: str, there: Any, here: str | None) -> bool:
     if there is None or here is None:
         return there is here
-    return _SAME[how](there, here)
+    try:
+        return _SAME[how](there, here)
+    except (ValueError, ArithmeticError):  # no number, no JSON
+        return False
 
 
 def _plain(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)
+    """JSON with each number as its digits and where the point stands: 1e22 is 1E+22, and 1 is neither 1.0 nor true."""
+    return json.loads(text, parse_float=_digits, parse_int=_digits)
+
+
+def _digits(text: str) -> Any:
+    return Decimal(text).as_tuple()
 
 
 _SAME: dict[str, Callable[[Any, str], bool]] = {
     "text": lambda there, here: there == here,
-    "number": lambda there, here: int(there) == int(here),
+    "decimal": lambda there, here: there == here,
+    "number": lambda there, here: str(int(there)) == here,
     "float": lambda there, here: float(there) == float(here),
-    "bits": lambda there, here: int.from_bytes(there, "big") == int(here),
+    "bits": lambda there, here: str(int.from_bytes(there, "big")) == here,
     "set": lambda there, here: [word for word in there.split(",") if word] == json.loads(here),
     "json": lambda there, here: _plain(there) == _plain(here),
     "bytes": lambda there, here: b64encode(there).decode() == here,

@@ -4,7 +4,8 @@
 2. the shop writes, while the capture, the broker and the pipeline do their work              shop.py
 3. some of them are killed with SIGKILL at random moments, and started again                  Kills, below
 4. once the target has all that the source committed: source and target row by row           compare.py
-5. every version in the topic, against what was committed                                     checker.py
+5. every version in the topic, against what was committed and the version before it           checker.py, values.py
+6. what the target keeps of itself: each row's last place, each change counted once           ledger.py
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import platform
 import shutil
 import signal
 import threading
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -30,6 +32,7 @@ from waterclock.errors import UsageError
 
 from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
+from .ledger import Ledger, look_up
 from .shop import Shop
 from .stage import TOPIC, WAREHOUSE, Stage
 from .tables import tables
@@ -98,19 +101,17 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
             stage.end("cdc", "pipeline")
             differences = compare(stage.mariadb, stage.postgres, WAREHOUSE)
-            errors = check_topic(stage.servers, TOPIC, Checker(shop.history, job.first, _keys()))
+            checker = Checker(shop.history, job.first, tables())
+            errors = check_topic(stage.servers, TOPIC, checker)
+            ledger = look_up(stage.postgres, WAREHOUSE, checker.rows, tables())
         return {
-            **_figures(wanted, job, differences, errors),
+            **_figures(wanted, job, differences, errors, ledger),
             "kills": kills,
             "ended_by_themselves": ends,
             "cpu_seconds": cpu,
         }
     finally:
         stage.close()
-
-
-def _keys() -> dict[str, tuple[str, ...]]:
-    return {table.name: tuple(column.name for column in table.key) for table in tables()}
 
 
 class Kills:
@@ -241,12 +242,13 @@ class _Bars:
             self.say("")
 
 
-def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderErrors) -> dict[str, Any]:
+def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderErrors, ledger: Ledger) -> dict[str, Any]:
     shop = job.shop
-    equal = not differences.errors and not errors.errors
+    equal = not (differences.errors or errors.errors or ledger.errors(shop.written))
     return {
         "verdict": "equal" if equal else "not equal",
         "changes": shop.written,
+        "operations": _operations(shop),
         "transactions": len(shop.history),
         "rolled_back": shop.rolled_back,
         "tables": len(shop.rows),
@@ -254,6 +256,7 @@ def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderEr
         "rows": asdict(differences),
         "order_errors": errors.errors,
         "order": asdict(errors),
+        "target": asdict(ledger),
         "seconds": {name: round(seconds, 1) for name, seconds in job.seconds.items()},
         "changes_per_second": round(shop.written / job.seconds["applied"]),
         "seed": wanted.seed,
@@ -261,16 +264,25 @@ def _figures(wanted: Wanted, job: Job, differences: Differences, errors: OrderEr
     }
 
 
+def _operations(shop: Shop) -> dict[str, int]:
+    """How many of each kind were written; another key is a delete and an insert, whose row is not new."""
+    found = Counter(version.operation for versions in shop.history for version in versions)
+    keys = sum(version.operation == "insert" and version.rev > 1 for versions in shop.history for version in versions)
+    one = {"insert": found["insert"] - keys, "update": found["update"], "delete": found["delete"] - keys}
+    return {**one, "other key": keys}
+
+
 def _table(found: dict[str, Any]) -> Table:
     table = Table(title=f"cdc: {found['verdict']}", title_justify="left", show_header=False)
     table.add_row(
         "changes", f"{found['changes']:,} of {found['transactions']:,} transactions on {found['tables']} tables"
     )
+    table.add_row("of them", _listed(found["operations"]))
     table.add_row("rolled back", f"{found['rolled_back']:,} transactions")
     seconds = found["seconds"]
     table.add_row("time", ", ".join(f"{name} after {seconds[name]:.1f} s" for name in _ALL))
     table.add_row("speed", f"{found['changes_per_second']:,} changes/s from the first write to the last applied")
-    table.add_row("kills", ", ".join(f"{name} {count}" for name, count in found["kills"].items()))
+    table.add_row("kills", _listed(found["kills"]))
     cpu = ", ".join(f"{name} {spent:.0f} s" for name, spent in found["cpu_seconds"].items())
     table.add_row("processor", f"{cpu} (since the last start)")
     table.add_row("rows compared", f"{found['rows_compared']:,}, every column")
@@ -279,8 +291,17 @@ def _table(found: dict[str, Any]) -> Table:
         "rows that differ", f"{rows['different']} different, {rows['missing']} missing, {rows['extra']} extra"
     )
     order = found["order"]
-    wrong = ", ".join(f"{order[name]} {name}" for name in ("missing", "twice", "strange", "swapped", "torn"))
+    wrong = ", ".join(f"{order[name]} {name}" for name in ("missing", "twice", "strange", "wrong", "swapped", "torn"))
     table.add_row("order errors", f"{found['order_errors']} in {order['versions']:,} versions ({wrong})")
+    target = found["target"]
+    table.add_row("places of rows", f"{target['wrong']} wrong of {target['positions']:,}, deleted ones among them")
+    table.add_row(
+        "taken once", f"{target['applied']:,} applied of {target['read']:,}, {target['dead_letters']} put aside"
+    )
     for text in rows["shown"]:
         table.add_row("", text)
     return table
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

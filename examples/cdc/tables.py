@@ -81,8 +81,8 @@ def _note(chance: Random) -> str:
 
 _COLUMNS = (
     Column("name", "varchar(120)", "text", _text),
-    Column("price", "decimal(12,2)", "text", _decimal(12, 2)),
-    Column("amount", "decimal(38,10)", "text", _decimal(38, 10)),
+    Column("price", "decimal(12,2)", "decimal", _decimal(12, 2)),
+    Column("amount", "decimal(38,10)", "decimal", _decimal(38, 10)),
     Column("quantity", "int unsigned", "number", lambda chance: chance.randrange(2**32)),
     Column("number", "bigint unsigned", "number", lambda chance: chance.choice((2**64 - 1, chance.randrange(2**63)))),
     Column("ratio", "double", "float", lambda chance: repr(chance.choice((1e22, 5e-324, 0.1, chance.gauss(0, 1e3))))),
