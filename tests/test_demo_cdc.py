@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.examples.cdc import compare, main, servers
 from waterclock.examples.cdc.processes import Process
+from waterclock.examples.cdc.shop import Shop
 from waterclock.examples.cdc.tables import tables
 
 
@@ -32,11 +37,16 @@ def test_twenty_tables_have_every_type_and_every_kind_of_key() -> None:
 
 
 class Victims:
+    """Processes that are up or not."""
+
     def __init__(self) -> None:
         self.killed: list[str] = []
+        self.up = True
 
-    def kill(self, name: str) -> None:
-        self.killed.append(name)
+    def kill(self, name: str) -> bool:
+        if self.up:
+            self.killed.append(name)
+        return self.up
 
 
 def test_each_process_is_killed_in_turn_and_the_same_seed_kills_alike() -> None:
@@ -44,17 +54,61 @@ def test_each_process_is_killed_in_turn_and_the_same_seed_kills_alike() -> None:
         clock, victims = ManualClock(), Victims()
         kills = main.Kills(seed, 8, clock)
         for done in range(101):
-            kills.look({"captured": done / 100, "applied": done / 200}, victims)  # type: ignore[arg-type]
+            kills.look({"written": 1, "captured": done / 100, "applied": done / 200}, victims)  # type: ignore[arg-type]
             clock.advance_s(0.1)
         assert kills.left > 0
         for _ in range(30):
-            kills.look({"captured": 1, "applied": 1}, victims)  # type: ignore[arg-type]
+            kills.look({"written": 1, "captured": 1, "applied": 1}, victims)  # type: ignore[arg-type]
             clock.advance_s(0.1)
         assert kills.left == 0
         return victims.killed
 
     assert sorted(killed(1)) == sorted(2 * ["cdc", "broker", "pipeline", "PostgreSQL"])
     assert killed(1) == killed(1) != killed(2)
+
+
+def test_a_process_that_was_killed_just_now_is_killed_once_it_runs_again() -> None:
+    """Such a kill was left out without a word: of eight, six happened."""
+    clock, victims = ManualClock(), Victims()
+    kills = main.Kills(1, 4, clock)
+    victims.up = False
+    for _ in range(30):
+        kills.look({"written": 1, "captured": 1, "applied": 1}, victims)  # type: ignore[arg-type]
+        clock.advance_s(0.1)
+    assert (kills.left, victims.killed) == (4, [])
+    victims.up = True
+    kills.look({"written": 1, "captured": 1, "applied": 1}, victims)  # type: ignore[arg-type]
+    assert (kills.left, len(victims.killed)) == (0, 4)
+
+
+@pytest.mark.parametrize("changes", [1, 20, 5_000])
+def test_nobody_is_killed_when_the_work_is_done(changes: int) -> None:
+    """All is captured and applied at once, as a few thousand changes are: then all kills came after the work."""
+    clock, victims = ManualClock(), Victims()
+    kills, done = main.Kills(3, 8, clock), 0.0
+    while kills.left:
+        before, done = len(victims.killed), ceil(kills.until * changes) / changes
+        kills.look({"written": done, "captured": done, "applied": done}, victims)  # type: ignore[arg-type]
+        clock.advance_s(0.1)
+        assert done < 1 or changes < 20 or len(victims.killed) == before
+    assert kills.until == 1
+    assert len(victims.killed) == 8
+
+
+def test_the_shop_waits_where_it_may_not_write_on() -> None:
+    shop = Shop(lambda: None, 1, 10, tables())
+    assert shop._goes_on()
+    shop.may_write(4)
+    shop.written = 4
+    waiting = threading.Thread(target=shop._goes_on)
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    shop.stop()
+    waiting.join(20)
+    assert not shop._goes_on()
+    shop.written = 10
+    assert not Shop._goes_on(shop)
 
 
 def test_a_process_that_is_killed_is_started_again_with_what_it_had_started_gone(tmp_path: Path) -> None:
@@ -72,6 +126,27 @@ def test_a_process_that_is_killed_is_started_again_with_what_it_had_started_gone
     finally:
         process.stop()
     _until_gone(second[1])
+
+
+def test_a_kill_takes_along_who_made_a_session_of_its_own(tmp_path: Path) -> None:
+    """As PostgreSQL's backends do: they ended their statement, and committed, after the kill."""
+    script = f"setsid sh -c 'echo $$ >> {tmp_path}/started; sleep 600' & wait"
+    process = Process("sleeper", ["sh", "-c", script], tmp_path / "log", SystemClock())
+    process.start()
+    try:
+        own = _pids(tmp_path / "started", 1)[0]
+        assert process.kill()
+        _until_gone(own)
+        assert not process.kill()
+        assert process.kills == 1
+    finally:
+        process.stop()
+        _ended(own)
+
+
+def _ended(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _pids(file: Path, count: int, kept: Process | None = None) -> list[int]:
@@ -161,15 +236,31 @@ def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, chan
     assert found["order"]["versions"] == found["changes"] == found["target"]["applied"] >= changes
     assert all(found["operations"].values())
     assert found["rows_compared"] > changes / 10
-    assert sum(found["kills"].values()) >= kills / 2
+    assert sum(found["kills"].values()) == kills
+
+
+def test_who_ends_it_while_a_database_is_made_ends_that_too(tmp_path: Path) -> None:
+    """What makes a database starts others, which made its folder anew when it had been removed."""
+    script = f"setsid sh -c 'echo $$ >> {tmp_path}/started; sleep 600' & wait"
+    outer = f"servers._run(['sh', '-c', {script!r}], Path({str(tmp_path / 'log')!r}))"
+    imports = "from pathlib import Path; from waterclock.examples.cdc import servers"
+    demo = subprocess.Popen([sys.executable, "-c", f"{imports}; {outer}"], stderr=subprocess.DEVNULL)
+    try:
+        made = _pids(tmp_path / "started", 1)[0]
+        demo.send_signal(signal.SIGINT)
+        demo.wait(60)
+        _until_gone(made)
+    finally:
+        _ended(made)
 
 
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path, sent: signal.Signals) -> None:
+    """And a terminal that is closed, which left all of it; nor does one who presses it twice."""
     log = tmp_path / "demo.log"
     folder = tmp_path / "out"
     with log.open("w") as out:
@@ -182,6 +273,8 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, sent: signal.Signals) -> 
         time.sleep(0.1)
     place = toml.read_text().partition("host=")[2].partition("/postgres")[0]
     assert _of(place, str(folder))
+    demo.send_signal(sent)
+    time.sleep(0.05)
     demo.send_signal(sent)
     assert demo.wait(60) == 1
     assert not Path(place).exists()

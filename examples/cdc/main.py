@@ -14,10 +14,10 @@ import json
 import os
 import platform
 import shutil
-import signal
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +29,7 @@ from rich.table import Table
 from waterclock.cdc.position import MariaPlace
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
+from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
 
 from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
@@ -41,6 +42,9 @@ OWN = ("broker", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "p
        "pipeline.log")  # fmt: skip
 _LOOK_EVERY_S = 0.2
 _LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
+_FIRST, _LAST = 0.02, 0.9  # of the work
+_AHEAD, _MEANWHILE = 0.03, 0.06  # so much further may the shop be: before a turn comes, and when the kill is due
+_RISE = _MEANWHILE - _AHEAD
 _ALL = ("written", "captured", "applied")
 _WORK = {"cdc": "captured", "broker": "captured", "pipeline": "applied", "PostgreSQL": "applied"}
 
@@ -59,11 +63,8 @@ class Wanted:
 def demo(wanted: Wanted) -> int:
     """The command `waterclock demo cdc`; 0 when the target is equal and no order is wrong, 1 when not."""
     _prepare(wanted)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: nothing is left running
-    try:
+    with ended_as_by_ctrl_c():
         found = _run(wanted, SystemClock())
-    finally:
-        signal.signal(signal.SIGTERM, before)
     (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
     if wanted.as_json:
         print(json.dumps(found, indent=1))
@@ -107,11 +108,13 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
         return {
             **_figures(wanted, job, differences, errors, ledger),
             "kills": kills,
+            "kills_at_work": job.kills.at_work,
             "ended_by_themselves": ends,
             "cpu_seconds": cpu,
         }
     finally:
-        stage.close()
+        with undisturbed():
+            stage.close()
 
 
 class Kills:
@@ -119,34 +122,48 @@ class Kills:
 
     A turn comes when its process has done a random part of its work. It is not killed right then: progress is seen after a
     commit, and every other moment must have its chance too.
+
+    Rule: nobody is killed when the work is done: that would prove nothing. The shop waits for each kill before it goes far
+          on, and writes a little more once a turn has come. One that was killed just now is killed again once it runs.
     """
 
     def __init__(self, seed: int, count: int, clock: Clock) -> None:
         self._chance, self._clock = Random(f"kills {seed}"), clock
         names = [name for _ in range(0, count, len(_WORK)) for name in self._chance.sample(sorted(_WORK), len(_WORK))]
-        self._turns = [(self._chance.uniform(0.02, 0.95), name) for name in names[:count]]
-        self._due_s: list[tuple[float, str]] = []
+        self._turns = [(self._chance.uniform(_FIRST, _LAST), name) for name in names[:count]]
+        self._due: list[tuple[float, float, str]] = []  # (second, part of the work, name)
+        self.at_work = 0  # of the kills, those with something written that the process had not done yet
 
     @property
     def left(self) -> int:
-        return len(self._turns) + len(self._due_s)
+        return len(self._turns) + len(self._due)
+
+    @property
+    def until(self) -> float:
+        """The part of all writes that the shop may do before the next kill; while one is due it rises little by little, so
+        that something is under way."""
+        now_s = self._clock.monotonic_s()
+        coming = [part + _AHEAD for part, _ in self._turns]
+        due = [part + _MEANWHILE - _RISE * max(0, at_s - now_s) / _LATEST_S for at_s, part, _ in self._due]
+        return min([*coming, *due, 1.0])
 
     def look(self, parts: dict[str, float], stage: Stage) -> None:
-        """`parts`, from 0 to 1, are captured and applied: kill whose turn it is."""
+        """`parts`, from 0 to 1, are written, captured and applied: kill whose turn it is."""
         now_s = self._clock.monotonic_s()
-        for turn in [each for each in self._turns if parts[_WORK[each[1]]] >= each[0]]:
-            self._turns.remove(turn)
-            self._due_s.append((now_s + self._chance.uniform(0, _LATEST_S), turn[1]))
-        for due in [each for each in self._due_s if each[0] <= now_s]:
-            self._due_s.remove(due)
-            stage.kill(due[1])
+        for part, name in [each for each in self._turns if parts[_WORK[each[1]]] >= each[0]]:
+            self._turns.remove((part, name))
+            self._due.append((now_s + self._chance.uniform(0, _LATEST_S), part, name))
+        for due in [each for each in self._due if each[0] <= now_s]:
+            if stage.kill(due[2]):
+                self._due.remove(due)
+                self.at_work += parts[_WORK[due[2]]] < parts["written"]
 
 
 class Job:
     """The shop's writes on their way to the target, until the target has them all."""
 
     def __init__(self, stage: Stage, shop: Shop, kills: Kills, clock: Clock) -> None:
-        self._stage, self.shop, self._kills, self._clock = stage, shop, kills, clock
+        self._stage, self.shop, self.kills, self._clock = stage, shop, kills, clock
         self._failure: BaseException | None = None
         self.first = int(stage.mariadb.place().rpartition("-")[2])  # the last transaction that made a table
         self.seconds: dict[str, float] = {}  # when all was written, captured, applied, since the start
@@ -156,6 +173,7 @@ class Job:
     def run(self, bars: _Bars) -> None:
         """Raises what stopped the shop or one of the processes for good."""
         self._began_s = self._clock.monotonic_s()
+        self._let_write()
         writer = threading.Thread(target=self._write, name="shop", daemon=True)
         writer.start()
         try:
@@ -168,7 +186,7 @@ class Job:
                 if self._failure is not None:
                     raise self._failure
         finally:
-            self.shop.stopped = True
+            self.shop.stop()
             writer.join()
 
     def _write(self) -> None:
@@ -178,7 +196,7 @@ class Job:
             self._failure = error
 
     def _is_over(self) -> bool:
-        return len(self.seconds) == len(_ALL) and not self._kills.left and self._stage.all_applied()
+        return len(self.seconds) == len(_ALL) and not self.kills.left and self._stage.all_applied()
 
     def _look(self, bars: _Bars) -> None:
         """How far each is; what cannot be asked now stays as it was."""
@@ -195,7 +213,11 @@ class Job:
         self._note_the_time()
         bars.show(self.came)
         total = max(shop.written, shop.wanted)
-        self._kills.look({name: count / total for name, count in self.came.items()}, self._stage)
+        self.kills.look({name: count / total for name, count in self.came.items()}, self._stage)
+        self._let_write()
+
+    def _let_write(self) -> None:
+        self.shop.may_write(ceil(self.kills.until * self.shop.wanted))
 
     def _note_the_time(self) -> None:
         for place, name in enumerate(_ALL):
@@ -282,7 +304,7 @@ def _table(found: dict[str, Any]) -> Table:
     seconds = found["seconds"]
     table.add_row("time", ", ".join(f"{name} after {seconds[name]:.1f} s" for name in _ALL))
     table.add_row("speed", f"{found['changes_per_second']:,} changes/s from the first write to the last applied")
-    table.add_row("kills", _listed(found["kills"]))
+    table.add_row("kills", f"{_listed(found['kills'])}; {found['kills_at_work']} with work under way")
     cpu = ", ".join(f"{name} {spent:.0f} s" for name, spent in found["cpu_seconds"].items())
     table.add_row("processor", f"{cpu} (since the last start)")
     table.add_row("rows compared", f"{found['rows_compared']:,}, every column")

@@ -1,6 +1,6 @@
 """The processes of the demo: started, killed with SIGKILL, started again where they ended, all gone at the end.
 
-Rule 1: each is the head of a group of its own: a kill takes what it started with it, and Ctrl-C reaches the demo alone.
+Rule 1: each is the head of a group of its own: Ctrl-C reaches the demo alone. A kill takes all with it that it started.
 Rule 2: one that ends by itself is started again, as a service manager would; one that ends again and again without the
         job having come any further is told of, with its last words.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from waterclock.clock import Clock
 from waterclock.errors import WaterclockError
+from waterclock.examples.ends import kill_all
 
 _AGAIN_AFTER_S = 0.5
 _MOST_IN_A_ROW = 12
@@ -41,11 +42,13 @@ class Process:
             )  # fmt: skip
         self._ended_s = None
 
-    def kill(self) -> None:
-        """SIGKILL to it and all that it started; `keep` starts it again."""
-        if self._process is not None and self._process.poll() is None:
-            self.kills += 1
-            self._end()
+    def kill(self) -> bool:
+        """SIGKILL to it and all that it started; `keep` starts it again. False where it was not running."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        self._end()
+        self.kills += (killed := self._process.returncode == -signal.SIGKILL)
+        return killed
 
     def keep(self) -> None:
         """Start it again a moment after it ended. WaterclockError where that does not help."""
@@ -85,8 +88,10 @@ class Process:
 
     def _end(self) -> None:
         assert self._process is not None
+        if self._process.poll() is None:
+            kill_all(self._process.pid)
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)  # what it left behind
         self._process.wait()
 
     def _last_words(self) -> str:

@@ -21,6 +21,7 @@ import pymysql
 
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, WaterclockError
+from waterclock.examples.ends import kill_all, undisturbed
 
 from .processes import Process
 
@@ -135,11 +136,19 @@ class Postgres:
 
 
 def _run(command: list[str], log: Path, user: str | None = None) -> None:
+    """To its end; where somebody ends us first, with all that it started, which would go on filling its folder."""
     with log.open("ab") as out:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False, cwd="/", user=user
+        made = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/", user=user
         )
-    if done.returncode:
+    try:
+        made.wait()
+    except BaseException:
+        with undisturbed():
+            kill_all(made.pid)
+            made.wait()
+        raise
+    if made.returncode:
         words = " ".join(log.read_text(errors="replace")[-400:].split())
         raise WaterclockError(f"{Path(command[0]).name} failed: {words}")
 

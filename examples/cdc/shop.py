@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from threading import Condition
 from typing import Any, NamedTuple
 
 import pymysql
@@ -78,6 +79,7 @@ class Shop:
         self.history: list[list[Version]] = []
         self.written = self.rolled_back = 0
         self.stopped = False
+        self._gate, self._until = Condition(), changes
 
     def make(self) -> None:
         """The database and its tables."""
@@ -92,8 +94,25 @@ class Shop:
         settings = {"database": DATABASE, "client_flag": CLIENT.MULTI_STATEMENTS}
         with self._connect(**settings) as connection, connection.cursor() as cursor:
             cursor.execute(_ZERO_DATES)
-            while self.written < self.wanted and not self.stopped:
+            while self._goes_on():
                 self._transaction(cursor)
+
+    def may_write(self, until: int) -> None:
+        """Write so many changes, to the end of a transaction, and no more for now."""
+        with self._gate:
+            self._until = until
+            self._gate.notify_all()
+
+    def stop(self) -> None:
+        """Write no more."""
+        with self._gate:
+            self.stopped = True
+            self._gate.notify_all()
+
+    def _goes_on(self) -> bool:
+        with self._gate:
+            self._gate.wait_for(lambda: self.stopped or not self._until <= self.written < self.wanted)
+        return self.written < self.wanted and not self.stopped
 
     def _transaction(self, cursor: Any) -> None:
         chance = self._chance

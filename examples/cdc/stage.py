@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from waterclock.cdc.topics import last_position
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
+from waterclock.examples.ends import undisturbed
 
 from .processes import Process
 from .servers import MariaDB, Postgres, free_port, programs
@@ -49,7 +50,8 @@ class Stage:
             self.mariadb = MariaDB(self._own / "mariadb", folder / "mariadb.log", found, clock)
             self.postgres = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
         except BaseException:
-            self.close()
+            with undisturbed():
+                self.close()
             raise
         self.servers = f"127.0.0.1:{free_port()}"
 
@@ -91,11 +93,9 @@ class Stage:
             process.stop()
             self.processes.remove(process)
 
-    def kill(self, name: str) -> None:
-        """SIGKILL to the process of that name; `keep` starts it again."""
-        for process in self.processes:
-            if process.name == name:
-                process.kill()
+    def kill(self, name: str) -> bool:
+        """SIGKILL to the process of that name; `keep` starts it again. False where it was not running."""
+        return any(process.name == name and process.kill() for process in self.processes)
 
     # How far each is -------------------------------------------------------------------------------------------
 
