@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -53,8 +54,8 @@ FIRST = replace(batch(0, count=3), offsets=OFFSETS)
 def test_a_dump_has_a_line_for_each_row_in_the_order_in_which_they_were_written(
     dump: Callable[[Batch], list[str]],
 ) -> None:
-    lines = dump(FIRST)
-    assert len(lines) == 5
+    lines = dump(FIRST)[-6:]  # before them are the tables' columns
+    assert lines.pop(4) == "(1,)"  # the number of queries
     assert [line.index(f"r0-{number}") > 0 for number, line in enumerate(lines[:3])] == [True] * 3
     assert "bad" in lines[3]
     assert ('{"fines": {"0": 5}}' in lines[4], "batchTimestampMs" in lines[4]) == (True, False)
@@ -81,6 +82,22 @@ def test_a_dump_leaves_out_how_long_a_batch_took_and_when_it_was(dump: Callable[
 )
 def test_any_other_difference_is_in_the_dump(dump: Callable[[Batch], list[str]], other: Batch) -> None:
     assert dump(other) != dump(FIRST)
+
+
+def test_a_table_too_many_is_in_the_dump(store: Store, dump: Callable[[Batch], list[str]]) -> None:
+    lines = dump(FIRST)
+    store.make_table_of_others("left_over")
+    assert [line for line in _tables(store).dump() if line not in lines]
+
+
+def test_a_run_that_lost_its_name_is_in_the_dump(store: Store) -> None:
+    """What was applied is known by the query's name and the batch's number: with a second name it would be again."""
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, FIRST)
+        one = list(_tables(store).dump())
+        apply_once(sink, replace(FIRST, query_id="other", batch_id=1))
+    assert [line for line in one if line not in list(_tables(store).dump())] == ["(1,)"]
 
 
 def test_the_place_where_two_dumps_part_is_told() -> None:
@@ -137,6 +154,27 @@ def test_a_driver_that_ends_before_its_kill_is_no_kill(broken: Ground) -> None:
         pytest.raises(WaterclockError, match="the driver ended before it was to be killed"),
     ):
         life.kill_at(3.5, measure)
+
+
+class Ending:
+    """A driver that ends by itself just when it is to be killed."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def poll(self) -> None:
+        """It still runs, when it is asked; then it ends."""
+        self._real.wait()
+
+
+def test_a_driver_that_ends_between_the_last_look_and_the_kill_is_no_kill(broken: Ground) -> None:
+    with Life(broken, "untouched", SystemClock()) as measure, Life(broken, "killed", SystemClock()) as life:
+        life._process = Ending(life._process)  # type: ignore[assignment]
+        with pytest.raises(WaterclockError, match="the driver ended before the kill reached it"):
+            life.kill_at(-1.0, measure)
 
 
 # The runs

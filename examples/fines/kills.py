@@ -10,14 +10,13 @@ depends on the moment, and the tables would differ in when a result was written,
 
 Rule 1: a moment is a batch and a part of its time. A kill whose batch was begun before the last kill falls into the start
         of the driver instead.
-Rule 2: killed is the driver's whole group of processes at once; nobody of it can clean up.
+Rule 2: killed is the driver with all that it started, at once; none of them can clean up.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -29,6 +28,7 @@ from pathlib import Path
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
+from waterclock.examples.ends import ended_as_by_ctrl_c, kill_all
 from waterclock.spark.checkpoint import Checkpoint
 
 from .check import Verdict, check
@@ -58,9 +58,9 @@ class Outcome:
 
 def demo(folder: Path, on: str, kills: int, seed: int, as_json: bool = False) -> int:
     """The command `waterclock demo kills`; 0 when the tables are equal and right, 1 when they are not."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or driver and servers would outlive us
     empty(folder)
-    outcome = compare(folder, on, kills, seed, (lambda line: None) if as_json else print_at_once)
+    with ended_as_by_ctrl_c():
+        outcome = compare(folder, on, kills, seed, (lambda line: None) if as_json else print_at_once)
     if as_json:
         print(json.dumps(asdict(outcome), indent=1))
     return 0 if outcome.equal and outcome.right else 1
@@ -173,12 +173,13 @@ class Life:
         self._clock.sleep_s(part * pace_s)
         if self._process.poll() is not None:
             raise WaterclockError(f"the driver ended before it was to be killed; its last words are in {self._log}")
-        self._kill()
+        if self._kill() != -signal.SIGKILL:
+            raise WaterclockError(f"the driver ended before the kill reached it; its last words are in {self._log}")
         self.seconds = self._lived_s()
 
-    def _kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+    def _kill(self) -> int:
+        kill_all(self._process.pid)
+        return self._process.wait()
 
     def _await(self, condition: Callable[[], bool]) -> None:
         while not condition() and self._process.poll() is None:
@@ -192,5 +193,5 @@ def _words(verdict: Verdict) -> str:
     return (
         f"{verdict.recreated} penalties re-created, {verdict.missing} missing, {verdict.extra} extra, "
         f"{verdict.unpaid_found} of {verdict.unpaid_expected} unpaid, {verdict.unpaid_wrong} wrong, "
-        f"{verdict.out_of_order_cases} fines out of order"
+        f"{verdict.out_of_order_cases} fines out of order, {verdict.others_wrong} other results wrong"
     )

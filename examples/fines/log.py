@@ -41,17 +41,25 @@ def penalties(cases: dict[str, list[LogEvent]]) -> set[tuple[str, date]]:
 
 def unpaid(cases: dict[str, list[LogEvent]]) -> set[tuple[str, date]]:
     """The fines without a payment between the notification and the day of the penalty: (case, that day)."""
-    return {
-        (event.case_id, event.day + PATIENCE)
-        for events in cases.values()
-        for place, event in enumerate(events)
-        if event.activity == NOTIFIED and not _paid(events[place + 1 :], event.day + PATIENCE)
-    }
+    return {(case, day) for case, day, is_paid in _due(cases) if not is_paid}
+
+
+def paid(cases: dict[str, list[LogEvent]]) -> set[tuple[str, date]]:
+    """Those with one: (case, the day of the penalty)."""
+    return {(case, day) for case, day, is_paid in _due(cases) if is_paid}
 
 
 def without_penalties(cases: dict[str, list[LogEvent]]) -> dict[str, list[LogEvent]]:
     """What the pipeline is given: everything that people did, nothing that the timer did."""
     return {case: [e for e in events if e.activity != PENALTY] for case, events in cases.items()}
+
+
+def _due(cases: dict[str, list[LogEvent]]) -> Iterator[tuple[str, date, bool]]:
+    for events in cases.values():
+        for place, event in enumerate(events):
+            if event.activity == NOTIFIED:
+                day = event.day + PATIENCE
+                yield event.case_id, day, _paid(events[place + 1 :], day)
 
 
 def _paid(later: list[LogEvent], penalty_day: date) -> bool:

@@ -1,7 +1,8 @@
 """The pipeline's tables, in SQLite or PostgreSQL: what the check reads of them, and a dump to compare two runs by.
 
-Rule 1: a dump is all that was written, in the order in which it was written; left out is only how long a batch took, and
-        what Spark notes of it beside the source's offsets: the moment, and Spark's settings.
+Rule 1: a dump is all that was written, in the order in which it was written, and the form of all tables that are there;
+        left out is only how long a batch took, and what Spark notes of it beside the source's offsets: the moment, and
+        Spark's settings.
 """
 
 from __future__ import annotations
@@ -11,24 +12,28 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 Rows = list[tuple[Any, ...]]
+Result = tuple[str, str, str, datetime]
+Delivered = tuple[str, str, str, datetime, str, int]
+_QUERIES = "SELECT count(DISTINCT query_id) FROM results_batches"  # each run has one of its own, and keeps it
+_EVENT = "key, event_case_id, event_activity, {}, event_event_id, event_seq"
 
 
 class Tables(Protocol):
     """The tables of one run."""
 
-    def days(self, kind: str, rule: str) -> Iterator[tuple[str, date]]:
-        """(case, day) of the results of one rule."""
+    def results(self) -> Iterator[Result]:
+        """(kind, rule, case, moment) of all that is no event."""
 
-    def delivered(self) -> Iterator[tuple[str, str]]:
-        """(case, id) of each event, in the order in which they were delivered."""
+    def delivered(self) -> Iterator[Delivered]:
+        """(key, case, activity, moment, id, sequence) of each event, in the order in which they were delivered."""
 
     def dump(self) -> Iterator[str]:
-        """Every row of every table, a line each."""
+        """Every row of every table, a line each, and before them a line for each column of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +42,22 @@ class SQLiteTables:
 
     path: Path
 
-    def days(self, kind: str, rule: str) -> Iterator[tuple[str, date]]:
+    def results(self) -> Iterator[Result]:
         """See `Tables`."""
-        rows = self._ask("SELECT key, substr(due, 1, 10) FROM results WHERE kind = ? AND rule = ?", kind, rule)
-        return ((case, date.fromisoformat(day)) for case, day in rows)
+        rows = self._ask("SELECT kind, rule, key, due FROM results WHERE kind <> 'event'")
+        return ((kind, rule, case, datetime.fromisoformat(due)) for kind, rule, case, due in rows)
 
-    def delivered(self) -> Iterator[tuple[str, str]]:
+    def delivered(self) -> Iterator[Delivered]:
         """See `Tables`."""
-        return iter(self._ask("SELECT key, event_event_id FROM results WHERE kind = 'event' ORDER BY rowid"))
+        query = f"SELECT {_EVENT.format('event_ts')} FROM results WHERE kind = 'event' ORDER BY rowid"
+        return map(_delivered, self._ask(query))
 
     def dump(self) -> Iterator[str]:
         """See `Tables`."""
+        yield from map(repr, self._ask("SELECT name, sql FROM sqlite_master ORDER BY name"))
         for table in ("results", "results_dead_letters"):
             yield from map(repr, self._ask(f"SELECT * FROM {table} ORDER BY rowid"))
+        yield from map(repr, self._ask(_QUERIES))
         query = "SELECT batch_id, offsets, counters, watermark FROM results_batches ORDER BY batch_id"
         yield from map(_batch, self._ask(query))
 
@@ -65,20 +73,27 @@ class PostgresTables:
     url: str
     schema: str
 
-    def days(self, kind: str, rule: str) -> Iterator[tuple[str, date]]:
+    def results(self) -> Iterator[Result]:
         """See `Tables`."""
-        query = "SELECT key, (due AT TIME ZONE 'UTC')::date FROM results WHERE kind = %s AND rule = %s"
-        return iter(self._ask(query, kind, rule))
+        return iter(self._ask("SELECT kind, rule, key, due AT TIME ZONE 'UTC' FROM results WHERE kind <> 'event'"))
 
-    def delivered(self) -> Iterator[tuple[str, str]]:
+    def delivered(self) -> Iterator[Delivered]:
         """See `Tables`."""
-        query = "SELECT key, event_event_id FROM results WHERE kind = 'event' ORDER BY batch_id, batch_row"
-        return iter(self._ask(query))
+        columns = _EVENT.format("(event_ts AT TIME ZONE 'UTC')::text")
+        return map(
+            _delivered, self._ask(f"SELECT {columns} FROM results WHERE kind = 'event' ORDER BY batch_id, batch_row")
+        )
 
     def dump(self) -> Iterator[str]:
         """See `Tables`."""
+        columns = "table_name, ordinal_position, column_name, data_type"
+        schema = f"table_schema = '{self.schema}'"
+        yield from map(
+            repr, self._ask(f"SELECT {columns} FROM information_schema.columns WHERE {schema} ORDER BY 1, 2")
+        )
         for table in ("results", "results_dead_letters"):
             yield from (row for (row,) in self._ask(f"SELECT {table}::text FROM {table} ORDER BY batch_id, batch_row"))
+        yield from map(repr, self._ask(_QUERIES))
         query = "SELECT batch_id, offsets, counters::text, watermark::text FROM results_batches ORDER BY batch_id"
         yield from map(_batch, self._ask(query))
 
@@ -88,6 +103,11 @@ class PostgresTables:
         options = f"-c search_path={self.schema} -c timezone=UTC"
         with closing(psycopg.connect(self.url, autocommit=True, options=options)) as db:
             return db.execute(query, values or None).fetchall()  # type: ignore[no-any-return]
+
+
+def _delivered(row: tuple[Any, ...]) -> Delivered:
+    key, case, activity, moment, number, sequence = row
+    return key, case, activity, datetime.fromisoformat(moment), number, sequence
 
 
 def _batch(row: tuple[Any, ...]) -> str:
