@@ -128,7 +128,7 @@ class Checkpoint:
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
         if "state" in changed:
             raise self._of_another_version(before.get("state"), settings.get("state"))
-        if changed == ["path"]:
+        if changed == ["path"] and "path" in before:
             raise self._of_another_folder(before.get("path"), settings.get("path"))
         if changed:
             raise StateMismatch(

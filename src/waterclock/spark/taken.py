@@ -32,13 +32,13 @@ def taken_files(log: Path) -> Iterator[TakenFile]:
     entries = {int(path.stem): path for path in log.glob("*") if path.stem.isdecimal()}
     whole = max((number for number, path in entries.items() if path.suffix), default=0)
     for number in sorted(number for number in entries if number >= whole):
-        yield from _files_in(entries[number], "")
+        yield from _files_in(entries[number], b"}")
 
 
 def files_of_entry(log: Path, number: int) -> list[TakenFile]:
     """The files of one entry of the `log`; of one that holds all before it too, no more than its own are looked at."""
     alone, whole = log / str(number), log / f"{number}.compact"
-    return list(_files_in(alone if alone.exists() else whole, f'"batchId":{number}}}'))
+    return list(_files_in(alone if alone.exists() else whole, b'"batchId":%d}' % number))
 
 
 def is_unchanged(file: Path, taken: Mapping[str, TakenFile]) -> bool:
@@ -47,8 +47,8 @@ def is_unchanged(file: Path, taken: Mapping[str, TakenFile]) -> bool:
     return before is not None and before.written_ms == file.stat().st_mtime_ns // 1_000_000
 
 
-def _files_in(path: Path, ending: str) -> Iterator[TakenFile]:
-    for line in path.read_text().splitlines()[1:]:
+def _files_in(path: Path, ending: bytes) -> Iterator[TakenFile]:
+    for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
             told = json.loads(line)
             yield TakenFile(unquote(told["path"].rpartition("/")[2]), told["timestamp"], told["batchId"])
