@@ -8,6 +8,7 @@ waterclock.json     ours: the settings that must not change while the checkpoint
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
+waterclock.lock     ours: who works on the checkpoint (owner.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
@@ -267,7 +268,12 @@ class Checkpoint:
         if not self.path.is_dir():
             raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
         names = {p.name for p in self.path.iterdir()}
-        if names - {"spark.log"} and not names & {"waterclock.json", "metadata", "heartbeats", "waterclock.removing"}:
+        if names - {"spark.log", "waterclock.lock"} and not names & {
+            "waterclock.json",
+            "metadata",
+            "heartbeats",
+            "waterclock.removing",
+        }:
             raise UsageError(
                 f"the folder {self.path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
                 "removed: name another folder as checkpoint in [pipeline]"

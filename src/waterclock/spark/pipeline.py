@@ -38,6 +38,7 @@ from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
+from waterclock.spark.owner import Owner
 from waterclock.spark.session import check as check_session
 from waterclock.spark.source import CLOSING_US, Stream
 from waterclock.spark.statistics import Gathering, PipelineStatistics
@@ -86,7 +87,7 @@ class Pipeline:
 
     def __init__(self, config: Config, sink: Sink | None = None, clock: WallClock | None = None) -> None:
         self._config = config
-        self._checkpoint = Checkpoint(config.checkpoint)
+        self._checkpoint, self._owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
         self._stream = stream_of(config, self._checkpoint)
         self._sink = sink or config.sink.sink()
         self._clock = clock or SystemClock()
@@ -137,11 +138,14 @@ class Pipeline:
         self._stream.close()
         self._behind.close()
         self._sink.close()
+        self._owner.let_go()
 
     def check(self) -> None:
-        """Refuse, before Spark is started, what could not go right; `run` does it too."""
+        """Refuse, before Spark is started, what could not go right; `run` does it too. From then on to `close` no other run
+        may have the checkpoint."""
         self._stream.check()
         self._checkpoint.refuse_unusable()
+        self._owner.take()
         self._sink.open(self._schema)  # 1
         checkpoint = self._checkpoint
         checkpoint.finish_removal()
@@ -149,6 +153,7 @@ class Pipeline:
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(_settings(self._config, self._stream))  # 2
+        self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
 
@@ -288,7 +293,7 @@ def start_over(config: Config) -> None:
 
     Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
     """
-    checkpoint = Checkpoint(config.checkpoint)
+    checkpoint, owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
     try:
         with closing(stream_of(config, checkpoint)) as stream:
             stream.check()
@@ -296,8 +301,10 @@ def start_over(config: Config) -> None:
         raise type(error)(f"{error}, so nothing was removed") from error
     checkpoint.refuse_unusable()
     checkpoint.refuse_to_remove()
+    owner.take()
     config.sink.remove()
     checkpoint.remove()
+    owner.let_go()
 
 
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:

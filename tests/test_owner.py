@@ -1,0 +1,79 @@
+"""Who works on a checkpoint: one run at a time, and nobody removes it from under that one. No session is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.least_pipeline import LEAST
+from waterclock.errors import UsageError
+from waterclock.spark.config import Config, load
+from waterclock.spark.owner import LOCK, Owner
+from waterclock.spark.pipeline import Pipeline, start_over
+
+HOLD = """
+import sys
+from pathlib import Path
+from waterclock.spark.owner import Owner
+owner = Owner(Path(sys.argv[1]))
+owner.take()
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    return load(tmp_path / "p.toml")
+
+
+def test_a_second_run_of_a_pipeline_is_refused_until_the_first_is_closed(config: Config) -> None:
+    # Spark noticed it sometimes, in its own words, and said that the same command goes on
+    with closing(Pipeline(config)) as first, closing(Pipeline(config)) as second:
+        first.check()
+        first.check()
+        with pytest.raises(UsageError, match=r"another run has the checkpoint .*/pipeline-checkpoint open: wait"):
+            second.check()
+        first.close()
+        second.check()
+
+
+def test_what_a_run_works_on_is_not_removed_from_under_it(config: Config) -> None:
+    with closing(Pipeline(config)) as pipeline:
+        pipeline.check()
+        with pytest.raises(UsageError, match="another run has the checkpoint"):
+            start_over(config)
+    assert (config.checkpoint / "waterclock.json").exists()
+    start_over(config)
+    assert not config.checkpoint.exists()
+
+
+def test_a_process_that_was_killed_holds_nobody_off(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(UsageError, match="another run"):
+            Owner(tmp_path).take()
+        other.kill()
+    owner = Owner(tmp_path)
+    owner.take()
+    owner.let_go()
+
+
+def test_a_lock_that_went_with_its_folder_is_taken_anew(tmp_path: Path) -> None:
+    owner, other = Owner(tmp_path / "cp"), Owner(tmp_path / "cp")
+    owner.take()  # nothing is there to be taken
+    (tmp_path / "cp").mkdir()
+    owner.take()
+    (tmp_path / "cp" / LOCK).unlink()
+    owner.take()
+    with pytest.raises(UsageError, match="another run"):
+        other.take()
+    owner.let_go()
