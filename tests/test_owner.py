@@ -1,4 +1,4 @@
-"""Who works on a checkpoint: one run at a time, and nobody removes it from under that one. No session is started."""
+"""Whose a checkpoint is: one run's at a time, one pipeline's, and nobody else removes it. No session is started."""
 
 from __future__ import annotations
 
@@ -52,6 +52,30 @@ def test_what_a_run_works_on_is_not_removed_from_under_it(config: Config) -> Non
     assert (config.checkpoint / "waterclock.json").exists()
     start_over(config)
     assert not config.checkpoint.exists()
+
+
+def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_path: Path) -> None:
+    # two files without a name of their own share one: the second was refused, told to take --fresh, and took the first's
+    (tmp_path / "q.toml").write_text(LEAST.replace("out.db", "other.db"))
+    other = load(tmp_path / "q.toml")
+    with closing(Pipeline(config)) as pipeline:
+        pipeline.check()
+    with pytest.raises(
+        UsageError, match=r"is that of the pipeline with the table 'results' in .*/out\.db, so it is not removed"
+    ):
+        start_over(other)
+    assert (config.checkpoint / "waterclock.json").exists()
+    start_over(config)
+    start_over(other)
+
+
+def test_a_pipeline_that_was_moved_with_its_sink_may_start_over(config: Config, tmp_path: Path) -> None:
+    with closing(Pipeline(config)) as pipeline:
+        pipeline.check()
+    tmp_path.rename(tmp_path.with_name("moved"))
+    moved = load(tmp_path.with_name("moved") / "p.toml")
+    start_over(moved)
+    assert not moved.checkpoint.exists()
 
 
 def test_a_process_that_was_killed_holds_nobody_off(tmp_path: Path) -> None:

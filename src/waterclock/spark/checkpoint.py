@@ -8,6 +8,7 @@ waterclock.json     ours: the settings that must not change while the checkpoint
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
+waterclock.sink     ours: where the results are that go with it
 waterclock.lock     ours: who works on the checkpoint (owner.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
@@ -156,6 +157,35 @@ class Checkpoint:
                 f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
                 "Move it back, or leave a link to it there, or start over with --fresh."
             )
+
+    def serve(self, sink: str) -> None:
+        """Write down which sink's results go with this checkpoint; again is the same."""
+        if self._served() != sink:
+            _write(self._serves, sink)
+
+    def refuse_of_another(self, sink: str) -> None:
+        """Raise UsageError where the checkpoint goes with the results of another sink: it is another pipeline's.
+
+        Not where it was moved: its sink may have been moved with it.
+        """
+        served = self._served()
+        if served not in (None, sink) and self._lies_where_it_was_made():
+            raise UsageError(
+                f"the checkpoint {self.path} is that of the pipeline with {served}, so it is not removed: name another one "
+                "in [pipeline], or remove it by hand where this pipeline takes the place of that one"
+            )
+
+    def _lies_where_it_was_made(self) -> bool:
+        with suppress(StateMismatch):  # damaged, or not there
+            return bool(_stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
+        return False
+
+    def _served(self) -> str | None:
+        return self._serves.read_text() if self._serves.exists() else None
+
+    @property
+    def _serves(self) -> Path:
+        return self.path / "waterclock.sink"
 
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""

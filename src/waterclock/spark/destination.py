@@ -99,6 +99,18 @@ class DeltaLakeTable:
 Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable
 
 
+def place_of(sink: Destination) -> str:
+    """Where the results are, in words that are the same from run to run.
+
+    >>> place_of(SQLiteFile(Path("/out/orders.db"), "results"))
+    "the table 'results' in /out/orders.db"
+    """
+    if isinstance(sink, DeltaLakeTable):
+        return f"the table {sink.location}"
+    where = sink.path if isinstance(sink, SQLiteFile) else f"the schema {sink.schema!r} of {sink.url}"
+    return f"the table {sink.table!r} in {where}"
+
+
 def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> Destination:
     """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where.
 

@@ -36,6 +36,7 @@ from waterclock.spark import bucket, frames, interrupts, operator
 from waterclock.spark.behind import Behind
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
+from waterclock.spark.destination import place_of
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
 from waterclock.spark.owner import Owner
@@ -153,6 +154,7 @@ class Pipeline:
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(_settings(self._config, self._stream))  # 2
+        checkpoint.serve(place_of(self._config.sink))
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
@@ -301,6 +303,7 @@ def start_over(config: Config) -> None:
         raise type(error)(f"{error}, so nothing was removed") from error
     checkpoint.refuse_unusable()
     checkpoint.refuse_to_remove()
+    checkpoint.refuse_of_another(place_of(config.sink))
     owner.take()
     config.sink.remove()
     checkpoint.remove()
