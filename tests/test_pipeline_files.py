@@ -40,6 +40,19 @@ def test_a_file_of_a_batch_that_nobody_read_is_a_dead_letter(tmp_path: Path) -> 
     assert frames.counters_of(letter) == {"files": 2, "dead_letters": 1}
 
 
+def test_progress_is_told_while_the_folder_is_away(tmp_path: Path) -> None:
+    # a disk that was not mounted for a moment ended a live run, right behind a batch that was committed
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    for name in ("a", "b", "_c", ".d"):
+        (tmp_path / "in" / name).touch()
+    with closing(stream_of(config, Checkpoint(config.checkpoint))) as stream:
+        assert stream.progress({"files": 1}) == (1, 2)
+        (tmp_path / "in").rename(tmp_path / "away")
+        assert stream.progress({"files": 1}) == (1, 1)
+
+
 def test_rows_that_carry_nothing_but_a_time_are_counted_beside_dead_letters(tmp_path: Path) -> None:
     beat, event = '{"t": "2020-01-01T00:00:00Z"}\n', '{"k": "a", "t": "2020-01-01T00:00:00Z"}\n'
     (tmp_path / "in.jsonl").write_text(beat + event + beat + "rubbish\n")

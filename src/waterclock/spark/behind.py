@@ -16,7 +16,7 @@ from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
 from waterclock.spark.kafka.offsets import from_json
-from waterclock.spark.places import files_in
+from waterclock.spark.places import count_files
 
 if TYPE_CHECKING:
     from waterclock.spark.kafka.client import Client
@@ -37,7 +37,7 @@ class Behind:
             return None
         try:
             if isinstance(self._source, Source):
-                return {"": max(0, len(files_in(self._source.path)) - totals.get("files", 0))}
+                return {"": max(0, count_files(self._source.path) - totals.get("files", 0))}
             return self._records(self._source)
         except (WaterclockError, OSError):
             return None

@@ -19,7 +19,7 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config, Source
 from waterclock.spark.layout import dead_letters
-from waterclock.spark.places import check_source, files_in
+from waterclock.spark.places import check_source, count_files
 from waterclock.spark.reading import Layout, name_of, read_file
 from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
 from waterclock.spark.transform import Packs, delay_text
@@ -62,7 +62,11 @@ class FileStream:
         return {}
 
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
-        return totals.get("files", 0), len(files_in(self._source.path))
+        done = totals.get("files", 0)
+        try:
+            return done, count_files(self._source.path)
+        except OSError:
+            return done, done  # the folder is away: that is for the listing of files to wait for
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
         read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
