@@ -13,6 +13,13 @@ def test_each_event_of_the_type_makes_one_emit_at_its_time_plus_by() -> None:
     assert run_but_events(rules, *events) == [("emit", "penalty", 60, "a"), ("emit", "penalty", 65, "c")]
 
 
+def test_a_type_that_is_a_number_is_compared_as_a_text() -> None:
+    # on Spark it was, in process it met no rule: the same rules gave other results
+    rules = TIMED.delay(after="3", by=60, emit="penalty").delay(after="true", by=60, emit="told")
+    events = timed("a", 0, 3), timed("b", 5, True), timed("c", 5, None)  # type: ignore[arg-type]
+    assert run_but_events(rules, *events) == [("emit", "penalty", 60, "a"), ("emit", "told", 65, "b")]
+
+
 def test_several_delays_may_look_at_one_type() -> None:
     rules = TIMED.delay(after="x", by=9, emit="second").delay(after="x", by=3, emit="first")
     assert run_but_events(rules, timed("a", 0)) == [("emit", "first", 3, "a"), ("emit", "second", 9, "a")]

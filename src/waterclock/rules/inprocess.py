@@ -34,6 +34,17 @@ def row_id(row: Mapping[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def _text(value: Any) -> str | None:
+    """A type as the rules name it: a text, as on Spark, for they cannot name a number.
+
+    >>> _text("paid"), _text(3), _text(True), _text(None)
+    ('paid', '3', 'true', None)
+    """
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _EARLIEST_US = datetime_us(datetime.min)  # a watermark before it is shown as none
 _FARTHEST_US = 2**60  # with a duration added, still before the close
 
@@ -58,7 +69,7 @@ class _Reader:
             time=time_us,
             id=self._id(row),
             sequence=self._sequence(row) if rules.sequence and rules.ordering else None,
-            type=self._column(row, rules.type) if rules.type else None,
+            type=_text(self._column(row, rules.type)) if rules.type else None,
             deliver=self._deliver(row, rules.deliver_column) if rules.deliver_column else None,
             ref=row,
         )
