@@ -104,6 +104,18 @@ def test_wrong_usage_is_exit_code_2_with_the_usage_on_stderr(
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [["fines", "--kills", "3"], ["order", "--seed", "2"], ["cdc", "--on", "own"], ["kills", "--changes", "5"]],
+)
+def test_an_option_of_another_demo_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`demo fines --kills 3` killed nobody, and said that all was right."""
+    assert cli.main(["demo", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert f"{arguments[1]} is none of `demo {arguments[0]}`; it is of " in err
+
+
+@pytest.mark.parametrize(
     ("error", "code"),
     [
         (UsageError, 2),

@@ -75,6 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 def demo(arguments: argparse.Namespace) -> int:
     """`waterclock demo fines`: the main job. `kills`: its driver killed. `cdc`: a database's changes into another one.
     `order`, `duplicates`, `acks`, `keys`: lessons."""
+    from waterclock.examples.options import settle
+
+    settle(arguments)
     if arguments.name in LESSONS:
         lesson = import_module(f"waterclock.examples.lessons.{arguments.name}").lesson()
         print(lesson.as_json() if arguments.json else lesson.as_text())
@@ -226,13 +229,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", choices=["fines", "kills", "cdc", *LESSONS], help=what)
     folders = "where fines, kills and cdc write everything (default: out/ and their name)"
     parser.add_argument("--folder", help=folders)
-    seed = "of the disorder, of the writes, and of the kills (default: %(default)s)"
-    parser.add_argument("--seed", type=int, default=1, help=seed)
-    changes = "cdc: how many rows are changed (default: %(default)s)"
-    parser.add_argument("--changes", type=int, default=200_000, metavar="N", help=changes)
+    seed = "of the disorder, of the writes, and of the kills (default: 1)"
+    parser.add_argument("--seed", type=int, help=seed)
+    changes = "cdc: how many rows are changed (default: 200000)"
+    parser.add_argument("--changes", type=int, metavar="N", help=changes)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: %(default)s)"
-    parser.add_argument("--on", choices=["own", "servers"], default="own", help=on)
+    on = "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL (default: own)"
+    parser.add_argument("--on", choices=["own", "servers"], help=on)
     parser.add_argument("--kills", type=_count, metavar="N", help="how many kills (default: kills 5, cdc none)")
 
 
