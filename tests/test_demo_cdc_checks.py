@@ -14,6 +14,7 @@ pytest.importorskip("psycopg")
 
 from waterclock.examples.cdc import compare, ledger
 from waterclock.examples.cdc.checker import Checker, OrderErrors
+from waterclock.examples.cdc.partitioning import partition_of
 from waterclock.examples.cdc.shop import Version
 from waterclock.examples.cdc.tables import Column, ShopTable
 
@@ -146,6 +147,19 @@ def test_a_deleted_row_that_was_not_like_that_is_wrong() -> None:
 def test_what_is_none_of_the_shops_messages_is_strange_and_ends_nothing(strange: Message) -> None:
     found = checked([*HEAD, strange])
     assert (found.versions, found.strange) == (5, 1)
+
+
+def test_a_row_that_is_wholly_in_another_partition_than_its_key_belongs_to_is_strange() -> None:
+    """Its order is kept, but who else writes by key, with Kafka's own clients, would write elsewhere."""
+    checker = Checker(HISTORY, 7, [ITEM])
+    checker.partitions = 4
+    homes = [partition_of(each[2] or b"", 4) for each in RIGHT]
+    for (_, _, key, value), home in zip(RIGHT, homes, strict=True):
+        checker.take(home, checker.found.versions, key, value)
+    assert checker.end().strange == 0
+    for _, _, key, value in RIGHT:
+        checker.take((homes[0] + 1) % 4 if key == FIRST[2] else homes[1], 9, key, value)
+    assert checker.found.strange == 3
 
 
 def test_a_transaction_has_one_sequence_that_is_larger_than_the_one_before() -> None:

@@ -4,8 +4,8 @@ What the shop committed is known: the k-th transaction, its changes in order, ea
 
     missing     a change that was committed and is not in the topic
     twice       one that is there again
-    strange     one that was never committed, is not at its place in its transaction, has another row's message key, or is
-                none of our messages
+    strange     one that was never committed, is not at its place in its transaction, has another row's message key, is in
+                another partition than its key belongs to, or is none of our messages
     wrong       one whose values are not those of the version before it with what it says it changed, or are not of their
                 columns' kinds (values.py)
     swapped     of two changes of a row, the later one stands before the earlier one, or in another partition, or its
@@ -26,6 +26,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from waterclock.errors import WaterclockError
 
+from .partitioning import partition_of
 from .shop import DATABASE, Key, Version
 from .tables import ShopTable
 from .values import Object, Values, read, whole
@@ -73,6 +74,7 @@ class Checker:
         self._values = Values()
         self._ends: dict[int, tuple[int, int]] = {}  # of a partition: transaction and offset of the message before
         self.rows: dict[Row, Last] = {}
+        self.partitions = 0  # of the topic; 0 where nobody said: then keys may be anywhere
         self.found = OrderErrors()
 
     def take(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None:
@@ -86,6 +88,8 @@ class Checker:
             return
         self.found.twice += self._seen[number][place]
         self._seen[number][place] = 1
+        if self.partitions and partition_of(key or b"", self.partitions) != partition:
+            self.found.strange += 1
         self._look(event, of_row, self._history[number][place])
         self._order(partition, (number, place), whole(event["sequence"]))
         self._whole(partition, offset, (number, place), event)
@@ -159,6 +163,7 @@ def check_topic(servers: str, topic: str, checker: Checker) -> OrderErrors:
     consumer = Consumer(settings)
     try:
         left = set(consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions)
+        checker.partitions = len(left)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
         while left:
             messages = consumer.consume(10_000, 1.0 if checker.found.versions else _PATIENCE_S)
