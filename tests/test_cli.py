@@ -328,3 +328,16 @@ def test_a_demo_folder_that_cannot_be_made_is_exit_code_2_and_one_sentence(folde
     done = process("demo", "fines", "--folder", folder_name)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert "a file" in done.stderr
+
+
+@pytest.mark.parametrize("demo", ["fines", "kills"])
+def test_a_demo_does_not_begin_where_another_one_is_at_work(folder: Path, demo: str) -> None:
+    """It removed what the other one was writing, which then took the results of the second one for its own."""
+    from waterclock.examples.folders import alone_in
+
+    (folder / "out/broker").mkdir(parents=True)
+    with alone_in(folder / "out"):
+        done = process("demo", demo, "--folder", "out")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert "another demo is at work in the folder 'out'" in done.stderr
+    assert (folder / "out/broker").exists()

@@ -30,6 +30,7 @@ from waterclock.cdc.position import MariaPlace
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
+from waterclock.examples.folders import alone_in
 
 from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
@@ -62,6 +63,13 @@ class Wanted:
 
 def demo(wanted: Wanted) -> int:
     """The command `waterclock demo cdc`; 0 when the target is equal and no order is wrong, 1 when not."""
+    if wanted.changes < 1 or wanted.kills < 0:
+        raise UsageError("--changes must be 1 or more, and --kills 0 or more")
+    with alone_in(wanted.folder):
+        return _told(wanted)
+
+
+def _told(wanted: Wanted) -> int:
     _prepare(wanted)
     with ended_as_by_ctrl_c():
         found = _run(wanted, SystemClock())
@@ -74,10 +82,7 @@ def demo(wanted: Wanted) -> int:
 
 
 def _prepare(wanted: Wanted) -> None:
-    if wanted.changes < 1 or wanted.kills < 0:
-        raise UsageError("--changes must be 1 or more, and --kills 0 or more")
     try:
-        wanted.folder.mkdir(parents=True, exist_ok=True)
         for name in OWN:
             path = wanted.folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from pathlib import Path
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
 from waterclock.examples.ends import ended_as_by_ctrl_c, kill_all
+from waterclock.examples.folders import alone_in
 from waterclock.spark.checkpoint import Checkpoint
 
 from .check import Verdict, check
@@ -58,8 +59,8 @@ class Outcome:
 
 def demo(folder: Path, on: str, kills: int, seed: int, as_json: bool = False) -> int:
     """The command `waterclock demo kills`; 0 when the tables are equal and right, 1 when they are not."""
-    empty(folder)
-    with ended_as_by_ctrl_c():
+    with alone_in(folder), ended_as_by_ctrl_c():
+        empty(folder)
         outcome = compare(folder, on, kills, seed, (lambda line: None) if as_json else print_at_once)
     if as_json:
         print(json.dumps(asdict(outcome), indent=1))

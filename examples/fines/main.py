@@ -23,6 +23,7 @@ from rich.console import Console
 from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
+from waterclock.examples.folders import alone_in
 from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress, Summary
 from waterclock.spark.progress import Bar
@@ -62,6 +63,11 @@ class Run:
 
 def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
     """The command `waterclock demo fines`; 0 when the answer is right, 1 when it is wrong."""
+    with alone_in(folder):
+        return _told(folder, seed, as_json)
+
+
+def _told(folder: Path, seed: int, as_json: bool) -> int:
     replay = prepare(folder, seed)
     with Bar("fines", quiet=as_json) as bar:
         session = start("fines", log=folder / "spark.log")
