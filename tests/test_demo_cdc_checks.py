@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("pymysql")
 pytest.importorskip("psycopg")
 
+from waterclock.errors import WaterclockError
+from waterclock.examples.cdc import checker as checking
 from waterclock.examples.cdc import compare, ledger
 from waterclock.examples.cdc.checker import Checker, OrderErrors
 from waterclock.examples.cdc.partitioning import partition_of
@@ -171,6 +174,50 @@ def test_a_transaction_has_one_sequence_that_is_larger_than_the_one_before() -> 
 def test_a_transaction_in_two_of_kafkas_is_torn() -> None:
     """Nothing is missing and all is in order, but a reader saw half of it: a commit stands between, at an offset."""
     assert checked([*HEAD, message(2, 1, offset=6)]) == OrderErrors(versions=5, torn=1)
+
+
+class Topic:
+    """A consumer of the right messages; it says how long it was asked to wait."""
+
+    def __init__(self, _: Any) -> None:
+        self.left = [*(Read(each) for each in RIGHT), Read(None)]
+        Topic.waited_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: SimpleNamespace(topics={"shop": SimpleNamespace(partitions={0: None})})
+
+    def consume(self, count: int, timeout_s: float) -> list[Read]:
+        given, self.left = self.left[:count], self.left[count:]
+        Topic.waited_s += timeout_s * (len(given) < count)
+        return given
+
+
+class Read:
+    """A message, or the end of the partition."""
+
+    def __init__(self, message: Message | None) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "error":
+            return lambda: None if self._message else "the end"
+        found = self._message or (0, 0, None, None)
+        return lambda: found[("partition", "offset", "key", "value").index(name)]
+
+
+def test_what_is_in_the_topic_is_read_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of a small run stood still for half a minute, and heard no Ctrl-C: it had asked for 10,000 messages."""
+    monkeypatch.setattr(checking, "Consumer", Topic)
+    checker = Checker(HISTORY, 7, [ITEM])
+    assert checking.check_topic("", "shop", checker).errors == 0
+    assert Topic.waited_s <= 1
+
+
+def test_a_broker_that_says_nothing_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "Consumer", Topic)
+    monkeypatch.setattr(Topic, "consume", lambda *_: [])
+    with pytest.raises(WaterclockError, match="the broker does not give what is in the topic"):
+        checking.check_topic("", "shop", Checker(HISTORY, 7, [ITEM]))
 
 
 def positions(**other: tuple[str, bool]) -> list[ledger.Told]:

@@ -32,6 +32,7 @@ from .tables import ShopTable
 from .values import Object, Values, read, whole
 
 _PATIENCE_S = 30.0
+_AT_ONCE, _LOOK_S = 1000, 0.5  # where less is there it waits so long, and hears no Ctrl-C meanwhile
 _GTID = "0-1"  # domain and server of all that the shop writes
 _NO_MESSAGE = ValueError, LookupError, TypeError, AttributeError
 Row = tuple[str, Key]
@@ -165,9 +166,11 @@ def check_topic(servers: str, topic: str, checker: Checker) -> OrderErrors:
         left = set(consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions)
         checker.partitions = len(left)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in left])
+        silent_s = 0.0
         while left:
-            messages = consumer.consume(10_000, 1.0 if checker.found.versions else _PATIENCE_S)
-            if not messages:
+            messages = consumer.consume(_AT_ONCE, _LOOK_S)
+            silent_s = 0.0 if messages else silent_s + _LOOK_S
+            if silent_s >= _PATIENCE_S:
                 raise WaterclockError("the broker does not give what is in the topic: is it still running?")
             for message in messages:
                 if message.error() is None:
