@@ -160,7 +160,9 @@ def test_a_column_that_not_every_engine_could_read_is_refused(store: DeltaStore,
     assert store.tables() == []
 
 
-@pytest.mark.parametrize("location", ["", "/", "s3://", "out/..", "out/a?b", "s3://lake/a%2fb", "a\nb"])
+@pytest.mark.parametrize(
+    "location", ["", "/", "s3://", "out/..", "out/a?b", "s3://lake/a%2fb", "a\nb", "x[1]/a", "a|b", "a^b", "a\\b"]
+)
 def test_a_location_without_a_name_or_with_signs_of_a_url_is_refused(location: str) -> None:
     with pytest.raises(UsageError, match="the sink's table"):
         delta_location(location)

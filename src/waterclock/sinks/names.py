@@ -8,6 +8,7 @@ from waterclock.errors import UsageError
 
 _POSTGRES_BYTES = 63  # of a name; PostgreSQL cuts longer ones without an error
 _NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
+_NOT_IN_A_LOCATION = "?#%*[]^|\\"  # the package deltalake takes them for parts of a URL, and dies of some
 _LONGEST_ENDING = len("_dead_letters")
 
 
@@ -80,8 +81,10 @@ def delta_location(location: str) -> str:
     name = location.rstrip("/").rpartition("/")[2]
     if not location.isprintable() or not name.strip(". ") or location.rstrip("/").endswith(":"):
         raise UsageError(f"the sink's table must have a path or a URL with a name at its end, got {location!r}")
-    if set(location) & set("?#%*"):
-        raise UsageError(f"the sink's table {location!r} must be named without ?, #, % and *")
+    if set(location) & set(_NOT_IN_A_LOCATION):
+        raise UsageError(
+            f"the sink's table {location!r} must be named without any of {' '.join(_NOT_IN_A_LOCATION)}, its folders too"
+        )
     if "://" in location and "@" in location.split("://", 1)[1].split("/", 1)[0]:
         raise UsageError(
             "the sink's URL holds a user or a password: leave them out, and set what the store asks for in the "
