@@ -186,6 +186,32 @@ def test_a_folder_of_somebody_else_is_neither_filled_nor_removed(store: DeltaSto
     assert (mine.exists(), store.tables()) == (True, [])
 
 
+def test_a_table_in_the_folder_of_another_one_is_refused(store: DeltaStore, sink: DeltaSink) -> None:
+    # --fresh of the outer pipeline removed it, with all results of the inner one
+    with closing(store.sink("results/inner")) as inner, pytest.raises(UsageError, match=r"another .*beside that one"):
+        inner.open(SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["report.csv", "checkpoint/", "part.parquet/"])
+def test_what_somebody_put_into_the_folder_of_a_table_is_not_removed_with_it(
+    store: DeltaStore, sink: DeltaSink, name: str
+) -> None:
+    mine = store.folder / "results" / name
+    mine.mkdir() if name.endswith("/") else mine.touch()
+    with pytest.raises(
+        UsageError, match=rf"'results' in .* has other things in its folder \({mine.name}, .*not removed"
+    ):
+        sink.remove()
+    assert (mine.exists(), everything(store)) == (True, of_batches(0))
+
+
+def test_what_others_left_of_their_care_for_a_table_is_removed_with_it(store: DeltaStore, sink: DeltaSink) -> None:
+    for name in ("deletion_vector_1.bin", "_change_data", ".part-1.parquet.crc"):
+        (store.folder / "results" / name).touch()
+    sink.remove()
+    assert list(store.folder.iterdir()) == []
+
+
 def test_a_table_that_cannot_be_removed_is_told(sink: DeltaSink) -> None:
     denied = PermissionError(13, "Permission denied")
     with patch("os.rmdir", side_effect=denied), pytest.raises(UsageError, match=r"cannot be used: .*Permission denied"):

@@ -42,6 +42,7 @@ _DEAD = (pa.int64(), pa.string(), pa.int64(), pa.string(), pa.string())
 _BATCH = (pa.string(), pa.int64(), pa.string(), pa.string(), _TIME, pa.float64())
 _SIDES = {DEAD_LETTERS: pa.schema(zip(DEAD_NAMES, _DEAD)), BATCHES: pa.schema(zip(BATCH_NAMES, _BATCH))}  # noqa: B905
 _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
+_OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
 
 
 class DeltaSink:
@@ -58,6 +59,7 @@ class DeltaSink:
         for name in wanted[""].names:
             names.delta_column(name)
         with self._told():
+            self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             for part, table in found.items():
                 refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
@@ -79,6 +81,7 @@ class DeltaSink:
                 table = self._found(part)
                 if table is not None and not {field.name for field in table.schema().fields} >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
+                self._refuse_others_inside(part)
             for part in _NEEDED:
                 if Path(self._at(part)).exists():
                     shutil.rmtree(self._at(part))
@@ -183,6 +186,23 @@ class DeltaSink:
         if place.is_file() or (place.is_dir() and any(place.iterdir())):
             raise UsageError(
                 f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
+            )
+
+    def _refuse_another_table_around(self) -> None:
+        """What lies in the folder of a table that does not know it would go where that one is removed."""
+        around = () if "://" in self._location else Path(self._location).absolute().parents
+        if outer := [str(folder) for folder in around if (folder / "_delta_log").is_dir()]:
+            raise UsageError(
+                f"the sink's table {self._location!r} lies in the folder of another table of Delta Lake, {outer[0]}, and "
+                "would go with it: name a path beside that one in [sink]"
+            )
+
+    def _refuse_others_inside(self, part: str) -> None:
+        inside = sorted(Path(self._at(part)).glob("[!_.]*"))
+        if others := [path.name for path in inside if path.is_dir() or path.suffix not in _OWN_ENDINGS]:
+            raise UsageError(
+                f"{self._name(part)} has other things in its folder ({others[0]}, ...), so it is not removed: move them "
+                "away, or name another path in [sink]"
             )
 
     @contextmanager
