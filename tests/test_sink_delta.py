@@ -212,6 +212,19 @@ def test_what_others_left_of_their_care_for_a_table_is_removed_with_it(store: De
     assert list(store.folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("left", [[], ["00000000000000000000.json#1"], ["_commit_1.json.tmp"]])
+def test_a_table_whose_making_was_killed_is_made(store: DeltaStore, left: list[str]) -> None:
+    # it was told to be no table of Delta Lake, and had to be removed by hand
+    log = store.folder / "results_dead_letters" / "_delta_log"
+    log.mkdir(parents=True)
+    for name in left:
+        (log / name).write_text("{")
+    with closing(store.sink()) as made:
+        made.open(SCHEMA)
+        assert apply_once(made, batch(0)) is True
+    assert everything(store) == of_batches(0)
+
+
 def test_a_table_that_cannot_be_removed_is_told(sink: DeltaSink) -> None:
     denied = PermissionError(13, "Permission denied")
     with patch("os.rmdir", side_effect=denied), pytest.raises(UsageError, match=r"cannot be used: .*Permission denied"):

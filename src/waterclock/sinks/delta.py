@@ -183,7 +183,7 @@ class DeltaSink:
         if "://" in self._location or self._found(part) is not None:
             return
         place = Path(self._at(part))
-        if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        if place.is_file() or (place.is_dir() and not all(map(_is_begun, place.iterdir()))):
             raise UsageError(
                 f"{place} is no table of Delta Lake, so it is not removed or written to: name another path in [sink]"
             )
@@ -225,6 +225,11 @@ class DeltaSink:
             raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
         except (DeltaError, OSError) as error:
             raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
+    return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
 
 
 def _typed(columns: list[Any], schema: pa.Schema) -> pa.Table:
