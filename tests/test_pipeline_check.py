@@ -53,6 +53,15 @@ def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done
         pipeline.check()
 
 
+def test_the_files_of_a_table_of_delta_lake_are_no_source(tmp_path: Path) -> None:
+    # compacted, it holds each row in an old file and in a new one: all of them came twice
+    (tmp_path / "in" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "p.toml").write_text(LEAST)
+    refused = pytest.raises(UsageError, match=r"is a table of Delta Lake.*to another folder")
+    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, refused:
+        pipeline.check()
+
+
 @pytest.mark.parametrize(
     ("part", "told"),
     [

@@ -55,6 +55,11 @@ def check_source(folder: Path) -> None:
     """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
     if not folder.is_dir():
         raise UsageError(f"the source folder {folder} does not exist")
+    if (folder / "_delta_log").is_dir():
+        raise UsageError(
+            f"the source folder {folder} is a table of Delta Lake: its files hold rows twice, and rows that are no "
+            "more. Write the rows of the table to another folder, and read that"
+        )
     if not os.access(folder, os.R_OK | os.X_OK):
         raise UsageError(
             f"the source folder {folder} cannot be read by this user: give it the rights to list and read it"
