@@ -185,6 +185,23 @@ def test_sparks_connector_cannot_end_before_the_end(tmp_path: Path) -> None:
     assert "leave out 'ending', or take way = \"python\"" in told(tmp_path, way)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("startingTimestamp", "starting in [source] says it"),
+        ("minOffsetsPerTrigger", "a run would end before all is read"),
+        ("failondataloss", "on_loss in [source] says it"),
+        ("kafka.isolation.level", "only committed records are read"),
+        ("subscribePattern", "topics in [source] says it"),
+    ],
+)
+def test_what_keeps_exactly_once_is_no_option_of_sparks_connector(tmp_path: Path, name: str, why: str) -> None:
+    # a time in "startingTimestamp" won over `starting`, and a run with "minOffsetsPerTrigger" left the rest unread
+    options = f'[source.connector]\n"{name}" = "5"\n[rules]'
+    sentence = told(tmp_path, more('way = "connector"'), ("[rules]", options))
+    assert f"[source.connector]: {name!r} cannot be set: {why}" in sentence
+
+
 def test_a_setting_that_sparks_connector_does_not_know_is_told_with_the_way_to_give_it(tmp_path: Path) -> None:
     client = '[source.client]\n"ssl.key.location" = "key.pem"\n[rules]'
     sentence = told(tmp_path, more('way = "connector"'), ("[rules]", client))

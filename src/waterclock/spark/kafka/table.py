@@ -233,6 +233,9 @@ def _variable(name: str, variable: Any) -> str:
 
 
 def _check_way(made: Topics) -> None:
+    for name in made.connector:
+        if why := _NOT_THE_CONNECTORS.get(name.lower()):
+            raise UsageError(f"[source.connector]: {name!r} cannot be set: {why}")
     if made.way == "python" and made.connector:
         raise UsageError(
             '[source.connector] holds options of Spark\'s own connector: set way = "connector" in [source]'
@@ -251,6 +254,20 @@ def _check_way(made: Topics) -> None:
 def _untranslated(client: Mapping[str, str]) -> Iterator[str]:
     return (name for name in client if name not in TRANSLATED)
 
+
+_STARTS, _ENDS = "starting in [source] says it", "Spark's own connector reads to the end"
+# options of Spark's own connector, which does not tell case apart
+_NOT_THE_CONNECTORS = {
+    **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "topics in [source] says it"),
+    **dict.fromkeys(("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"), _STARTS),
+    "startingoffsetsbytimestampstrategy": _STARTS,
+    **dict.fromkeys(("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"), _ENDS),
+    "maxoffsetspertrigger": "per_batch in [source] says it",
+    **dict.fromkeys(("minoffsetspertrigger", "maxtriggerdelay"), "a run would end before all is read"),
+    "failondataloss": "on_loss in [source] says it",
+    "includeheaders": "heartbeats are told by headers",
+    **{f"kafka.{name}": why for name, why in _OWN.items()},
+}
 
 # settings of librdkafka that connector.py tells Kafka's Java client in its own words
 TRANSLATED = (
