@@ -11,12 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
-from waterclock.errors import UsageError
+from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark import session
 from waterclock.spark.cluster import cluster_settings, packed
 from waterclock.spark.config import load
@@ -86,6 +87,23 @@ def test_a_cluster_of_which_nobody_says_how_much_to_take_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'cores' in \[spark\]"):
         cluster_settings(session.settings(2), {}, None)
     cluster_settings(session.settings(2), {"spark.sql.shuffle.partitions": "8"}, None)
+
+
+def test_a_cluster_that_is_not_there_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    # it was a traceback of a hundred lines, most of them Java's
+    def refuse(builder: object) -> None:
+        raise Py4JError(
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: Invalid master URL: spark://no such:1\n\tat org.apache.spark.util.Utils$"
+        )
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    with pytest.raises(EnvironmentMissing) as caught:
+        session.start("none", 1, {"spark.master": "spark://no such:1"})
+    assert str(caught.value) == (
+        "Spark did not start on spark://no such:1: org.apache.spark.SparkException: Invalid master URL: spark://no such:1. "
+        "Is the cluster's master there, and of the same release of Spark?"
+    )
 
 
 # On one

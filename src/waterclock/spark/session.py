@@ -6,6 +6,7 @@ Every setting has its reason in docs/spark.md. A session that runs already is us
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -63,7 +64,7 @@ def start(
 
     `extra` settings win over those that spark-submit gave, and those over ours.
     What the JVM and its Python workers say goes to the file `log` where one is given.
-    Raises EnvironmentMissing where no Java is found, or it does not start; UsageError for a cluster without `cores`.
+    Raises EnvironmentMissing where no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
     """
     java = use_java()
     given = {**cluster.submitted(), **(extra or {})}
@@ -102,6 +103,7 @@ def check(spark: SparkSession) -> None:
 
 
 def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -110,6 +112,8 @@ def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
             return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             raise _not_started(error, chosen, log) from error
+        except Py4JError as error:  # Java runs, and threw something
+            raise _refused(error, chosen["spark.master"], log) from error
 
 
 def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:
@@ -123,6 +127,16 @@ def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) 
             'way = "python" in [source] needs none'
         )
     return EnvironmentMissing(f"Spark's Java did not start{where}: {error}")
+
+
+def _refused(error: Exception, master: str, log: Path | None) -> EnvironmentMissing:
+    """What Java threw stands behind a colon; behind it, where it was thrown."""
+    threw = re.search(r"^: (.+?)\.?$", str(error), re.MULTILINE)
+    where = f" (the story is in {log})" if log else ""
+    remedy = "Look at its settings"
+    if not cluster.is_local(master):
+        remedy = "Is the cluster's master there, and of the same release of Spark?"
+    return EnvironmentMissing(f"Spark did not start on {master}{where}: {threw[1] if threw else error}. {remedy}")
 
 
 def _both(ours: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
