@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
-from waterclock.errors import StateMismatch, UsageError
+from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
 from waterclock.spark.operator import BUCKETS
@@ -60,6 +60,18 @@ def test_a_session_that_makes_no_batch_without_input_is_refused(spark: SparkSess
             run(spark, make_pipeline(tmp_path, orders(5)))
     finally:
         spark.conf.unset(setting)
+
+
+def test_what_spark_cannot_start_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    # it was a traceback, also for an option of Spark's own connector that has a wrong value
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        with pytest.raises(
+            WaterclockError, match=r"^the pipeline failed: .*EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE.*goes on from"
+        ):
+            run(spark, make_pipeline(tmp_path, orders(5)))
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
 
 
 def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,27 +55,26 @@ def check_source(folder: Path) -> None:
     """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
     if not folder.is_dir():
         raise UsageError(f"the source folder {folder} does not exist")
-    if (folder / "_delta_log").is_dir():
-        raise UsageError(
-            f"the source folder {folder} is a table of Delta Lake: its files hold rows twice, and rows that are no "
-            "more. Write the rows of the table to another folder, and read that"
-        )
+    if why := _why_unfit(folder):
+        raise UsageError(f"the source folder {folder} {why}")
+
+
+def _why_unfit(folder: Path) -> str | None:
+    """What keeps Spark from reading the folder as it is, and the way out."""
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise UsageError(
-            f"the source folder {folder} cannot be read by this user: give it the rights to list and read it"
+        return "cannot be read by this user: give it the rights to list and read it"
+    if (folder / "_delta_log").is_dir():
+        return (
+            "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table to "
+            "another folder, and read that"
         )
-    names = [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
-    if names:
-        raise UsageError(
-            f"the source folder {folder} holds the folder {min(names)!r}, and Spark takes what stands before the = for a "
-            "column: name that folder in [source], or move the files up"
+    if columns := [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]:
+        return (
+            f"holds the folder {min(columns)!r}, and Spark takes what stands before the = for a column: name that folder in "
+            "[source], or move the files up"
         )
     unseen = [path.name for path in files_in(folder) if not path.name.isprintable() and not _is_utf_8(path.name)]
-    if unseen:
-        raise UsageError(
-            f"the source folder {folder} holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see "
-            "it. Rename it"
-        )
+    return f"holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see it. Rename it" if unseen else None
 
 
 def _is_utf_8(name: str) -> bool:
