@@ -65,16 +65,18 @@ def _why_unfit(folder: Path) -> str | None:
         return "cannot be read by this user: give it the rights to list and read it"
     if (folder / "_delta_log").is_dir():
         return (
-            "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table to "
-            "another folder, and read that"
+            "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table "
+            "to another folder, and read that"
         )
     if columns := [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]:
         return (
-            f"holds the folder {min(columns)!r}, and Spark takes what stands before the = for a column: name that folder in "
-            "[source], or move the files up"
+            f"holds the folder {min(columns)!r}, and Spark takes what stands before the = for a column: name that folder "
+            "in [source], or move the files up"
         )
     unseen = [path.name for path in files_in(folder) if not path.name.isprintable() and not _is_utf_8(path.name)]
-    return f"holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see it. Rename it" if unseen else None
+    return (
+        f"holds the file {min(unseen)!a}, whose name is not UTF-8: Spark does not see it. Rename it" if unseen else None
+    )
 
 
 def _is_utf_8(name: str) -> bool:
