@@ -12,6 +12,7 @@ import pytest
 from tests.test_taken import write_entry
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.fresh import Removal
 
 
 def checkpoint(folder: Path, batches: int) -> Checkpoint:
@@ -191,7 +192,7 @@ def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path,
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(UsageError, match="is not removed"):
-        Checkpoint(tmp_path).refuse_to_remove()
+        Removal(Checkpoint(tmp_path)).refuse_other_things()
 
 
 @pytest.mark.parametrize(
@@ -200,8 +201,8 @@ def test_a_folder_of_other_things_is_not_removed_as_a_checkpoint(tmp_path: Path,
 def test_a_checkpoint_whole_or_damaged_may_be_removed(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).touch()
-    Checkpoint(tmp_path).refuse_to_remove()
-    Checkpoint(tmp_path / "gone").refuse_to_remove()
+    Removal(Checkpoint(tmp_path)).refuse_other_things()
+    Removal(Checkpoint(tmp_path / "gone")).refuse_other_things()
 
 
 def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_a_checkpoint_that_is_a_file_is_told(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"{path} cannot be made"):
             Checkpoint(path).claim({})
     with pytest.raises(UsageError, match="is a file"):
-        Checkpoint(tmp_path / "cp").refuse_to_remove()
+        Removal(Checkpoint(tmp_path / "cp")).refuse_other_things()
 
 
 def test_a_removal_that_was_killed_is_ended_by_the_next_start(tmp_path: Path) -> None:
@@ -218,12 +219,12 @@ def test_a_removal_that_was_killed_is_ended_by_the_next_start(tmp_path: Path) ->
     old = checkpoint(tmp_path / "cp", 2)
     write_entry(old.path / "sources" / "0", "0", ("a", 0))
     old.claim({})
-    old.finish_removal()
+    Removal(old).finish()
     assert old.last_batch() == 1
     with patch("shutil.rmtree", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        old.remove()
-    old.refuse_to_remove()
-    old.finish_removal()
+        Removal(old).run()
+    Removal(old).refuse_other_things()
+    Removal(old).finish()
     assert not old.path.exists()
 
 
@@ -232,18 +233,18 @@ def test_a_checkpoint_behind_a_link_is_emptied_and_the_link_stays(tmp_path: Path
     (tmp_path / "cp").symlink_to(tmp_path / "large disk")
     old = checkpoint(tmp_path / "cp", 1)
     old.claim({})
-    old.remove()
+    Removal(old).run()
     assert list((tmp_path / "cp").iterdir()) == []
 
 
 def test_a_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
-    Checkpoint(tmp_path / "there" / "not").remove()
+    Removal(Checkpoint(tmp_path / "there" / "not")).run()
     made = Checkpoint(tmp_path / "c")
     made.claim({})
     with (
         patch("os.rmdir", side_effect=PermissionError(13, "Permission denied")),
         pytest.raises(UsageError, match=r"c cannot be removed: Permission denied\. .* by hand"),
     ):
-        made.remove()
-    made.remove()
+        Removal(made).run()
+    Removal(made).run()
     assert not made.path.exists()

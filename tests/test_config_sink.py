@@ -165,7 +165,8 @@ def sink_of(store: Store) -> str:
 
 @pytest.mark.parametrize("mode", ["results", "apply"])
 def test_a_pipeline_makes_the_tables_and_fresh_removes_them(folder: Path, store: Store, mode: str) -> None:
-    from waterclock.spark.pipeline import Pipeline, start_over
+    from waterclock.spark.fresh import start_over
+    from waterclock.spark.pipeline import Pipeline
 
     text = APPLY if mode == "apply" else '[sink]\npath = "out.db"\ntable = "people"\n'
     config = load(write(folder, CHANGES + text.replace('path = "out.db"', sink_of(store))))

@@ -12,8 +12,9 @@ import pytest
 from tests.least_pipeline import LEAST
 from waterclock.errors import UsageError
 from waterclock.spark.config import Config, load
+from waterclock.spark.fresh import start_over
 from waterclock.spark.owner import LOCK, Owner
-from waterclock.spark.pipeline import Pipeline, start_over
+from waterclock.spark.pipeline import Pipeline
 
 HOLD = """
 import sys

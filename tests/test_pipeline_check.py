@@ -14,8 +14,9 @@ from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
 from waterclock.spark.config import load
+from waterclock.spark.fresh import start_over
 from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.pipeline import Pipeline, _watermark, start_over
+from waterclock.spark.pipeline import Pipeline, _watermark
 
 
 @pytest.mark.parametrize(

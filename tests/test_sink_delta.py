@@ -269,7 +269,8 @@ def test_what_cannot_be_a_table_of_delta_lake_is_refused(tmp_path: Path, sink: s
 
 
 def test_a_pipeline_makes_the_tables_goes_on_with_them_and_fresh_removes_them(tmp_path: Path) -> None:
-    from waterclock.spark.pipeline import Pipeline, start_over
+    from waterclock.spark.fresh import start_over
+    from waterclock.spark.pipeline import Pipeline
 
     of_file(tmp_path, "path = 'lake/orders'")
     for _ in range(2):

@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
     from waterclock.spark.config import load
-    from waterclock.spark.pipeline import Pipeline, start_over
+    from waterclock.spark.fresh import start_over
+    from waterclock.spark.pipeline import Pipeline
     from waterclock.spark.prometheus import prometheus
     from waterclock.spark.session import start
 

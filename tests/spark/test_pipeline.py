@@ -18,8 +18,9 @@ from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
+from waterclock.spark.fresh import start_over
 from waterclock.spark.operator import BUCKETS
-from waterclock.spark.pipeline import Pipeline, Summary, _failure, start_over
+from waterclock.spark.pipeline import Pipeline, Summary, _failure
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ waterclock.json     ours: the settings that must not change while the checkpoint
 starting.json       ours: where the first batch of topics begins, for Spark writes down only where a batch ends
 closed-at.json      ours: up to where the source was read when the closing heartbeat was added
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
-waterclock.sink     ours: where the results are that go with it
+waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (owner.py)
-waterclock.removing ours: the folder is being removed; what else is in it counts no more
+waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ class Checkpoint:
         file = self.path / "metadata"
         if not file.exists():
             return None
-        query_id = _stored(file).get("id")
+        query_id = stored(file).get("id")
         if not isinstance(query_id, str):
             raise _damaged(file, "it has no id")
         return query_id
@@ -91,11 +90,11 @@ class Checkpoint:
 
     def starting(self) -> dict[str, Any] | None:
         """Where the first batch begins, as `begin_at` wrote it down; None where it did not yet."""
-        return _stored(self._starting) if self._starting.exists() else None
+        return stored(self._starting) if self._starting.exists() else None
 
     def begin_at(self, starting: Mapping[str, Any]) -> None:
         """Write down where the first batch begins: run again after a crash, it must read the same."""
-        _write(self._starting, json.dumps(starting) + "\n")
+        write(self._starting, json.dumps(starting) + "\n")
 
     @property
     def _starting(self) -> Path:
@@ -123,9 +122,9 @@ class Checkpoint:
                 "in [pipeline], or clear the way"
             ) from error
         if not file.exists():
-            _write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
+            write(file, json.dumps({**settings, "checkpoint": str(self.path)}, indent=1))
             return
-        before = _stored(file)
+        before = stored(file)
         self._refuse_moved(before.pop("checkpoint", None))
         changed = sorted(name for name in before.keys() | settings.keys() if before.get(name) != settings.get(name))
         if "state" in changed:
@@ -137,6 +136,12 @@ class Checkpoint:
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
                 "would mean something else now. Undo the change, or start over with --fresh."
             )
+
+    def lies_where_it_was_made(self) -> bool:
+        """Whether it was neither moved nor copied, as far as it tells."""
+        with suppress(StateMismatch):  # damaged, or not there
+            return bool(stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
+        return False
 
     def _of_another_version(self, written: Any, read: Any) -> StateMismatch:
         return StateMismatch(
@@ -158,35 +163,6 @@ class Checkpoint:
                 "Move it back, or leave a link to it there, or start over with --fresh."
             )
 
-    def serve(self, sink: str) -> None:
-        """Write down which sink's results go with this checkpoint; again is the same."""
-        if self._served() != sink:
-            _write(self._serves, sink)
-
-    def refuse_of_another(self, sink: str) -> None:
-        """Raise UsageError where the checkpoint goes with the results of another sink: it is another pipeline's.
-
-        Not where it was moved: its sink may have been moved with it.
-        """
-        served = self._served()
-        if served not in (None, sink) and self._lies_where_it_was_made():
-            raise UsageError(
-                f"the checkpoint {self.path} is that of the pipeline with {served}, so it is not removed: name another one "
-                "in [pipeline], or remove it by hand where this pipeline takes the place of that one"
-            )
-
-    def _lies_where_it_was_made(self) -> bool:
-        with suppress(StateMismatch):  # damaged, or not there
-            return bool(_stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
-        return False
-
-    def _served(self) -> str | None:
-        return self._serves.read_text() if self._serves.exists() else None
-
-    @property
-    def _serves(self) -> Path:
-        return self.path / "waterclock.sink"
-
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
         if self.last_batch() is None:
@@ -196,12 +172,12 @@ class Checkpoint:
     def close(self) -> None:
         """Add the closing heartbeat, and write down before it how far the source was read; again is the same."""
         if not self.is_closed():
-            _write(self._closed_at, json.dumps(self.source_offsets()) + "\n")
+            write(self._closed_at, json.dumps(self.source_offsets()) + "\n")
             self._beat(self._closing)
 
     def closed_at(self) -> dict[str, Any]:
         """Up to where the source was read when it was closed, as that keeps it: batches of the close may lie behind."""
-        return _stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
+        return stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
 
     @property
     def _closed_at(self) -> Path:
@@ -218,7 +194,7 @@ class Checkpoint:
             self._beat(self._closing.with_stem(f"closing-{count}"))
 
     def _beat(self, file: Path) -> None:
-        _write(file, json.dumps({"closing": CLOSING}) + "\n")
+        write(file, json.dumps({"closing": CLOSING}) + "\n")
 
     def is_closed(self) -> bool:
         return self._closing.exists()
@@ -249,35 +225,6 @@ class Checkpoint:
     def _taken(self) -> Path:
         return self.path / "sources" / "0"
 
-    def remove(self) -> None:
-        """Remove what is in the folder, and the folder where that can be; UsageError where something of it stays.
-
-        A mark in it goes last: what a kill in the midst leaves is no checkpoint any more, and `finish_removal` ends it. A
-        link, or the place where a disk is mounted, stays.
-        """
-        try:
-            if self.path.exists():
-                self._removing.touch()
-                for part in [part for part in self.path.iterdir() if part != self._removing]:
-                    shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
-                self._removing.unlink()
-        except OSError as error:
-            raise UsageError(
-                f"the checkpoint {self.path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
-                "already, so remove it by hand"
-            ) from error
-        with suppress(OSError):
-            self.path.rmdir()
-
-    def finish_removal(self) -> None:
-        """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
-        if self._removing.exists():
-            self.remove()
-
-    @property
-    def _removing(self) -> Path:
-        return self.path / "waterclock.removing"
-
     def refuse_unusable(self) -> None:
         """Raise UsageError where the folder, or something in it, is another user's and may not be read and written."""
         try:
@@ -291,31 +238,13 @@ class Checkpoint:
                 "pipeline as the user who made it, or give that one's rights"
             )
 
-    def refuse_to_remove(self) -> None:
-        """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""
-        if not self.path.exists():
-            return
-        if not self.path.is_dir():
-            raise UsageError(f"the checkpoint {self.path} is a file, so it is not removed: name a folder in [pipeline]")
-        names = {p.name for p in self.path.iterdir()}
-        if names - {"spark.log", "waterclock.lock"} and not names & {
-            "waterclock.json",
-            "metadata",
-            "heartbeats",
-            "waterclock.removing",
-        }:
-            raise UsageError(
-                f"the folder {self.path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
-                "removed: name another folder as checkpoint in [pipeline]"
-            )
-
 
 def _changed_ns(file: Path) -> int:
     """When a file was last written, moved or changed in any other way."""
     return max(file.stat().st_mtime_ns, file.stat().st_ctime_ns)
 
 
-def _stored(file: Path) -> dict[str, Any]:
+def stored(file: Path) -> dict[str, Any]:
     """What a JSON file of the checkpoint holds."""
     try:
         stored = json.loads(file.read_bytes())
@@ -333,7 +262,8 @@ def _damaged(file: Path, why: str) -> StateMismatch:
     )
 
 
-def _write(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
+    """Write it whole or not at all."""
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_text(text)
     fresh.replace(file)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from waterclock.spark.behind import Behind
 from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import Config
 from waterclock.spark.destination import place_of
+from waterclock.spark.fresh import Removal
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.listening import listening
 from waterclock.spark.owner import Owner
@@ -148,13 +148,13 @@ class Pipeline:
         self._checkpoint.refuse_unusable()
         self._owner.take()
         self._sink.open(self._schema)  # 1
-        checkpoint = self._checkpoint
-        checkpoint.finish_removal()
+        checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
+        removal.finish()
         last, done = checkpoint.last_batch(), checkpoint.last_done()
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(_settings(self._config, self._stream))  # 2
-        checkpoint.serve(place_of(self._config.sink))
+        removal.serves(place_of(self._config.sink))
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
@@ -288,26 +288,6 @@ class Pipeline:
     def _summary(self, seconds: float) -> Summary:
         config, totals = self._config, self._sink.totals()
         return Summary(config.name, self._sink.describe(), self._batches, self._events, seconds, totals)
-
-
-def start_over(config: Config) -> None:
-    """Remove the checkpoint and the sink's tables: the next run starts from nothing.
-
-    Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
-    """
-    checkpoint, owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
-    try:
-        with closing(stream_of(config, checkpoint)) as stream:
-            stream.check()
-    except WaterclockError as error:
-        raise type(error)(f"{error}, so nothing was removed") from error
-    checkpoint.refuse_unusable()
-    checkpoint.refuse_to_remove()
-    checkpoint.refuse_of_another(place_of(config.sink))
-    owner.take()
-    config.sink.remove()
-    checkpoint.remove()
-    owner.let_go()
 
 
 def _settings(config: Config, stream: Stream) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""Starting over: `--fresh` removes a pipeline's checkpoint and its results, and nothing that is somebody else's."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing, suppress
+
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.spark.checkpoint import Checkpoint, write
+from waterclock.spark.config import Config
+from waterclock.spark.destination import place_of
+from waterclock.spark.owner import LOCK, Owner
+from waterclock.spark.streams import stream_of
+
+_MARK = "waterclock.removing"
+_SINK = "waterclock.sink"
+_OF_A_CHECKPOINT = {"waterclock.json", "metadata", "heartbeats", _MARK}  # one of these is in every one
+_BESIDE_IT = {"spark.log", LOCK}
+
+
+def start_over(config: Config) -> None:
+    """Remove the checkpoint and the sink's tables: the next run starts from nothing.
+
+    Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
+    """
+    checkpoint, owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
+    try:
+        with closing(stream_of(config, checkpoint)) as stream:
+            stream.check()
+    except WaterclockError as error:
+        raise type(error)(f"{error}, so nothing was removed") from error
+    checkpoint.refuse_unusable()
+    removal = Removal(checkpoint)
+    removal.refuse_other_things()
+    removal.refuse_anothers(place_of(config.sink))
+    owner.take()
+    config.sink.remove()
+    removal.run()
+    owner.let_go()
+
+
+class Removal:
+    """The removal of a checkpoint. A mark in the folder goes last: what a kill in the midst leaves is no checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint, self._path = checkpoint, checkpoint.path
+        self._mark, self._sink = self._path / _MARK, self._path / _SINK
+
+    def serves(self, sink: str) -> None:
+        """Write down which sink's results go with the checkpoint; again is the same."""
+        if self._served() != sink:
+            write(self._sink, sink)
+
+    def refuse_anothers(self, sink: str) -> None:
+        """Raise UsageError where the checkpoint goes with the results of another sink: it is another pipeline's.
+
+        Not where it was moved: its sink may have been moved with it.
+        """
+        served = self._served()
+        if served not in (None, sink) and self._checkpoint.lies_where_it_was_made():
+            raise UsageError(
+                f"the checkpoint {self._path} is that of the pipeline with {served}, so it is not removed: name another "
+                "one in [pipeline], or remove it by hand where this pipeline takes the place of that one"
+            )
+
+    def refuse_other_things(self) -> None:
+        """Raise UsageError where the path is a file, or a folder that holds things but is no checkpoint."""
+        if not self._path.exists():
+            return
+        if not self._path.is_dir():
+            raise UsageError(
+                f"the checkpoint {self._path} is a file, so it is not removed: name a folder in [pipeline]"
+            )
+        names = {part.name for part in self._path.iterdir()}
+        if names - _BESIDE_IT and not names & _OF_A_CHECKPOINT:
+            raise UsageError(
+                f"the folder {self._path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
+                "removed: name another folder as checkpoint in [pipeline]"
+            )
+
+    def run(self) -> None:
+        """Remove what is in the folder, and the folder where that can be; UsageError where something of it stays.
+
+        A link, or the place where a disk is mounted, stays.
+        """
+        try:
+            if self._path.exists():
+                self._empty()
+        except OSError as error:
+            raise UsageError(
+                f"the checkpoint {self._path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
+                "already, so remove it by hand"
+            ) from error
+        with suppress(OSError):
+            self._path.rmdir()
+
+    def finish(self) -> None:
+        """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
+        if self._mark.exists():
+            self.run()
+
+    def _empty(self) -> None:
+        self._mark.touch()
+        for part in [part for part in self._path.iterdir() if part != self._mark]:
+            shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+        self._mark.unlink()
+
+    def _served(self) -> str | None:
+        return self._sink.read_text() if self._sink.exists() else None
