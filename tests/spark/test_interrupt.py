@@ -42,6 +42,11 @@ def left_running(folder: Path) -> list[str]:
     return [line.decode(errors="replace") for line in lines if str(folder).encode() in line]
 
 
+def command_of_a_child(pid: int) -> bytes:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return Path(f"/proc/{found[0]}/cmdline").read_bytes() if found else b""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals) -> None:
     process = started(make_pipeline(tmp_path, orders(10), files=2), "--live", "--json")
@@ -49,6 +54,19 @@ def test_a_live_run_ends_with_its_summary(tmp_path: Path, number: signal.Signals
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, json.loads(out)["pipeline"]) == (0, "orders"), err.decode()
+    assert b"Traceback" not in err
+
+
+def test_a_run_that_is_stopped_while_java_starts_leaves_none_behind(tmp_path: Path) -> None:
+    # PySpark lost the JVM on its way: it stayed, and who waited for the end of what it prints waited for ever
+    process = started(make_pipeline(tmp_path, orders(2), files=1))
+    end = time.monotonic() + 60
+    while b"org.apache.spark.deploy.SparkSubmit" not in command_of_a_child(process.pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err.decode()
     assert b"Traceback" not in err
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark import cluster
+from waterclock.spark.interrupts import Interrupted
 from waterclock.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -109,11 +110,22 @@ def _started(chosen: Mapping[str, str], log: Path | None) -> SparkSession:
 
     with _stderr_to(log):
         try:
+            _start_java(chosen)
             return SparkSession.builder.config(map=dict(chosen)).getOrCreate()
         except PySparkException as error:
             raise _not_started(error, chosen, log) from error
         except Py4JError as error:  # Java runs, and threw something
             raise _refused(error, chosen["spark.master"], log) from error
+
+
+def _start_java(chosen: Mapping[str, str]) -> None:
+    """Start the JVM; Ctrl-C meanwhile counts when it is there. PySpark would lose it on its way, and it would never end."""
+    from pyspark import SparkConf, SparkContext
+
+    with Interrupted() as interrupted:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(chosen.items())))
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _not_started(error: Exception, chosen: Mapping[str, str], log: Path | None) -> EnvironmentMissing:
