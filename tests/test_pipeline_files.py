@@ -15,7 +15,7 @@ from waterclock.spark.checkpoint import Checkpoint
 from waterclock.spark.config import load
 from waterclock.spark.files import reader
 from waterclock.spark.reading import Layout
-from waterclock.spark.source import stream_of
+from waterclock.spark.streams import stream_of
 
 LAYOUT = Layout("jsonl", {"k": "string", "t": "timestamp"}, Rules(key="k", time="t"))
 
