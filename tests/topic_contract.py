@@ -108,6 +108,7 @@ def test_running_again_adds_nothing_and_makes_no_batches(
     assert (again.events, table(file.parent), len(batches(file))) == (0, before, count)
 
 
+@pytest.mark.long
 def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     assert summary.totals["events"] == len(rows) + len(few)
 
 
+@pytest.mark.long
 def test_only_what_is_committed_is_read_and_nothing_is_waited_for(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

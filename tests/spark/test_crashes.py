@@ -78,6 +78,7 @@ def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
     return run_to_the_end(spark, make_pipeline(tmp_path_factory.mktemp("clean"), orders(120), FILES))
 
 
+@pytest.mark.long
 def test_a_kill_between_the_commit_and_sparks_note_of_it_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     file = make_pipeline(tmp_path / "killed", orders(40), files=3)
     assert killed(file, "committed", 1)
