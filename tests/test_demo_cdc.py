@@ -263,8 +263,10 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, sent: signal.Signals) -> 
     """And a terminal that is closed, which left all of it; nor does one who presses it twice."""
     log = tmp_path / "demo.log"
     folder = tmp_path / "out"
+    # whatever the tests were started by: under nohup a SIGHUP is passed over, by the demo too
+    words = f"import os, signal, sys; signal.signal({int(sent)}, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     with log.open("w") as out:
-        demo = subprocess.Popen(command(folder, "--json"), stdout=out, stderr=out)
+        demo = subprocess.Popen([sys.executable, "-c", words, *command(folder, "--json")], stdout=out, stderr=out)
     toml = folder / "pipeline.toml"
     end = time.monotonic() + 120
     while not toml.exists() or "host=" not in toml.read_text():
