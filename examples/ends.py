@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT = 1  # among the fields of /proc/PID/stat behind the name
@@ -20,18 +21,20 @@ _PARENT = 1  # among the fields of /proc/PID/stat behind the name
 def ended_as_by_ctrl_c() -> Iterator[None]:
     """SIGTERM, and SIGHUP of a terminal that is closed, do what Ctrl-C does: or all that was started would outlive us."""
     heard = [each for each in _ENDING if signal.getsignal(each) is not signal.SIG_IGN]  # nohup stays nohup
-    before = {each: signal.signal(each, signal.default_int_handler) for each in heard}
-    try:
+    with _handled(heard, signal.default_int_handler):
         yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """A second Ctrl-C is passed over while the first one is obeyed: it left half of the processes running."""
-    before = {each: signal.signal(each, signal.SIG_IGN) for each in _ENDING}
+    with _handled(_ENDING, signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Iterable[signal.Signals], how: Any) -> Iterator[None]:
+    before = {each: signal.signal(each, how) for each in numbers}
     try:
         yield
     finally:
