@@ -71,9 +71,7 @@ class FileStream:
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
         read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
-        gone = [
-            name for name in unread if not (folder / name).exists()
-        ]  # else it is empty: Spark gives no worker such a file
+        gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
         letters = dead_letters([(f"file:{folder}/{name}", None, _GONE, None) for name in gone])
         counters = {"files": len(unread), "dead_letters": len(gone)}
         return [frames.with_counters(letters, counters, b"dead")] if unread else []
