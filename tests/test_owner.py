@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -90,6 +92,13 @@ def test_a_process_that_was_killed_holds_nobody_off(tmp_path: Path) -> None:
     owner = Owner(tmp_path)
     owner.take()
     owner.let_go()
+
+
+def test_a_file_system_without_locks_gives_the_checkpoint_to_everybody(tmp_path: Path) -> None:
+    with patch("fcntl.flock", side_effect=OSError(errno.ENOLCK, "No locks available")):
+        for owner in (Owner(tmp_path), Owner(tmp_path)):
+            owner.take()
+            owner.let_go()
 
 
 def test_a_lock_that_went_with_its_folder_is_taken_anew(tmp_path: Path) -> None:
