@@ -30,10 +30,10 @@ from waterclock.bench import orders
 from waterclock.bench.orders import KINDS, START_US, Row
 from waterclock.bench.pipeline import KINDS as COLUMNS
 from waterclock.bench.pipeline import ORDERS
-from waterclock.spark.config import Config, Source
-from waterclock.spark.destination import SQLiteFile
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.session import start
+from waterclock.spark.session.session import start
+from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.sink import SQLiteFile
 
 KEYS, EXPECTATIONS = "keys held", "expectations open"
 RULES: Final = {

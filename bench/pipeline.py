@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from waterclock import Rules
 from waterclock.bench import contenders, orders
-from waterclock.spark.config import Config, Source
-from waterclock.spark.destination import SQLiteFile
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.session import start
+from waterclock.spark.session.session import start
+from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.sink import SQLiteFile
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
 ORDER = ORDERS.order(wait="2 minutes")

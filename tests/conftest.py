@@ -38,7 +38,7 @@ QUICK = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from waterclock.spark.session import start
+    from waterclock.spark.session.session import start
 
     session = start("tests", 2, QUICK, tmp_path_factory.mktemp("spark") / "spark.log").spark
     yield session

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, settings
 
 from waterclock import Rules
-from waterclock.spark import reading
-from waterclock.spark.rows import ROW_ID
+from waterclock.spark.files import reading
+from waterclock.spark.state.rows import ROW_ID
 
 COLUMNS = {
     "k": "string",

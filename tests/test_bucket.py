@@ -14,11 +14,11 @@ from tests.spark.pipelines import orders
 from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark import chunks
-from waterclock.spark.bucket import AWAKE, VERSION, Bucket, Stored
+from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
-from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.shelf import MapState, Shelf
+from waterclock.spark.state import chunks
+from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, Stored
+from waterclock.spark.state.shelf import MapState, Shelf
 
 SCHEMA = pa.schema(
     [
@@ -57,8 +57,8 @@ NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the she
 @pytest.fixture(params=[NO_PAGES, PAGES], ids=["no pages", "pages"], autouse=True)
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     awake, large = request.param
-    monkeypatch.setattr("waterclock.spark.bucket.AWAKE", awake)
-    monkeypatch.setattr("waterclock.spark.chunks.LARGE", large)
+    monkeypatch.setattr("waterclock.spark.state.bucket.AWAKE", awake)
+    monkeypatch.setattr("waterclock.spark.state.chunks.LARGE", large)
 
 
 def step(rules: Rules, state: State | None, part: list[dict[str, Any]], watermark: int) -> tuple[pa.Table, State]:
@@ -264,7 +264,7 @@ def test_an_id_of_the_far_future_does_not_keep_those_of_other_keys() -> None:
 
 
 def test_as_many_keys_as_may_be_awake_are_and_with_one_more_all_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waterclock.spark.bucket.AWAKE", AWAKE)
+    monkeypatch.setattr("waterclock.spark.state.bucket.AWAKE", AWAKE)
     rules = COLUMNS.order(wait="1 hour")
     blobs, stored = Disk(), None
     for table, expected in ((opened(AWAKE), 0), (opened(1, "x"), 2), (opened(1, "y"), 2)):

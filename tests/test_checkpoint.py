@@ -11,7 +11,7 @@ import pytest
 
 from tests.test_taken import write_entry
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import Removal
 
 

@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    from waterclock.spark import session
+    from waterclock.spark.session import session
 
     def refuse(*_: Any) -> None:
         raise EnvironmentMissing("the command came as far as starting Spark")
@@ -259,8 +259,8 @@ def fill(sink: Any) -> None:
     """One batch of a query that the checkpoint does not know."""
     from waterclock.sinks import Batch, apply_once
     from waterclock.spark import frames
-    from waterclock.spark.config import load
-    from waterclock.spark.reading import Layout
+    from waterclock.spark.files.reading import Layout
+    from waterclock.spark.toml.config import load
 
     config = load("pipeline.toml")
     event = Layout(config.source.format, config.source.columns, config.rules).schema()

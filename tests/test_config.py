@@ -9,9 +9,9 @@ from tests.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.spark import frames
-from waterclock.spark.config import Config, Source, load
-from waterclock.spark.destination import SQLiteFile
-from waterclock.spark.reading import Layout
+from waterclock.spark.files.reading import Layout
+from waterclock.spark.toml.config import Config, Source, load
+from waterclock.spark.toml.sink import SQLiteFile
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.least_pipeline import LEAST
 from tests.sink_stores import PostgresStore, Store
 from waterclock.errors import UsageError
 from waterclock.sinks import Mirror
-from waterclock.spark.config import load
-from waterclock.spark.destination import PostgresDatabase, SQLiteFile
+from waterclock.spark.toml.config import load
+from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 
 CHANGES = """
 [source]

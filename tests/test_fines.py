@@ -27,7 +27,7 @@ from waterclock.examples.fines.log import (
 )
 from waterclock.examples.fines.main import answers, prepare, run_pipeline
 from waterclock.examples.fines.tables import SQLiteTables
-from waterclock.spark.session import Session
+from waterclock.spark.session.session import Session
 
 
 def test_the_log_is_the_one_that_the_job_is_about() -> None:

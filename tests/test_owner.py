@@ -13,15 +13,15 @@ import pytest
 
 from tests.least_pipeline import LEAST
 from waterclock.errors import UsageError
-from waterclock.spark.config import Config, load
+from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.fresh import start_over
-from waterclock.spark.owner import LOCK, Owner
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.toml.config import Config, load
 
 HOLD = """
 import sys
 from pathlib import Path
-from waterclock.spark.owner import Owner
+from waterclock.spark.checkpoint.owner import Owner
 owner = Owner(Path(sys.argv[1]))
 owner.take()
 print("taken", flush=True)

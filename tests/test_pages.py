@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.disk import Disk
-from waterclock.spark.pages import Pages, most_by
-from waterclock.spark.shelf import Shelf
-from waterclock.spark.states import States
+from waterclock.spark.state.pages import Pages, most_by
+from waterclock.spark.state.shelf import Shelf
+from waterclock.spark.state.states import States
 
 ROWS = pa.schema([("row", pa.string())])
 
@@ -91,7 +91,7 @@ def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
 
 def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "waterclock.spark.states.hashes", lambda keys: np.array([len(key) % 2 for key in keys], np.uint32)
+        "waterclock.spark.state.states.hashes", lambda keys: np.array([len(key) % 2 for key in keys], np.uint32)
     )
     bench = Bench()
     bench.step({"k" * n: (bytes([n]), ["r"] * (n % 3)) for n in range(1, 9)}, set())

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from tests.least_pipeline import LEAST
 from waterclock.broker import Broker
-from waterclock.spark.behind import Behind
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config, load
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.toml.config import Config, load
+from waterclock.spark.watching.behind import Behind
 
 
 def config_of(folder: Path, source: str) -> Config:

@@ -11,11 +11,11 @@ from tests.least_pipeline import LEAST
 from tests.test_taken import write_entry
 from waterclock import Rules
 from waterclock.spark import frames
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import load
-from waterclock.spark.files import reader
-from waterclock.spark.reading import Layout
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.files.reading import Layout
+from waterclock.spark.files.source import reader
 from waterclock.spark.streams import stream_of
+from waterclock.spark.toml.config import load
 
 LAYOUT = Layout("jsonl", {"k": "string", "t": "timestamp"}, Rules(key="k", time="t"))
 

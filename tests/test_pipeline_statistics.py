@@ -18,10 +18,10 @@ from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
 from waterclock.sinks import Batch
 from waterclock.spark import frames
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.prometheus import COUNTED, prometheus
-from waterclock.spark.statistics import Gathering, Phase, PipelineStatistics
+from waterclock.spark.toml.config import load
+from waterclock.spark.watching.prometheus import COUNTED, prometheus
+from waterclock.spark.watching.statistics import Gathering, Phase, PipelineStatistics
 
 HOUR_US = 3_600_000_000
 

@@ -24,9 +24,9 @@ from tests.reading_ways import (
     together,
 )
 from waterclock import Rules
-from waterclock.spark import reading
-from waterclock.spark.bucket import Bucket
-from waterclock.spark.rows import ROW_ID
+from waterclock.spark.files import reading
+from waterclock.spark.state.bucket import Bucket
+from waterclock.spark.state.rows import ROW_ID
 
 # Good lines
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reading_ways import GOOD, PARQUET, Y2020, Read, one_dead_letter, quick, read, together
 from waterclock import Rules
-from waterclock.spark import reading
+from waterclock.spark.files import reading
 from waterclock.spark.frames import TIMESTAMP
 
 MOMENT = pa.array([datetime(2020, 1, 1, tzinfo=UTC)], TIMESTAMP)

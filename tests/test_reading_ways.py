@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reading_ways import BEAT, COLUMNS, GOOD, LAYOUT, NO_ID, ROW, T, quick, read, read_alike
-from waterclock.spark import reading
+from waterclock.spark.files import reading
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_line_that_is_no_object_is_a_dead_letter_even_as_the_first_of_its_bloc
     file = tmp_path / "file.jsonl"
     file.write_bytes(line.encode() + b"\n" + GOOD)
     script = (
-        "import sys; from waterclock import Rules; from waterclock.spark.reading import Layout, read_file;"
+        "import sys; from waterclock import Rules; from waterclock.spark.files.reading import Layout, read_file;"
         "layout = Layout('jsonl', {'k': 'string', 't': 'timestamp'}, Rules(key='k', time='t'));"
         "print([(b.rows.num_rows, b.dead.column('line').to_pylist()) for b in read_file(sys.argv[1], layout)])"
     )

@@ -92,7 +92,7 @@ TOML = [block for file in DOCUMENTS for block in blocks(file, "toml")]
 @pytest.mark.parametrize("content", [c for _, c in TOML], ids=[name for name, _ in TOML])
 def test_a_pipeline_in_a_document_is_a_pipeline(content: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from waterclock.spark.config import load
+    from waterclock.spark.toml.config import load
 
     file = tmp_path / "pipeline.toml"
     file.write_text(content)

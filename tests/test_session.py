@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from waterclock.spark.session import _have_unicode_names
+from waterclock.spark.session.session import _have_unicode_names
 
 NAMES = ("LC_ALL", "LC_CTYPE", "LANG")
 

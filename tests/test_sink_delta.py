@@ -19,8 +19,8 @@ from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import Applied, DeltaSink, apply_once
 from waterclock.sinks.names import delta_column, delta_location
 from waterclock.spark import frames
-from waterclock.spark.config import load
-from waterclock.spark.destination import DeltaLakeTable
+from waterclock.spark.toml.config import load
+from waterclock.spark.toml.sink import DeltaLakeTable
 
 # kills the child before the table at that place of the steps is written
 KILL = """

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from waterclock.spark.taken import files_of_entry, is_unchanged, taken_files
+from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
 
 
 def write_entry(log: Path, name: str, *files: tuple[str, int], written_ms: int = 7) -> None:

@@ -25,7 +25,7 @@ from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.fetching import Fetching
 from waterclock.spark.kafka.offsets import Offsets, Place, Range
 from waterclock.spark.kafka.records import UNREADABLE
-from waterclock.spark.kafka.table import Topics
+from waterclock.spark.toml.topics import Topics
 from waterclock.testing import Broker, Error, ManualClock
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waterclock import Rules
+from waterclock.spark.files.reading import Layout, read_file
 from waterclock.spark.kafka import records as reading
 from waterclock.spark.kafka.records import HEARTBEAT, UNREADABLE, Records, Taken, TopicLayout, read_records
-from waterclock.spark.reading import Layout, read_file
-from waterclock.spark.rows import ROW_ID
+from waterclock.spark.state.rows import ROW_ID
 
 COLUMNS = {"k": "string", "t": "timestamp", "n": "long", "d": "double", "s": "string"}
 RULES = Rules(key="k", time="t", sequence="n")

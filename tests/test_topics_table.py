@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from waterclock.errors import UsageError
-from waterclock.spark.config import Config, load
-from waterclock.spark.kafka.table import Topics
+from waterclock.spark.toml.config import Config, load
+from waterclock.spark.toml.topics import Topics
 
 LEAST = """
 [source]

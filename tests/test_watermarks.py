@@ -11,9 +11,9 @@ import pytest
 from waterclock import Rules
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
-from waterclock.spark.bucket import Bucket, Stored
 from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.watermarks import Watermarks
+from waterclock.spark.state.bucket import Bucket, Stored
+from waterclock.spark.state.watermarks import Watermarks
 
 SCHEMA = pa.schema([("order", pa.string()), ("at", TIMESTAMP), ("what", pa.string()), ("id", pa.string())])
 RULES = Rules(key="order", time="at", type="what", id="id").expect(

@@ -25,8 +25,8 @@ from tests.conformance.waiting import until
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress, Summary
+from waterclock.spark.toml.config import load
 
 COLUMNS = "kind, key, rule, due, source_id, result_id"
 NewTopic = Callable[[int], str]

@@ -34,8 +34,8 @@ from waterclock.bench.servers.ours import OurBroker
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.cdc.servers import Postgres, programs
-from waterclock.spark.destination import PostgresDatabase, SQLiteFile
-from waterclock.spark.session import start
+from waterclock.spark.session.session import start
+from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 
 PARTITIONS: Final = 4
 WARM_UP_S = 10.0

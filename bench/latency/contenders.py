@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 
 from waterclock import Rules
 from waterclock.bench.latency.sender import Sender
-from waterclock.spark.config import Config
-from waterclock.spark.destination import PostgresDatabase, SQLiteFile
-from waterclock.spark.kafka.table import topics_from
 from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.toml.config import Config
+from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
+from waterclock.spark.toml.topics import topics_from
 
 RULES: Final = (
     Rules(key="key", time="ts", type="kind", id="id", sequence="seq")

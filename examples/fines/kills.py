@@ -30,7 +30,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
 from waterclock.examples.ends import ended_as_by_ctrl_c, kill_all
 from waterclock.examples.folders import alone_in
-from waterclock.spark.checkpoint import Checkpoint
+from waterclock.spark.checkpoint.folder import Checkpoint
 
 from .check import Verdict, check
 from .grounds import GROUNDS, Ground, empty

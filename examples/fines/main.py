@@ -24,10 +24,10 @@ from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.folders import alone_in
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress, Summary
 from waterclock.spark.progress import Bar
-from waterclock.spark.session import Session, start
+from waterclock.spark.session.session import Session, start
+from waterclock.spark.toml.config import load
 
 from .check import Verdict, check
 from .feed import TOPIC, Feed

@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
-    from waterclock.spark.config import load
     from waterclock.spark.fresh import start_over
     from waterclock.spark.pipeline import Pipeline
-    from waterclock.spark.prometheus import prometheus
-    from waterclock.spark.session import start
+    from waterclock.spark.session.session import start
+    from waterclock.spark.toml.config import load
+    from waterclock.spark.watching.prometheus import prometheus
 
     config = load(arguments.pipeline)
     if arguments.fresh:
@@ -368,7 +368,7 @@ def _metrics(arguments: argparse.Namespace, page: Callable[[], str]) -> Abstract
     """Serves `page` where --metrics was given; says where on stderr."""
     if arguments.metrics is None:
         return nullcontext()
-    from waterclock.metrics import MetricsServer
+    from waterclock.web import MetricsServer
 
     server = MetricsServer(page, arguments.metrics)
     print(f"metrics at {server.url}", file=sys.stderr, flush=True)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.mysql.connecting import Login
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Wanted
+from waterclock.changes.events import RowChange
 
 SERVER = next(
     (path for name in ("mariadbd", "mysqld") if (path := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"))),

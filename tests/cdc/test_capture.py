@@ -23,11 +23,11 @@ from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import committed, messages, shop
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Item, Mark, Source
 from waterclock.cdc.topics import Target, last_position
+from waterclock.changes.events import RowChange
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.cdc.mariadb import MariaServer, as_found
-from waterclock.cdc.events import RowChange
+from waterclock.changes.events import RowChange
 from waterclock.errors import Unreadable
 
 pytestmark = pytest.mark.mariadb

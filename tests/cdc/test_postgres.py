@@ -18,12 +18,12 @@ from tests.cdc.mariadb import as_found
 from tests.cdc.topics import committed
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.capture import Capture
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Wanted
 from waterclock.cdc.topics import Target
+from waterclock.changes.events import RowChange
 from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker

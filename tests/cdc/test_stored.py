@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import Event, events_in
@@ -19,6 +18,7 @@ from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
 from waterclock.cdc.position import MySqlPlace, Position
 from waterclock.cdc.source import Mark
+from waterclock.changes.events import RowChange
 from waterclock.errors import Unreadable
 
 

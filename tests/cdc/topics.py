@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.cdc.mariadb import MariaServer
-from waterclock.cdc.events import RowChange
+from waterclock.changes.events import RowChange
 from waterclock.testing import Broker
 
 

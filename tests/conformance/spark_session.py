@@ -30,7 +30,7 @@ def session(log: Path) -> Iterator[SparkSession]:
     """A session on two cores that knows `format("kafka")`; what Spark says goes to the file `log`."""
     import pyspark
 
-    from waterclock.spark.session import start
+    from waterclock.spark.session.session import start
 
     assert pyspark.SparkContext._active_spark_context is None, "a session without the connector runs already (rule 1)"
     fetch(pyspark.__version__)

@@ -12,9 +12,9 @@ import threading
 from typing import Any
 
 from waterclock.sinks import Batch, Sink
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.session import start
+from waterclock.spark.session.session import start
+from waterclock.spark.toml.config import load
 
 POINTS = ("taken", "begun", "looked", "written", "committed", "told")
 

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import table
 from waterclock.rules.deadlines import LEVEL_BITS
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -18,11 +18,11 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark import session
-from waterclock.spark.cluster import cluster_settings, packed
-from waterclock.spark.config import load
 from waterclock.spark.operator import BUCKETS
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.session import session
+from waterclock.spark.session.cluster import cluster_settings, packed
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 MORE = """
@@ -70,10 +70,12 @@ def test_the_package_that_is_sent_holds_all_its_python_files_and_is_always_the_s
 
 
 def test_a_python_that_has_only_the_zip_applies_rules_with_it(tmp_path: Path, python: Path) -> None:
-    work = "import waterclock.spark.bucket as b; from waterclock.wheel import COMPILED; print(b.__file__, COMPILED)"
+    work = (
+        "import waterclock.spark.state.bucket as b; from waterclock.wheel import COMPILED; print(b.__file__, COMPILED)"
+    )
     environment = {"PYTHONPATH": str(packed(tmp_path)), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([python, "-c", work], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout.split() == [f"{tmp_path}/waterclock.zip/waterclock/spark/bucket.py", "False"], done.stderr
+    assert done.stdout.split() == [f"{tmp_path}/waterclock.zip/waterclock/spark/state/bucket.py", "False"], done.stderr
 
 
 def test_settings_for_one_machine_do_not_hold_on_a_cluster() -> None:

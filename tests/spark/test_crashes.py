@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import make_pipeline, orders, table
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import load
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 FILES = len(POINTS)  # a batch for each kill

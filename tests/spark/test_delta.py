@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Summary
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 COLUMNS = ["kind", "key", "rule", "due", "source_id", "result_id", "event_id", "event_n"]

@@ -21,9 +21,9 @@ from tests.spark.pipelines import make_pipeline, orders, write_files
 from tests.spark.topics import Sender, make_topic_pipeline
 from tests.test_metrics import get, read_back
 from waterclock.broker import Broker
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
-from waterclock.spark.statistics import PipelineStatistics
+from waterclock.spark.toml.config import load
+from waterclock.spark.watching.statistics import PipelineStatistics
 
 pytestmark = pytest.mark.spark
 HOUR_US = 3_600_000_000

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Summary
+from waterclock.spark.toml.config import load
 
 pytestmark = [
     pytest.mark.spark,

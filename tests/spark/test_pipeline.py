@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import load
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
 from waterclock.spark.operator import BUCKETS
 from waterclock.spark.pipeline import Pipeline, Summary, _failure
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 

@@ -23,9 +23,9 @@ from tests.spark.pipelines import START, into_postgres, make_pipeline, orders, t
 from tests.spark.test_crashes import kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
-from waterclock.spark.config import load
 from waterclock.spark.fresh import start_over
 from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]

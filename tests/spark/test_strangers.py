@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 _LISTENING = "0A"

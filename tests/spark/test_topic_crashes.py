@@ -20,8 +20,8 @@ from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
-from waterclock.spark.config import load
 from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

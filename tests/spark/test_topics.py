@@ -72,7 +72,7 @@ def test_packages_that_cannot_be_had_are_told_and_not_the_gateway(tmp_path: Path
     )
     extra = {"spark.jars.packages": "nobody:nothing:1.0", "spark.jars.ivySettings": str(settings)}
     code = (
-        "from pathlib import Path; from waterclock.spark.session import start; "
+        "from pathlib import Path; from waterclock.spark.session.session import start; "
         f"start('none', 1, {extra!r}, Path({str(tmp_path / 'log')!r}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

@@ -3,8 +3,8 @@
 Rule 1: importing this needs nothing outside the standard library; the command's own modules need the extra `cdc`.
 """
 
-from waterclock.cdc.change import Change, Met
-from waterclock.cdc.events import RowChange
-from waterclock.cdc.formats import FORMATS, reader_of
+from waterclock.changes.change import Change, Met
+from waterclock.changes.events import RowChange
+from waterclock.changes.formats import FORMATS, reader_of
 
 __all__ = ["FORMATS", "Change", "Met", "RowChange", "reader_of"]

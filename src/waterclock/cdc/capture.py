@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Mark, Source
+from waterclock.changes.events import RowChange
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
 

@@ -27,9 +27,9 @@ from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from waterclock.cdc.events import TRUNCATE, RowChange
 from waterclock.cdc.position import Position
 from waterclock.cdc.topics import KEY, Target, last_position, prepared
+from waterclock.changes.events import TRUNCATE, RowChange
 from waterclock.errors import ConnectionLost, UsageError
 
 _PATIENCE_S = 60.0

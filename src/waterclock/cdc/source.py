@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Protocol
 
-from waterclock.cdc.events import RowChange
 from waterclock.cdc.position import Position
+from waterclock.changes.events import RowChange
 
 
 class Mark(Enum):

@@ -6,11 +6,11 @@ import shutil
 from contextlib import closing, suppress
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.checkpoint import Checkpoint, write
-from waterclock.spark.config import Config
-from waterclock.spark.destination import place_of
-from waterclock.spark.owner import LOCK, Owner
+from waterclock.spark.checkpoint.folder import Checkpoint, write
+from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.streams import stream_of
+from waterclock.spark.toml.config import Config
+from waterclock.spark.toml.sink import place_of
 
 _MARK = "waterclock.removing"
 _SINK = "waterclock.sink"

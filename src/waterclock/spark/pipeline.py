@@ -31,20 +31,22 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import WaterclockError
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
-from waterclock.spark import bucket, frames, interrupts, operator
-from waterclock.spark.behind import Behind
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config
-from waterclock.spark.destination import place_of
+from waterclock.spark import frames, operator
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.checkpoint.owner import Owner
+from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.fresh import Removal
-from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.listening import listening
-from waterclock.spark.owner import Owner
-from waterclock.spark.session import check as check_session
+from waterclock.spark.session import interrupts
+from waterclock.spark.session.session import check as check_session
 from waterclock.spark.source import CLOSING_US, Stream
-from waterclock.spark.statistics import Gathering, PipelineStatistics
+from waterclock.spark.state import bucket
 from waterclock.spark.streams import stream_of
+from waterclock.spark.toml.config import Config
+from waterclock.spark.toml.sink import place_of
 from waterclock.spark.transform import conform
+from waterclock.spark.watching.behind import Behind
+from waterclock.spark.watching.listening import listening
+from waterclock.spark.watching.statistics import Gathering, PipelineStatistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

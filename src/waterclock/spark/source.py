@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from waterclock.rules.durations import datetime_us
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.checkpoint import CLOSING
+from waterclock.spark.checkpoint.folder import CLOSING
 from waterclock.spark.transform import Packs
 
 if TYPE_CHECKING:

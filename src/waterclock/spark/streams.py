@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config, Source
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.source import Stream
+from waterclock.spark.toml.config import Config, Source
 
 
 def stream_of(config: Config, checkpoint: Checkpoint) -> Stream:
     """The stream that the pipeline's [source] asks for; EnvironmentMissing where a package for it is not installed."""
     if isinstance(config.source, Source):
-        from waterclock.spark.files import FileStream
+        from waterclock.spark.files.source import FileStream
 
         return FileStream(config, config.source, checkpoint)
     from waterclock.spark.kafka.stream import TopicStream

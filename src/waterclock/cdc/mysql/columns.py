@@ -15,13 +15,13 @@ from ipaddress import IPv4Address
 from typing import NamedTuple
 from uuid import UUID
 
-from waterclock.cdc.events import quoted
 from waterclock.cdc.mysql import temporal
 from waterclock.cdc.mysql.charsets import decoder
 from waterclock.cdc.mysql.decimals import decimals
 from waterclock.cdc.mysql.geometry import as_text
 from waterclock.cdc.mysql.jsonb import json_of, jsonb_text
 from waterclock.cdc.mysql.temporal import Reader
+from waterclock.changes.events import quoted
 from waterclock.errors import Unreadable
 
 TINY, SHORT, LONG, FLOAT, DOUBLE, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 7, 8, 9

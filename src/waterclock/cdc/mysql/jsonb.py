@@ -11,8 +11,8 @@ import json
 import struct
 from base64 import b64encode
 
-from waterclock.cdc.events import quoted
 from waterclock.cdc.mysql.decimals import decimals
+from waterclock.changes.events import quoted
 from waterclock.errors import Unreadable
 
 _LITERALS = {0: "null", 1: "true", 2: "false"}

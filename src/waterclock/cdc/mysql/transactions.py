@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 from uuid import UUID
 
-from waterclock.cdc.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.binlog import Event
 from waterclock.cdc.mysql.statements import Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, Row, Table, Tables
 from waterclock.cdc.position import MariaPlace, MySqlPlace, Position
 from waterclock.cdc.source import Item, Mark
+from waterclock.changes.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence
 from waterclock.errors import Unreadable
 
 _STANDALONE = 1  # a flag of MariaDB's GTID: one statement, and no commit after it

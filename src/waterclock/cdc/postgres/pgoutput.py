@@ -13,10 +13,10 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from waterclock.cdc.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence, quoted
 from waterclock.cdc.mysql.jsonb import json_of
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Item, Mark
+from waterclock.changes.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence, quoted
 from waterclock.errors import Unreadable
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric

@@ -19,15 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from waterclock.cdc.change import Change, Met
-from waterclock.cdc.formats import reader_of
+from waterclock.changes.change import Change, Met
+from waterclock.changes.formats import reader_of
 from waterclock.errors import Unreadable
 from waterclock.sinks.replica import CHANGES, NULL
 from waterclock.spark import frames
-from waterclock.spark.jsonl import letter
+from waterclock.spark.files.jsonl import letter
+from waterclock.spark.files.layout import Letter, dead_letters
 from waterclock.spark.kafka.offsets import Place
 from waterclock.spark.kafka.records import Records
-from waterclock.spark.layout import Letter, dead_letters
 from waterclock.spark.source import FIRST, NO_TIME, timed
 from waterclock.spark.transform import Packs
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.spark.kafka.offsets import Offsets, Place
-from waterclock.spark.kafka.table import Topics, Where
+from waterclock.spark.toml.topics import Topics, Where
 
 try:
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition

@@ -18,8 +18,8 @@ from waterclock.errors import EnvironmentMissing
 from waterclock.spark.kafka.offsets import Offsets, Place, to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
-from waterclock.spark.kafka.table import Topics
 from waterclock.spark.source import TIMED
+from waterclock.spark.toml.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,8 +23,8 @@ from waterclock.spark.kafka.client import Client
 from waterclock.spark.kafka.fetching import PATIENCE_S, Fetching, gone, kept
 from waterclock.spark.kafka.offsets import Offsets, Place, Range, from_json, ranges, shares, to_json, up_to
 from waterclock.spark.kafka.packing import Packing, PacksRecords
-from waterclock.spark.kafka.table import Where
 from waterclock.spark.source import TIMED
+from waterclock.spark.toml.topics import Where
 
 try:
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows

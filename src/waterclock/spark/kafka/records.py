@@ -21,10 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
-from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.jsonl import letter, moment, plain_rows, read_object, readers_of
-from waterclock.spark.kafka.table import RECORD_PARTS
-from waterclock.spark.layout import (
+from waterclock.spark.files.jsonl import letter, moment, plain_rows, read_object, readers_of
+from waterclock.spark.files.layout import (
     EARLIEST_US,
     LATEST_US,
     TYPES,
@@ -34,7 +32,9 @@ from waterclock.spark.layout import (
     dead_letters,
     with_row_id,
 )
-from waterclock.spark.rows import ROW_ID
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.state.rows import ROW_ID
+from waterclock.spark.toml.topics import RECORD_PARTS
 
 HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]

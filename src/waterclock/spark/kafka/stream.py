@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config
-from waterclock.spark.files import reader
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.offsets import Offsets, Place, from_json, to_json
 from waterclock.spark.kafka.packing import Packing
 from waterclock.spark.kafka.records import TopicLayout
-from waterclock.spark.kafka.table import Topics
 from waterclock.spark.source import TIMED, names_of
+from waterclock.spark.toml.config import Config
+from waterclock.spark.toml.topics import Topics
 from waterclock.spark.transform import delay_text
 
 if TYPE_CHECKING:

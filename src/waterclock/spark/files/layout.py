@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
-from waterclock.spark.rows import ROW_ID
+from waterclock.spark.state.rows import ROW_ID
 
 TYPES = {
     "string": pa.string(),

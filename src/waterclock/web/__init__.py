@@ -1,6 +1,6 @@
 """Numbers for Prometheus: their text, and a door at which it is asked for. What the numbers are, each room knows itself."""
 
-from waterclock.metrics.server import MetricsServer
-from waterclock.metrics.text import Metric, Sample, text
+from waterclock.web.metrics import Metric, Sample, text
+from waterclock.web.server import MetricsServer
 
 __all__ = ["Metric", "MetricsServer", "Sample", "text"]

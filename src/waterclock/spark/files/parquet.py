@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.layout import (
+from waterclock.spark.files.layout import (
     Block,
     Layout,
     Letter,
@@ -27,6 +26,7 @@ from waterclock.spark.layout import (
     in_calendar,
     with_row_id,
 )
+from waterclock.spark.frames import TIMESTAMP
 
 _ROWS_AT_ONCE = 65_536
 

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.rules.results import Key
-from waterclock.spark import states
-from waterclock.spark.shelf import Shelf
-from waterclock.spark.states import States
+from waterclock.spark.state import states
+from waterclock.spark.state.shelf import Shelf
+from waterclock.spark.state.states import States
 
 _TIER_BITS = 2  # a page of the next tier holds four times as many
 _MANY = 1 << _TIER_BITS

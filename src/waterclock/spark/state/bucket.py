@@ -26,13 +26,14 @@ from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Found
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
-from waterclock.spark import chunks, frames, states
-from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.pages import Pages, most_by
-from waterclock.spark.rows import Rows, events_of
-from waterclock.spark.shelf import Blobs, Shelf
-from waterclock.spark.states import States
-from waterclock.spark.watermarks import Watermarks
+from waterclock.spark import frames
+from waterclock.spark.files.layout import EARLIEST_US
+from waterclock.spark.state import chunks, states
+from waterclock.spark.state.pages import Pages, most_by
+from waterclock.spark.state.rows import Rows, events_of
+from waterclock.spark.state.shelf import Blobs, Shelf
+from waterclock.spark.state.states import States
+from waterclock.spark.state.watermarks import Watermarks
 
 VERSION = 3
 AWAKE = 512  # keys

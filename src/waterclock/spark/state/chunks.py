@@ -19,8 +19,8 @@ import pyarrow as pa
 from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import DELIVER
 from waterclock.rules.model import Rules
-from waterclock.spark.rows import Rows, ids, times
-from waterclock.spark.shelf import Shelf
+from waterclock.spark.state.rows import Rows, ids, times
+from waterclock.spark.state.shelf import Shelf
 
 LARGE = 8192  # bytes; less than this stays with what every batch reads
 

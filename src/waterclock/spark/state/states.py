@@ -16,7 +16,7 @@ import pyarrow as pa
 from waterclock.rules.engine import Engine
 from waterclock.rules.results import Key
 from waterclock.spark import frames
-from waterclock.spark.rows import Rows
+from waterclock.spark.state.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)

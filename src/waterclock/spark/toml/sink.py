@@ -23,8 +23,8 @@ from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
 from waterclock.sinks.names import delta_location, postgres_name, postgres_url
-from waterclock.spark.places import place
-from waterclock.spark.tables import get, one_of
+from waterclock.spark.toml.paths import place
+from waterclock.spark.toml.values import get, one_of
 
 _WHERE = "[sink]"
 _NAMES: Mapping[str, tuple[str, ...]] = {

@@ -26,17 +26,17 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
 from waterclock.sinks import Mirror
-from waterclock.spark.destination import Destination, check_mirror, destination_from
-from waterclock.spark.kafka.table import NAMES as TOPIC_NAMES
-from waterclock.spark.kafka.table import VALUES, Topics, topics_from
-from waterclock.spark.layout import TYPES
-from waterclock.spark.places import check_places, place, plain_name
-from waterclock.spark.tables import LONGEST_US, flat
-from waterclock.spark.tables import count as _count
-from waterclock.spark.tables import duration as _duration
-from waterclock.spark.tables import get as _get
-from waterclock.spark.tables import one_of as _one_of
-from waterclock.spark.tables import part as _part
+from waterclock.spark.files.layout import TYPES
+from waterclock.spark.toml.paths import check_places, place, plain_name
+from waterclock.spark.toml.sink import Destination, check_mirror, destination_from
+from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
+from waterclock.spark.toml.topics import VALUES, Topics, topics_from
+from waterclock.spark.toml.values import LONGEST_US, flat
+from waterclock.spark.toml.values import count as _count
+from waterclock.spark.toml.values import duration as _duration
+from waterclock.spark.toml.values import get as _get
+from waterclock.spark.toml.values import one_of as _one_of
+from waterclock.spark.toml.values import part as _part
 
 FORMATS = ("jsonl", "parquet", "kafka")
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from waterclock.cdc.change import Change, Met, Operation, no_number
+from waterclock.changes.change import Change, Met, Operation, no_number
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call

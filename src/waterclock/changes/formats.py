@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from waterclock.cdc import debezium, maxwell
-from waterclock.cdc.change import Change, Met
+from waterclock.changes import debezium, maxwell
+from waterclock.changes.change import Change, Met
 from waterclock.errors import Unreadable
 
 FORMATS = ("maxwell", "debezium")

@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from waterclock.cdc.debezium import check_types
+from waterclock.changes.debezium import check_types
 from waterclock.errors import UsageError
 from waterclock.rules.durations import datetime_us
-from waterclock.spark.tables import count, flat, get, one_of, texts
+from waterclock.spark.toml.values import count, flat, get, one_of, texts
 
 NAMES = (
     "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",

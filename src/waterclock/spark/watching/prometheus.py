@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from waterclock.metrics import Metric, Sample, text
-from waterclock.spark.statistics import Phase, PipelineStatistics
+from waterclock.spark.watching.statistics import Phase, PipelineStatistics
+from waterclock.web import Metric, Sample, text
 
 # counter of the sink -> what it counts
 COUNTED = {

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from waterclock.errors import WaterclockError
-from waterclock.spark.checkpoint import Checkpoint
-from waterclock.spark.config import Config, Source
+from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka.offsets import from_json
-from waterclock.spark.places import count_files
+from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.paths import count_files
 
 if TYPE_CHECKING:
     from waterclock.spark.kafka.client import Client

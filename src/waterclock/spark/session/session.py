@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark import cluster
-from waterclock.spark.interrupts import Interrupted
-from waterclock.spark.java import use_java
+from waterclock.spark.session import cluster
+from waterclock.spark.session.interrupts import Interrupted
+from waterclock.spark.session.java import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 def settings(cores: int) -> dict[str, str]:
     """The settings of a local session for `cores` cores, by Spark's names."""
-    log = files("waterclock.spark") / "log4j2.properties"
+    log = files("waterclock.spark.session") / "log4j2.properties"
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
