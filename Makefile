@@ -42,8 +42,8 @@ test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
 test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
-	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance tests/test_broker_admin_clients.py tests/test_broker_groups_clients.py \
-	  "tests/test_fines_kills.py::test_five_kills_at_random_moments_leave_the_tables_of_a_run_without_any[servers]" \
+	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
+	  "tests/examples/test_fines_kills.py::test_five_kills_at_random_moments_leave_the_tables_of_a_run_without_any[servers]" \
 	  -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
@@ -64,7 +64,7 @@ check-native: .venv/ready-test  ## the compiled modules' tests under AddressSani
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  tests/test_import.py tests/test_wheel* tests/test_arrays* tests/test_purgatory* $(ARGS)
+	  tests/test_import.py tests/wheel tests/purgatory $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .

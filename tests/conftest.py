@@ -12,13 +12,13 @@ import pytest
 from hypothesis import settings
 
 # what it asserts for several files of tests is told as if it stood in them
-pytest.register_assert_rewrite("tests.reading_ways")
+pytest.register_assert_rewrite("tests.spark.files.ways")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.postgres_server import PostgresServer
-    from tests.sink_stores import Database, Store
+    from tests.sinks.stores import Database, Store
     from waterclock.testing import Broker
 
 # A shell's `make test &` has the tests ignore Ctrl-C, and all that they start; some of them send one.
@@ -87,13 +87,13 @@ def store(database: Database) -> Store:
 @pytest.fixture(params=[*DATABASES, "delta"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""
-    from tests.sink_stores import DeltaStore
+    from tests.sinks.stores import DeltaStore
 
     return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
 
 
 def _database(request: pytest.FixtureRequest, folder: Path) -> Database:
-    from tests.sink_stores import PostgresStore, SQLiteStore
+    from tests.sinks.stores import PostgresStore, SQLiteStore
 
     if request.param == "sqlite":
         return SQLiteStore(folder)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.least_pipeline import LEAST as PIPELINE
+from tests.spark.least_pipeline import LEAST as PIPELINE
 from waterclock import __version__, cli
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import orders
+from tests.spark.topic_contract import *  # noqa: F403
+from tests.spark.topic_contract import Files, by_files, counted, opened, run
 from tests.spark.topics import Sender, make_topic_pipeline, value
-from tests.topic_contract import *  # noqa: F403
-from tests.topic_contract import Files, by_files, counted, opened, run
 from waterclock.errors import UsageError
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
-from tests.sink_stores import PostgresStore
+from tests.sinks.stores import PostgresStore
+from tests.spark.topic_contract import run
 from tests.spark.topics import Sender
-from tests.topic_contract import run
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark

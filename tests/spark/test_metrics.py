@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, write_files
 from tests.spark.topics import Sender, make_topic_pipeline
-from tests.test_metrics import get, read_back
+from tests.web.test_metrics import get, read_back
 from waterclock.broker import Broker
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.toml.config import load

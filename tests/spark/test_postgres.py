@@ -17,7 +17,7 @@ if not all(map(importlib.util.find_spec, ("psycopg", "pgpq", "confluent_kafka", 
     pytest.skip("needs waterclock[postgres,kafka,broker]", allow_module_level=True)
 
 from tests.postgres_server import PostgresServer
-from tests.sink_stores import PostgresStore
+from tests.sinks.stores import PostgresStore
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import START, into_postgres, make_pipeline, orders, table, write_files
 from tests.spark.test_crashes import kill_at_each_step, kill_at_random

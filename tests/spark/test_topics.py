@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
+from tests.spark.topic_contract import *  # noqa: F403
+from tests.spark.topic_contract import run
 from tests.spark.topics import make_topic_pipeline
-from tests.topic_contract import *  # noqa: F403
-from tests.topic_contract import run
 from waterclock.errors import EnvironmentMissing
 from waterclock.testing import Broker
 

@@ -1,6 +1,6 @@
 """Fetch, versions 4 to 18, by hand: records go from the file to the socket without passing through here.
 
-Source: the schemas of Kafka's protocol guide; tests/test_broker_wire.py compares every version with kio's, byte by byte.
+Source: the schemas of Kafka's protocol guide; tests/broker/wire compares every version with kio's, byte by byte.
 """
 
 from __future__ import annotations

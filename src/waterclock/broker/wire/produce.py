@@ -1,6 +1,6 @@
 """Produce, versions 3 to 13, by hand: a record batch is never copied, and a request costs 2 us instead of 15.
 
-Source: the schemas of Kafka's protocol guide; tests/test_broker_wire.py compares every version with kio's, byte by byte.
+Source: the schemas of Kafka's protocol guide; tests/broker/wire compares every version with kio's, byte by byte.
 """
 
 from __future__ import annotations

@@ -1,0 +1,232 @@
+"""The three Python clients as consumers: two share a topic, one leaves, a third goes on where they stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kio")
+pytest.importorskip("crc32c")
+
+from tests.broker.groups.clients import Client
+from waterclock.broker import Broker
+
+TOPIC, PARTITIONS, RECORDS = "t", 4, 40
+CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000}
+
+
+class Settled:
+    """What `Client` wants of a broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def settle(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _what_clients_leave_behind_is_theirs() -> Iterator[None]:
+    """A client that was stopped while it connected leaves the socket to the garbage collector: not our warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@pytest.fixture
+def bootstrap() -> Iterator[str]:
+    with Broker(settings={"group.consumer.heartbeat.interval.ms": "100"}) as broker:
+        client = Client(Settled(broker.bootstrap))  # type: ignore[arg-type]
+        client.create_topic(TOPIC, PARTITIONS)
+        client.close()
+        yield broker.bootstrap
+
+
+def until(condition: Callable[[], Any], turns: int = 300) -> None:
+    """Poll until it holds; every poll waits a tenth of a second at most."""
+    assert any(condition() for _ in range(turns)), "did not come true"
+
+
+def shares(first: set[int], second: set[int]) -> bool:
+    """Whether these two divide the topic evenly."""
+    return len(first) == len(second) == 2 and first | second == set(range(PARTITIONS))
+
+
+class TestConfluent:
+    @pytest.fixture
+    def confluent(self) -> Any:
+        return pytest.importorskip("confluent_kafka")
+
+    def consumer(self, confluent: Any, bootstrap: str, **more: Any) -> Any:
+        consumer = confluent.Consumer(
+            {
+                "bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
+                "enable.auto.commit": False, "log_level": 0, **({} if "group.protocol" in more else CLASSIC), **more,
+            }
+        )  # fmt: skip
+        consumer.subscribe([TOPIC])
+        return consumer
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"partition.assignment.strategy": "range"},
+            {"partition.assignment.strategy": "cooperative-sticky"},
+            {"group.protocol": "consumer"},
+            {"group.protocol": "consumer", "group.remote.assignor": "range"},
+        ],
+        ids=lambda more: "-".join(more.values()),
+    )
+    def test_share_leave_and_go_on(self, confluent: Any, bootstrap: str, more: dict[str, str]) -> None:
+        producer = confluent.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        for number in range(RECORDS):
+            producer.produce(TOPIC, str(number).encode(), partition=number % PARTITIONS)
+        producer.flush()
+        ann, bob = (self.consumer(confluent, bootstrap, **more) for _ in range(2))
+        seen: list[bytes] = []
+
+        def poll(*consumers: Any) -> None:
+            for consumer in consumers:
+                message = consumer.poll(0.05)
+                if message is not None and not message.error():
+                    seen.append(message.value())
+                    with suppress(
+                        confluent.KafkaException
+                    ):  # a rebalance has begun: who gets the partition reads it again
+                        consumer.commit(message, asynchronous=False)
+
+        def has(consumer: Any) -> set[int]:
+            return {row.partition for row in consumer.assignment()}
+
+        until(lambda: poll(ann, bob) or (shares(has(ann), has(bob)) and len(seen) >= RECORDS // 2))
+        ann.close()
+        until(lambda: poll(bob) or (len(has(bob)) == PARTITIONS and len(set(seen)) == RECORDS))
+        bob.close()
+        assert len(set(seen)) == RECORDS
+        cid = self.consumer(confluent, bootstrap, **more)
+        until(lambda: poll(cid) or len(has(cid)) == PARTITIONS)
+        offsets = {row.partition: row.offset for row in cid.committed(cid.assignment())}
+        assert offsets == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+        cid.close()
+
+    def test_a_static_member_restarts_without_a_rebalance(self, confluent: Any, bootstrap: str) -> None:
+        moved: list[int] = []
+        ann = self.consumer(confluent, bootstrap, **{"group.instance.id": "desk-1"})
+        bob = self.consumer(confluent, bootstrap, **{"group.instance.id": "desk-2"})
+        bob.subscribe([TOPIC], on_revoke=lambda consumer, rows: moved.append(len(rows)))
+        until(lambda: (ann.poll(0.05), bob.poll(0.05)) and len(ann.assignment()) == len(bob.assignment()) == 2)
+        before, moved[:] = {row.partition for row in ann.assignment()}, []
+        ann.close()
+        again = self.consumer(confluent, bootstrap, **{"group.instance.id": "desk-1"})
+        until(lambda: (again.poll(0.05), bob.poll(0.05)) and again.assignment())
+        assert ({row.partition for row in again.assignment()}, moved) == (before, [])
+        again.close()
+        bob.close()
+
+    def test_groups_are_listed_described_and_deleted(self, confluent: Any, bootstrap: str) -> None:
+        admin_module = pytest.importorskip("confluent_kafka.admin")
+        consumer = self.consumer(confluent, bootstrap)
+        until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == PARTITIONS)
+        consumer.commit(offsets=[confluent.TopicPartition(TOPIC, 0, 3)], asynchronous=False)
+        admin = admin_module.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        assert [row.group_id for row in admin.list_consumer_groups().result().valid] == ["g"]
+        described = admin.describe_consumer_groups(["g"])["g"].result()
+        assert (described.state.name, described.partition_assignor, len(described.members)) == ("STABLE", "range", 1)
+        wanted = confluent.ConsumerGroupTopicPartitions("g")
+        rows = admin.list_consumer_group_offsets([wanted])["g"].result().topic_partitions
+        assert [(row.partition, row.offset) for row in rows] == [(0, 3)]
+        consumer.close()
+        admin.delete_consumer_groups(["g"])["g"].result()
+        assert admin.list_consumer_groups().result().valid == []
+
+
+@pytest.mark.servers  # it leaves sockets behind, which fail whichever test runs when they are collected
+class TestKafkaPython:
+    def test_share_leave_and_go_on(self, bootstrap: str) -> None:
+        kafka = pytest.importorskip("kafka")
+
+        def consumer() -> Any:
+            return kafka.KafkaConsumer(
+                TOPIC, bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest",
+                heartbeat_interval_ms=100, session_timeout_ms=6000, enable_auto_commit=False,
+            )  # fmt: skip
+
+        producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=False)
+        for number in range(RECORDS):
+            producer.send(TOPIC, str(number).encode(), partition=number % PARTITIONS)
+        producer.close()
+        ann, bob = consumer(), consumer()
+        seen: list[bytes] = []
+
+        def poll(*consumers: Any) -> None:
+            for one in consumers:
+                rows = one.poll(timeout_ms=50)
+                seen.extend(record.value for some in rows.values() for record in some)
+                if rows:
+                    with suppress(kafka.errors.KafkaError):
+                        one.commit()
+
+        def has(one: Any) -> set[int]:
+            return {row.partition for row in one.assignment()}
+
+        # two in one thread: the one that polls holds the other up, so that a rebalance takes several turns
+        until(lambda: poll(ann, bob) or (shares(has(ann), has(bob)) and len(set(seen)) == RECORDS))
+        ann.close()
+        until(lambda: poll(bob) or len(has(bob)) == PARTITIONS)
+        bob.close()
+        cid = consumer()
+        until(lambda: poll(cid) or len(has(cid)) == PARTITIONS)
+        committed = {number: cid.committed(kafka.TopicPartition(TOPIC, number)) for number in range(PARTITIONS)}
+        assert committed == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+        cid.close()
+
+
+class TestAioKafka:
+    def test_share_leave_and_go_on(self, bootstrap: str) -> None:
+        aiokafka = pytest.importorskip("aiokafka")
+        asyncio.run(asyncio.wait_for(self.play(aiokafka, bootstrap), 60))
+
+    async def play(self, aiokafka: Any, bootstrap: str) -> None:
+        def consumer() -> Any:
+            return aiokafka.AIOKafkaConsumer(
+                TOPIC, bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest",
+                heartbeat_interval_ms=100, session_timeout_ms=6000, enable_auto_commit=False,
+            )  # fmt: skip
+
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for number in range(RECORDS):
+                await producer.send_and_wait(TOPIC, str(number).encode(), partition=number % PARTITIONS)
+        ann, bob = consumer(), consumer()
+        await asyncio.gather(ann.start(), bob.start())
+        seen: list[bytes] = []
+
+        async def poll(*consumers: Any) -> None:
+            for one in consumers:
+                rows = await one.getmany(timeout_ms=50)
+                seen.extend(record.value for some in rows.values() for record in some)
+                if rows:
+                    with suppress(aiokafka.errors.KafkaError):
+                        await one.commit()
+
+        def has(one: Any) -> set[int]:
+            return {row.partition for row in one.assignment()}
+
+        while not (shares(has(ann), has(bob)) and len(set(seen)) == RECORDS):
+            await poll(ann, bob)
+        await ann.stop()
+        while len(has(bob)) != PARTITIONS:
+            await poll(bob)
+        await bob.stop()
+        cid = consumer()
+        await cid.start()
+        committed = {
+            number: await cid.committed(aiokafka.TopicPartition(TOPIC, number)) for number in range(PARTITIONS)
+        }
+        assert committed == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+        await cid.stop()

@@ -1,0 +1,129 @@
+"""Which segments retention takes, to the millisecond and the byte; and what an open transaction and a new file need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("crc32c")
+pytest.importorskip("cramjam")
+
+from tests.broker.record_batches import TRANSACTIONAL, Rec, batch
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.log.retention import retire
+from waterclock.broker.settings import Settings, TopicSettings
+from waterclock.broker.wire.errors import Error
+
+NOW, KEEP_MS = 1_700_000_000_000, 10_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Partition:
+    """Four segments of one batch each, a second apart."""
+    settings = TopicSettings(Settings({"log.segment.bytes": "1000"}))
+    settings.replace({"retention.ms": str(KEEP_MS)})
+    log = open_partition("t", 0, str(tmp_path), settings)
+    for place in range(4):
+        append(log, NOW + place * 1000)
+    flush(log)
+    return log
+
+
+def append(log: Partition, ms: int) -> None:
+    data = batch([Rec(b"k", b"v" * 700, ms)])
+    assert log.append(memoryview(bytearray(data)), ms)[0] == Error.NONE
+
+
+def flush(log: Partition) -> None:
+    files = log.unflushed()
+    for segment, _ in files:
+        segment.flush()
+    log.flushed(log.end, files)
+    log.high = log.durable
+
+
+def test_a_segment_goes_a_millisecond_after_its_latest_record_is_too_old(log: Partition) -> None:
+    assert [segment.base for segment in retire(log, NOW + KEEP_MS)] == []
+    assert [segment.base for segment in retire(log, NOW + KEEP_MS + 1)] == [0]
+    assert [segment.base for segment in retire(log, NOW + KEEP_MS + 2001)] == [1, 2]
+    assert log.start == 3
+
+
+def test_where_all_is_too_old_a_new_segment_is_begun(log: Partition) -> None:
+    assert [segment.base for segment in retire(log, NOW + KEEP_MS + 3001)] == [0, 1, 2, 3]
+    assert [(segment.base, segment.size) for segment in log.segments] == [(4, 0)]
+    assert retire(log, NOW + 10**9) == []
+
+
+def test_nothing_goes_that_readers_have_not_seen(log: Partition) -> None:
+    log.high = 2
+    assert [segment.base for segment in retire(log, NOW + 10**9)] == [0, 1]
+
+
+def test_a_compacted_topic_loses_nothing_by_age(log: Partition) -> None:
+    log.settings.replace({**log.settings.given, "cleanup.policy": "compact", "retention.bytes": "0"})
+    assert retire(log, NOW + 10**9) == []
+    log.memo.start = 2
+    assert [segment.base for segment in retire(log, NOW + 10**9)] == [0, 1]
+
+
+def test_what_a_compaction_has_stays(log: Partition) -> None:
+    log.upkept = True
+    assert retire(log, NOW + 10**9) == []
+
+
+def test_the_last_stable_offset_does_not_lie_before_the_start(log: Partition) -> None:
+    data = batch([Rec(b"k", b"v", NOW)] * 3, producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    flush(log)
+    assert log.stable == 4
+    log.memo.start = 6
+    assert log.stable == 6
+
+
+def test_the_name_of_a_new_file_is_flushed_with_its_first_bytes(
+    log: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    append(log, NOW)
+    flush(log)
+    assert flushed == [log.folder]
+
+
+def test_segments_go_once_what_is_known_of_their_producers_is_on_the_disk(log: Partition) -> None:
+    """A snapshot is of what is durable. Where a record is not, files that go would take a sequence with them."""
+    data = batch([Rec(b"k", b"v", NOW)], producer=(7, 0, 0))
+    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    log.roll()
+    flush(log)
+    append(log, NOW + 10**6)
+    assert retire(log, NOW + 10**6) == []
+    flush(log)
+    for segment in retire(log, NOW + 10**6):
+        segment.delete()
+    found = open_partition("t", 0, log.folder, log.settings)
+    assert found.start == 5
+    assert [sent.last for sent in found.producers.known[7].sent] == [0]
+
+
+def test_segments_before_the_last_snapshot_go_though_the_next_one_has_to_wait(log: Partition) -> None:
+    """Where something is always on its way to the disk, a later segment must not hold back all before it for ever."""
+    log.take_snapshot()
+    for place in (4, 5):
+        append(log, NOW + place * 1000)
+    flush(log)
+    append(log, NOW + 10**6)
+    assert [segment.base for segment in retire(log, NOW + 10**6)] == [0, 1, 2, 3]
+    assert log.start == 4
+    flush(log)
+    assert [segment.base for segment in retire(log, NOW + 10**6)] == [4, 5]

@@ -1,0 +1,114 @@
+"""A crash at any step of cutting a log: what is left can be opened, and nothing before the cut is gone.
+
+The step that a crash comes before is a change of a file: the deeds are done again and again, and end one change later
+each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+pytest.importorskip("crc32c")
+
+from tests.broker.record_batches import stored
+from waterclock.broker.log import truncation
+from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.records import packed
+from waterclock.broker.log.recovery import open_partition
+from waterclock.broker.settings import Settings, TopicSettings
+
+SETTINGS: Final = TopicSettings(Settings({"log.segment.bytes": "600"}))  # two batches
+CHANGES: Final = ("unlink", "truncate", "ftruncate", "replace", "pwrite", "open", "fsync", "fdatasync")
+END: Final = 8
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def opened(folder: Path) -> Partition:
+    return open_partition("t", 0, str(folder), SETTINGS)
+
+
+def filled(folder: Path) -> Partition:
+    """A durable log of END records in four segments, with a snapshot before the cut and one at its end."""
+    log = opened(folder)
+    for number in range(END):
+        log.mark(packed([b"%d" % number * 200], 1))
+        files = log.unflushed()
+        for segment, _ in files:
+            segment.flush()
+        log.flushed(log.end, files)
+        if log.end in (2, END):
+            log.take_snapshot()
+    assert [segment.base for segment in log.segments] == [0, 2, 4, 6]
+    return log
+
+
+def offsets(log: Partition) -> list[int]:
+    found = (log.read(segment.base, 1 << 30, log.high) for segment in log.segments)
+    return [batch.base for one in found if one is not None for batch in stored(one.read())]
+
+
+def killed_before(step: int, deed: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Do the deed up to that change; False where it came to its end."""
+    left = [step]
+
+    def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any, **more: Any) -> Any:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return change(*arguments, **more)
+
+        return changed
+
+    with monkeypatch.context() as patch:
+        for name in CHANGES:
+            patch.setattr(os, name, counted(getattr(os, name)))
+        try:
+            deed()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("end", [3, 4, 0])
+def test_a_log_killed_at_any_step_of_a_cut_opens_and_can_be_cut_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    for step in count():
+        folder = tmp_path / str(step)
+        if not killed_before(step, partial(truncation.cut, filled(folder), end), monkeypatch):
+            break
+        log = opened(folder)
+        assert end <= log.end <= END
+        assert offsets(log) == list(range(log.end))
+        log = truncation.cut(log, end)
+        assert (log.end, offsets(log)) == (end, list(range(end)))
+    assert step > len(CHANGES)
+
+
+def test_a_log_killed_at_any_step_of_beginning_anew_opens_and_takes_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in count():
+        folder = tmp_path / str(step)
+        if not killed_before(step, partial(truncation.begin_anew, filled(folder), 100), monkeypatch):
+            break
+        log = opened(folder)
+        if log.start == 0:  # nothing has happened yet
+            assert offsets(log) == list(range(END))
+            log = truncation.begin_anew(log, 100)
+        assert (log.start, log.end) == (100, 100)
+        log.mark(packed([b"next"], 1))
+        again = opened(folder)
+        assert (again.end, offsets(again)) == (101, [100])
+    assert step > len(CHANGES)

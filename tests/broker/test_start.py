@@ -1,0 +1,311 @@
+"""A start that cannot be: what it says, that it removes nothing, and that the folder is free for the next."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kio")
+
+from tests.broker.raw_client import RawClient
+from tests.broker.replication.pairs import pair
+from tests.processes import alone
+from waterclock.broker import Broker
+from waterclock.broker.errors import DataInUse, LogDamaged
+from waterclock.broker.folder import let_go, locked
+from waterclock.broker.net.listener import Listener
+from waterclock.broker.store import Change, Store
+from waterclock.errors import UsageError
+
+
+def partitions(folder: Path) -> list[Path]:
+    return sorted((folder / "topics").iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A broker's folder with a topic of three partitions and one record in each."""
+    with Broker(tmp_path) as broker, RawClient(broker.bootstrap) as client:
+        broker.create_topic("orders", 3)
+        for number in range(3):
+            assert client.produce("orders", b"kept", partition=number) == (0, 0)
+    return tmp_path
+
+
+def holds_all(folder: Path) -> bool:
+    """Whether a broker that starts there serves every record."""
+    with Broker(folder) as broker, RawClient(broker.bootstrap) as client:
+        return [client.end("orders", number) for number in range(3)] == [1, 1, 1]
+
+
+def test_a_disk_that_refuses_a_partition_at_a_start_costs_no_partition(folder: Path) -> None:
+    before = partitions(folder)
+    in_the_way = before[2] / "memo.json"
+    in_the_way.mkdir()
+    with pytest.raises(IsADirectoryError):
+        Broker(folder).start()
+    assert partitions(folder) == before
+    in_the_way.rmdir()
+    assert holds_all(folder)
+
+
+def test_after_a_start_that_failed_the_same_process_can_open_the_folder(folder: Path) -> None:
+    memo = partitions(folder)[2] / "memo.json"
+    memo.write_text("{")
+    for _ in range(2):
+        with pytest.raises(LogDamaged):
+            Broker(folder).start()
+    memo.unlink()
+    assert holds_all(folder)
+
+
+def test_logs_whose_store_is_gone_are_told_of_and_stay(folder: Path) -> None:
+    before = partitions(folder)
+    stores = {path: path.read_bytes() for path in folder.glob("store.sqlite*")}
+    for path in stores:
+        path.unlink()
+    for _ in range(2):  # the first start leaves a store that is new
+        with pytest.raises(LogDamaged, match=r"Restore store\.sqlite, or move the logs away"):
+            Broker(folder).start()
+        assert partitions(folder) == before
+    for path in folder.glob("store.sqlite*"):
+        path.unlink()
+    for path, data in stores.items():
+        path.write_bytes(data)
+    assert holds_all(folder)
+
+
+def test_what_a_crash_left_of_the_first_topic_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_commit", lambda store, group: False)  # the crash comes before the first commit
+        with Broker(tmp_path):
+            (tmp_path / "topics" / "orders-0.0123456789abcdef").mkdir()
+    with Broker(tmp_path):
+        assert partitions(tmp_path) == []
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with Broker(tmp_path / "one") as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port} .*choose another host or port"):
+            Broker(tmp_path / "two", port=port).start()
+
+
+@pytest.mark.parametrize("port", [-4, 99999])
+def test_a_port_that_is_none_is_said(tmp_path: Path, port: int) -> None:
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
+        Broker(tmp_path, port=port).start()
+
+
+def test_a_data_folder_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(UsageError, match=r"the data folder .*file cannot be used.*--data"):
+        Broker(tmp_path / "file").start()
+
+
+# What a start that failed leaves open
+
+NOBODY = "127.0.0.1:9"
+ROLES = {"leader": None, "follower": NOBODY}
+
+
+@contextmanager
+def damaged_log(folder: Path) -> Iterator[int]:
+    memo = partitions(folder)[2] / "memo.json"
+    memo.write_text("{")
+    yield 0
+    memo.unlink()
+
+
+@contextmanager
+def damaged_store(folder: Path) -> Iterator[int]:
+    store, aside = folder / "store.sqlite", folder / "aside"
+    store.rename(aside)
+    store.write_bytes(b"not a database at all " * 100)
+    yield 0
+    aside.rename(store)
+
+
+@contextmanager
+def taken_port(folder: Path) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+@contextmanager
+def damaged_journal(folder: Path) -> Iterator[int]:
+    """The leader opens it late, where it has had a follower: with everything else made already."""
+    remember(folder, {"node": 2, "address": NOBODY, "id": "0" * 32})
+    (folder / "journal").mkdir()
+    (folder / "journal" / "memo.json").write_text("{")
+    yield 0
+    (folder / "journal" / "memo.json").unlink()
+    remember(folder, None)
+
+
+def remember(folder: Path, follower: dict[str, Any] | None) -> None:
+    store = Store(str(folder / "store.sqlite"), lambda *arguments: None)
+    store.commit_at_once(Change("self", "follower", follower))
+    store.close()
+
+
+@contextmanager
+def fails_when_it_lets_clients_in(folder: Path) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Listener, "open", refuse)
+        yield 0
+
+
+def refuse(*arguments: Any) -> None:
+    raise OSError(24, "Too many open files")
+
+
+def left_open() -> list[str]:
+    """What files and sockets this process has, once all that nobody holds is gone."""
+    gc.collect()
+    return sorted(os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and os.path.lexists(fd))
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+def starts_that_fail(folder: Path, fault: Callable[[Path], Any], role: str) -> None:
+    before, running = left_open(), threads()
+    with fault(folder) as port:
+        inside = left_open() if port else before
+        for _ in range(2):
+            with pytest.raises((LogDamaged, UsageError, OSError)) as failed:
+                Broker(folder, port=port, follow=ROLES[role]).start()
+            assert not isinstance(failed.value, DataInUse)
+            del failed
+            assert left_open() == inside
+            assert threads() == running
+    assert left_open() == before
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "fault", [damaged_log, damaged_store, taken_port, damaged_journal, fails_when_it_lets_clients_in]
+)
+def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
+    folder: Path, fault: Callable[[Path], Any], role: str
+) -> None:
+    alone(starts_that_fail, folder, fault, role)
+    if role == "leader":
+        assert holds_all(folder)
+    else:
+        with Broker(folder, follow=NOBODY) as broker:
+            assert not broker.leads
+
+
+def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_path: Path) -> None:
+    class Room:
+        def __init__(self, error: Exception | None = None) -> None:
+            self.closed, self._error = False, error
+
+        def close(self) -> None:
+            self.closed = True
+            if self._error is not None:
+                raise self._error
+
+    rooms = [Room(), Room(OSError(5, "Input/output error")), Room()]
+    lock = locked(str(tmp_path))
+    with pytest.raises(OSError, match="Input/output error"):
+        let_go(lock, rooms[0], None, *rooms[1:])
+    assert [room.closed for room in rooms] == [True, True, True]
+    os.close(locked(str(tmp_path)))
+
+
+def no_locks(folder: Path) -> None:
+    def refused(*arguments: Any) -> None:
+        raise OSError(37, "No locks available")
+
+    before = left_open()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fcntl.flock", refused)
+        with pytest.raises(UsageError, match="cannot be used: No locks available"):
+            locked(str(folder))
+    assert left_open() == before
+
+
+def test_a_folder_that_cannot_be_locked_leaves_no_file_open(tmp_path: Path) -> None:
+    alone(no_locks, tmp_path)
+
+
+def test_a_broker_without_a_folder_that_cannot_start_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    real = tempfile.TemporaryDirectory
+
+    def temporary(**named: Any) -> Any:
+        made.append((folder := real(**named)).name)
+        return folder
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", temporary)
+    with taken_port(Path()) as port, pytest.raises(UsageError):
+        Broker(port=port).start()
+    assert [os.path.exists(path) for path in made] == [False]
+    gc.collect()  # where it were left to that, a ResourceWarning would come
+
+
+# A follower's
+
+
+def test_a_follower_whose_store_is_gone_tells_of_it_and_removes_nothing(tmp_path: Path) -> None:
+    with pair(tmp_path) as both:
+        with RawClient(both.one.bootstrap) as client:
+            assert client.produce("t", b"kept") == (0, 0)
+        both.two.close()
+        for path in (tmp_path / "two").glob("store.sqlite*"):
+            path.unlink()
+        before = partitions(tmp_path / "two")
+        assert before
+        for _ in range(2):  # the first start leaves a store that is new
+            with pytest.raises(LogDamaged, match=r"Restore store\.sqlite, or move the logs away"):
+                both.again("two", both.one.bootstrap).start()
+            assert partitions(tmp_path / "two") == before
+
+
+def test_a_follower_whose_disk_refuses_to_remember_whom_it_follows_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(store: Store, *changes: Change) -> None:
+        if any(change.key == "follows" for change in changes):
+            raise OSError(28, "No space left on device")
+        real(store, *changes)
+
+    real = Store.commit_at_once
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit_at_once", full)
+        with pytest.raises(OSError, match="No space left"):
+            Broker(tmp_path, follow=NOBODY).start()
+    with Broker(tmp_path) as broker:
+        assert broker.leads
+
+
+def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Path) -> None:
+    broker = Broker(tmp_path).start()
+    loop, thread = broker._loop, broker._thread
+    assert loop is not None
+    assert thread is not None
+
+    def deposed_and_closed() -> None:
+        broker._role.over.set_result(NOBODY)
+        broker._stop()
+
+    loop.call_soon_threadsafe(deposed_and_closed)
+    thread.join(20)
+    assert not thread.is_alive()
+    broker.close()
+    os.close(locked(str(tmp_path)))

@@ -1,0 +1,112 @@
+"""Idempotence: what is sent twice is there once, in the order in which it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("kio")
+
+from tests.broker.transactions.client import Client, Id, batch
+from waterclock import ManualClock
+from waterclock.broker import Broker
+from waterclock.broker.log.batch import SEQUENCES
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Broker() as broker:
+        client = Client(broker.bootstrap)
+        client.create("t")
+        yield client
+        client.close()
+
+
+def sent(client: Client, producer: Id, *sequences: int, count: int = 1) -> list[tuple[str, int]]:
+    return [client.produce(None, "t", batch(str(s), producer, s, False, count)) for s in sequences]
+
+
+def test_each_of_the_last_five_batches_is_known_again(client: Client) -> None:
+    producer = client.ready(None)
+    first = sent(client, producer, *range(7))
+    assert first == [("NONE", offset) for offset in range(7)]
+    assert sent(client, producer, *range(2, 7)) == first[2:]
+    assert sent(client, producer, 1, 0) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)] * 2
+    assert [s.text for s in client.log("t")] == [str(n) for n in range(7)]
+
+
+def test_a_gap_is_refused_and_changes_nothing(client: Client) -> None:
+    producer = client.ready(None)
+    sent(client, producer, 0)
+    assert sent(client, producer, 2) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+    assert sent(client, producer, 1, 2) == [("NONE", 1), ("NONE", 2)]
+
+
+def test_a_batch_that_repeats_another_only_in_part_is_out_of_order(client: Client) -> None:
+    producer = client.ready(None)
+    sent(client, producer, 0, count=3)
+    assert sent(client, producer, 0, count=2) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+    assert sent(client, producer, 1, count=3) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+    assert sent(client, producer, 3) == [("NONE", 3)]
+
+
+def test_a_producer_nobody_knows_may_begin_anywhere(client: Client) -> None:
+    assert sent(client, client.ready(None), 57, 58) == [("NONE", 0), ("NONE", 1)]
+
+
+def test_a_new_epoch_begins_with_sequence_0_and_ends_the_old_one(client: Client) -> None:
+    old = client.ready(None)
+    new = Id(old.producer_id, old.epoch + 1)
+    sent(client, old, 0, 1)
+    assert sent(client, new, 2) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+    assert sent(client, new, 0) == [("NONE", 2)]
+    assert sent(client, old, 2) == [("INVALID_PRODUCER_EPOCH", -1)]
+
+
+def test_sequences_go_on_with_0_after_the_last_one(client: Client) -> None:
+    producer = client.ready(None)
+    assert sent(client, producer, SEQUENCES - 2, count=2) == [("NONE", 0)]
+    assert sent(client, producer, 0) == [("NONE", 2)]
+    assert sent(client, producer, SEQUENCES - 2, count=2) == [("NONE", 0)]
+
+
+def test_a_batch_over_the_end_of_the_sequences_is_known_again(client: Client) -> None:
+    producer = client.ready(None)
+    assert sent(client, producer, SEQUENCES - 1, count=3) == [("NONE", 0)]
+    assert sent(client, producer, SEQUENCES - 1, count=3) == [("NONE", 0)]
+    assert sent(client, producer, 2) == [("NONE", 3)]
+
+
+def test_what_was_sent_before_a_stop_is_known_after_it(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        client = Client(broker.bootstrap)
+        client.create("t")
+        producer = client.ready(None)
+        sent(client, producer, 0, 1, 2)
+        client.close()
+    for remove in (False, True):
+        if remove:  # a crash: no snapshot, the log is walked
+            for snapshot in tmp_path.rglob("*.snapshot"):
+                snapshot.unlink()
+        with Broker(tmp_path) as broker:
+            client = Client(broker.bootstrap)
+            assert sent(client, producer, 1, 2) == [("NONE", 1), ("NONE", 2)]
+            assert sent(client, producer, 4) == [("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)]
+            client.close()
+
+
+def test_a_producer_that_is_not_heard_of_for_a_day_is_forgotten() -> None:
+    settings = {"connections.max.idle.ms": "1000000000"}
+    with Broker(clock=ManualClock(), settings=settings) as broker:
+        client = Client(broker.bootstrap)
+        client.create("t")
+        producer = client.ready(None)
+        sent(client, producer, 0, 1)
+        broker.advance_s(85_200)
+        assert len(client.producers("t").active_producers) == 1
+        broker.advance_s(1_800)
+        assert client.producers("t").active_producers == ()
+        assert sent(client, producer, 57) == [("NONE", 2)]
+        client.close()

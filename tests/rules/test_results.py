@@ -1,0 +1,107 @@
+"""The contract of docs/rules.md, sentence by sentence: what a result carries."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from tests.rules.events import NUMBERED, TIMED, heartbeat, numbered, timed, told
+
+
+def test_a_released_event_and_a_late_one_carry_the_event_and_the_others_do_not() -> None:
+    rules = NUMBERED.order(wait=5).delay(after="x", by=1, emit="later").quiet(after=99, emit="silent")
+    rules = rules.expect("y", after="x", within=9, otherwise="no")
+    events = [numbered(2, 10), heartbeat(15), numbered(1, 10, "y"), numbered(3, 16, "y")]
+    results = list(rules.run(events))
+    assert {r.kind for r in results if r.event is None} == {"gap", "emit", "met", "quiet"}
+    assert [r.event for r in results if r.kind == "event"] == [events[0], events[3]]
+    assert [r.event for r in results if r.kind == "late"] == [events[2]]
+
+
+def test_a_result_says_at_which_watermark_it_was_made_and_none_at_the_close() -> None:
+    rules = TIMED.delay(after="x", by=10, emit="later")
+    results = list(rules.run([timed("a", 0), timed("b", 10)]))
+    assert [(r.kind, r.emitted_at) for r in results[1:]] == [("event", 0), ("emit", 10), ("emit", None)]
+
+
+def test_a_rerun_makes_the_same_result_ids() -> None:
+    rules = NUMBERED.order(wait=5).delay(after="x", by=1, emit="later").quiet(after=9, emit="silent")
+    events = [numbered(2, 0), numbered(3, 4), heartbeat(50), numbered(1, 3)]
+    first, second = list(rules.run(events)), list(rules.run(events, watermark_delay=3))
+    assert {r.result_id for r in first} == {r.result_id for r in second}
+    assert len({r.result_id for r in first}) == len(first) == 7
+
+
+def test_a_result_id_tells_kinds_keys_rules_and_sources_apart() -> None:
+    rules = TIMED.delay(after="x", by=1, emit="one").delay(after="x", by=1, emit="two")
+    results = list(rules.run([timed("a", 0), timed("b", 0), timed("a", 0, key="other")]))
+    assert len({r.result_id for r in results}) == 9
+
+
+def test_a_result_id_tells_the_key_5_from_the_key_of_text_5() -> None:
+    one, other = TIMED.run([timed("a", 0, key=5), timed("a", 0, key="5")])
+    assert one.result_id != other.result_id
+
+
+def test_a_result_id_does_not_run_its_parts_together() -> None:
+    first = list(TIMED.run([timed("bc", 0, key="a"), timed("c", 0, key="ab")]))
+    assert first[0].result_id != first[1].result_id
+
+
+def test_the_result_id_is_the_same_in_every_process() -> None:
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "from waterclock.rules import Rules;"
+        "print(next(Rules(key='k', time='t', id='i').run([{'k': 'k', 't': 0, 'i': 'a'}])).result_id)"
+    )
+    ids = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(ids) == 1
+
+
+LATER = TIMED.delay(after="x", by="1 day", emit="later")
+
+
+def test_integer_microseconds_come_back_as_integers() -> None:
+    results = list(LATER.run([timed("a", 5), heartbeat(86_400_000_005)]))
+    assert [(type(r.due), r.due, r.emitted_at) for r in results] == [
+        (int, 5, None),
+        (int, 86_400_000_005, 86_400_000_005),
+    ]
+
+
+def test_naive_datetimes_come_back_naive() -> None:
+    results = list(LATER.run([timed("a", datetime(1969, 12, 31, 12)), heartbeat(datetime(1970, 1, 2))]))
+    assert [(r.due, r.emitted_at) for r in results] == [
+        (datetime(1969, 12, 31, 12), None),
+        (datetime(1970, 1, 1, 12), datetime(1970, 1, 2)),
+    ]
+
+
+def test_aware_datetimes_come_back_aware_at_the_same_instant() -> None:
+    zone = timezone(timedelta(hours=2))
+    results = list(LATER.run([timed("a", datetime(2020, 1, 1, tzinfo=zone))]))
+    assert [r.due for r in results] == [
+        datetime(2019, 12, 31, 22, tzinfo=UTC),
+        datetime(2020, 1, 1, 22, tzinfo=UTC),
+    ]
+
+
+def test_a_naive_datetime_is_utc() -> None:
+    events = (
+        timed("a", datetime(2020, 1, 1, 5)),
+        timed("b", datetime(2020, 1, 1, 6, tzinfo=timezone(timedelta(hours=2)))),
+    )
+    assert [told(r)[0] for r in TIMED.run(events)] == ["event", "late"]
+
+
+def test_microseconds_of_a_datetime_are_kept() -> None:
+    time = datetime(2255, 6, 5, 4, 3, 2, 123_457)
+    assert [r.due for r in LATER.run([timed("a", time)])] == [time, time + timedelta(days=1)]

@@ -1,0 +1,258 @@
+"""Places that sinks write to, seen from outside, with batches to write and ways to die while writing.
+
+A `Store` makes sinks, looks with a connection of its own, and tells a child process how to make a sink. A new sink
+joins the contract suites, `test_sink_contract*.py`, with one more class here and in the fixture `any_store` of
+conftest.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from waterclock import sinks
+from waterclock.sinks import Batch, Mirror, Sink, SQLiteSink
+from waterclock.spark import frames
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
+
+EVENT = pa.schema([("case", pa.string()), ("n", pa.int64()), ("d", pa.float64()), ("b", pa.bool_())])
+SCHEMA = frames.result_schema(pa.string(), EVENT)
+COUNTERS = {"events": 2, "late": 1}
+
+
+class Store(Protocol):
+    """A place for results, seen from outside of the sink."""
+
+    impossible_tables: Sequence[str]
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> Sink: ...
+
+    def source(self) -> str:
+        """An expression that makes the sink in another process, where `sinks` is waterclock.sinks."""
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        """Rows as another connection sees them, ordered by the first two columns."""
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        """Rows of a table in the order in which a sink added them."""
+
+    def make_table_of_others(self, table: str) -> None:
+        """A table of somebody else, with two columns: batch_id and mine."""
+
+    def tables(self) -> list[str]:
+        """The names of all tables."""
+
+
+class Database(Store, Protocol):
+    """A place that speaks SQL."""
+
+    def run(self, statement: str) -> None:
+        """Change something there, as somebody else does."""
+
+
+class SQLiteStore:
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "sqlite_results")
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "deep" / "results.db"
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> SQLiteSink:
+        return SQLiteSink(self.path, table, mirror=mirror)
+
+    def source(self) -> str:
+        return f"sinks.SQLiteSink({str(self.path)!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(f"SELECT {columns} FROM {table} ORDER BY rowid")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
+    def run(self, statement: str) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        self._ask(statement)
+
+    def tables(self) -> list[str]:
+        return [name for (name,) in self._ask("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
+            return other.execute(statement).fetchall()
+
+
+class PostgresStore:
+    impossible_tables = ("", "a b", "1st", 'x"; DROP TABLE results; --', "a\x00b", "a" * 51, "\u00e9" * 26)
+    _count = itertools.count(1)
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.schema = server, f"s{next(self._count)}"
+        self.run(f"CREATE SCHEMA {self.schema}")
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.PostgresSink:
+        return sinks.PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
+
+    def source(self) -> str:
+        return f"sinks.PostgresSink({self.server.url()!r}, schema={self.schema!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {columns} FROM {table} ORDER BY batch_id, batch_row")
+
+    def make_table_of_others(self, table: str) -> None:
+        self.run(f"CREATE TABLE {table} (batch_id int, mine int)")
+
+    def run(self, statement: str) -> None:
+        self.ask(statement)
+
+    def tables(self) -> list[str]:
+        rows = self.ask(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}' ORDER BY 1")
+        return [name for (name,) in rows]
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg  # a child that writes to SQLite can do without
+
+        options = f"-c search_path={self.schema} -c timezone=UTC"
+        with closing(psycopg.connect(self.server.url(), autocommit=True, options=options)) as other:
+            cursor = other.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+class DeltaStore:
+    impossible_tables = (".", "..", "a\x00b", "a?b", "%61", "a*")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "deep" / "lake"
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.DeltaSink:
+        assert mirror is None, "a Delta table is no mirror"
+        return sinks.DeltaSink(f"{self.folder}/{table}")
+
+    def source(self) -> str:
+        return f"sinks.DeltaSink({str(self.folder / 'results')!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(columns, table, "1, 2")
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return self._ask(columns, table, "batch_id, batch_row")
+
+    def make_table_of_others(self, table: str) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable.create(self.folder / table, pa.schema([("batch_id", pa.int64()), ("mine", pa.int64())]))
+
+    def tables(self) -> list[str]:
+        return sorted(path.parent.name for path in self.folder.glob("*/_delta_log"))
+
+    def _ask(self, columns: str, table: str, order: str) -> list[tuple[Any, ...]]:
+        from deltalake import DeltaTable, QueryBuilder  # a child that writes to SQLite can do without
+
+        found = QueryBuilder().register("t", DeltaTable(self.folder / table))
+        rows = pa.table(found.execute(f"SELECT {columns} FROM t ORDER BY {order}")).to_pylist()
+        return [tuple(row.values()) for row in rows]
+
+
+def results(batch_id: int, count: int = 2) -> pa.Table:
+    rows = [
+        {
+            "kind": "event",
+            "key": "a",
+            "rule": "order",
+            "due": n,
+            "emitted_at": None,
+            "source_id": f"{batch_id}-{n}",
+            "result_id": f"r{batch_id}-{n}",
+            "event": {"case": "a" * (1 + n % 500), "n": n, "d": 0.5, "b": True},
+        }
+        for n in range(count)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def batch(batch_id: int, query_id: str = "q", count: int = 2, counters: Mapping[str, int] = COUNTERS) -> Batch:
+    dead = pa.Table.from_pylist(
+        [{"file": "f", "line": batch_id, "reason": "bad", "text": "{"}], schema=frames.DEAD_SCHEMA
+    )
+    return Batch(query_id, batch_id, f"offsets {batch_id}", results(batch_id, count), dead, counters, 1_000_000, 0.25)
+
+
+def everything(store: Store) -> list[Any]:
+    return [
+        store.look("batch_id, source_id, result_id, kind, rule"),
+        store.look("batch_id, line, file, reason, text", "results_dead_letters"),
+        store.look("batch_id, query_id, offsets", "results_batches"),
+    ]
+
+
+def of_batches(*batch_ids: int) -> list[Any]:
+    """What another connection sees of these batches, and of no others."""
+    return [
+        [(i, f"{i}-{n}", f"r{i}-{n}", "event", "order") for i in batch_ids for n in range(2)],
+        [(i, i, "f", "bad", "{") for i in batch_ids],
+        [(i, "q", f"offsets {i}") for i in batch_ids],
+    ]
+
+
+class Dying:
+    """A sink that kills its process with SIGKILL right before or after one of its calls."""
+
+    def __init__(self, sink: Sink, before: str | None, after: str | None) -> None:
+        self._sink, self._before, self._after = sink, before, after
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if name == self._before:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = getattr(self._sink, name)(*arguments)
+            if name == self._after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return call
+
+
+class Deadly(Mapping[str, int]):
+    """Counters that kill the process that reads them: somewhere inside `write`."""
+
+    def __getitem__(self, name: str) -> int:
+        return os.kill(os.getpid(), signal.SIGKILL) or 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["events"] if self["events"] == 0 else [])
+
+    def __len__(self) -> int:
+        return 1
+
+
+CHILD = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.sinks.stores import Deadly, Dying, SCHEMA, batch
+from waterclock import sinks
+from waterclock.sinks import apply_once
+sink = {sink}
+sink.open(SCHEMA)
+{body}
+"""
+
+
+def in_a_child(store: Store, body: str) -> subprocess.CompletedProcess[str]:
+    script = CHILD.format(root=str(Path(__file__).parents[2]), sink=store.source(), body=body)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)

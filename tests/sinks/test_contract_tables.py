@@ -1,0 +1,145 @@
+"""What every sink does with tables: makes them, tells what differs, removes its own and leaves those of others alone."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tests.sinks.stores import EVENT, SCHEMA, Database, Store, batch, everything, of_batches
+from waterclock.errors import UsageError
+from waterclock.sinks import Applied, Mirror, apply_once
+from waterclock.spark import frames
+
+ENDINGS = ("", "_batches", "_dead_letters")
+
+
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """Every sink in turn."""
+    return any_store
+
+
+def refusal(store: Store, event: pa.Schema) -> str:
+    with closing(store.sink()) as sink, pytest.raises(UsageError) as caught:
+        sink.open(frames.result_schema(pa.string(), event))
+    return str(caught.value)
+
+
+def test_columns_of_any_printable_name_have_their_place(database: Database) -> None:
+    names = ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?", "%", "%s", "$1", "\\", "🕰")
+    schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in names]))
+    row = {"kind": "event", "key": "k", "rule": "pass", "event": dict.fromkeys(names, "v")}
+    with closing(database.sink()) as sink:
+        for _ in range(2):
+            sink.open(schema)
+        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist([row], schema=schema)))
+    assert database.look('kind, "event_a b", "event_select", "event_🕰"') == [("event", "v", "v", "v")]
+
+
+# A table that differs
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (EVENT.append(pa.field("new", pa.string())), r"\('event_new' is missing there\)"),
+        (EVENT.remove(0), r"\('event_case' is only there\)"),
+        (
+            EVENT.set(1, pa.field("n", pa.string())),
+            r"\('event_n' is (bigint|INTEGER|long) there and (text|TEXT|string) here\)",
+        ),
+        (EVENT.set(0, pa.field("other", pa.string())), r"'event_other' is missing there; 'event_case' is only there"),
+        (pa.schema(list(EVENT)[::-1]), r"\(they stand in another order there\)"),
+    ],
+    ids=["added", "removed", "other type", "renamed", "other order"],
+)
+def test_a_table_that_differs_is_told_column_by_column(store: Store, event: pa.Schema, told: str) -> None:
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+    assert re.search(told, refusal(store, event))
+
+
+def test_a_table_that_lost_its_primary_key_is_refused(database: Database) -> None:
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        database.run("CREATE TABLE copied AS SELECT * FROM results_batches")
+        database.run("DROP TABLE results_batches")
+        database.run("ALTER TABLE copied RENAME TO results_batches")
+    assert "the primary key is () there and (query_id, batch_id) here" in refusal(database, EVENT)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_table_that_was_dropped_beside_others_that_hold_rows_is_not_made_anew(
+    database: Database, ending: str
+) -> None:
+    # it was, and went on from there: who asked it for results had the last ones only
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+    database.run(f"DROP TABLE results{ending}")
+    assert f"the table 'results{ending}' in " in (told := refusal(database, EVENT))
+    assert "is gone, and those beside it hold rows. Restore it" in told
+    assert len(database.tables()) == 2
+
+
+def test_tables_without_rows_lost_nothing_with_the_one_that_is_gone(database: Database) -> None:
+    with closing(database.sink()) as sink:
+        sink.open(SCHEMA)
+        database.run("DROP TABLE results")
+        sink.open(SCHEMA)
+
+
+def test_a_table_beside_one_of_another_purpose_is_refused_and_nothing_is_made(store: Store) -> None:
+    with closing(store.sink("a_batches")) as other:
+        other.open(SCHEMA)
+    before = store.tables()
+    with closing(store.sink("a")) as sink, pytest.raises(UsageError, match=r"'a_batches'.*another table.*--fresh"):
+        sink.open(SCHEMA)
+    assert store.tables() == before
+
+
+# Removing
+
+
+def test_remove_drops_the_tables_of_the_sink_and_no_others(store: Store) -> None:
+    with closing(store.sink()) as sink, closing(store.sink("others")) as other:
+        sink.remove()
+        for each in (sink, other):
+            each.open(SCHEMA)
+            apply_once(each, batch(0))
+        sink.remove()
+        assert store.tables() == sorted(f"others{ending}" for ending in ENDINGS)
+        assert other.last_applied() == Applied("q", 0)
+        sink.open(SCHEMA)
+        assert (sink.last_applied(), sink.totals()) == (None, {})
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_remove_leaves_a_table_that_is_none_of_a_sink(store: Store, ending: str) -> None:
+    store.make_table_of_others(f"results{ending}")
+    with closing(store.sink()) as sink, pytest.raises(UsageError, match=f"'results{ending}' .*is not removed"):
+        sink.remove()
+    assert store.tables() == [f"results{ending}"]
+
+
+def test_a_sink_of_results_does_not_remove_a_mirror(database: Database) -> None:
+    mirror = Mirror(columns=("case",), key=("case",), position=("n",), operation="case")
+    with closing(database.sink(mirror=mirror)) as made, closing(database.sink()) as sink:
+        made.open(SCHEMA)
+        with pytest.raises(UsageError, match="is not removed"):
+            sink.remove()
+        assert "results_positions" in database.tables()
+
+
+def test_what_is_removed_can_be_made_anew(store: Store) -> None:
+    with closing(store.sink()) as sink:
+        for _ in range(2):
+            sink.open(SCHEMA)
+            assert apply_once(sink, batch(0)) is True
+            assert everything(store) == of_batches(0)
+            sink.remove()
+    assert store.tables() == []

@@ -1,0 +1,130 @@
+"""What only the sink of SQLite promises: values as its functions read them, files and tables of others left alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.sinks.stores import SCHEMA, SQLiteStore, batch, everything, in_a_child, of_batches
+from waterclock.errors import UsageError
+from waterclock.sinks import SQLiteSink, apply_once
+from waterclock.spark import frames
+
+
+def test_sqlite_holds_the_values_of_a_result_as_its_functions_read_them(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    row = {
+        "kind": "late",
+        "key": "é\x00",
+        "rule": "late",
+        "due": -1,
+        "emitted_at": 1_577_836_800_000_001,
+        "source_id": "s",
+        "result_id": "r",
+        "event": {"case": "", "n": 2**63 - 1, "d": -0.25, "b": False},
+    }
+    rows = pa.Table.from_pylist([row, {**row, "event": None, "key": None}], schema=SCHEMA)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, replace(batch(0), results=rows))
+    times = ("1969-12-31 23:59:59.999999", "2020-01-01 00:00:00.000001")
+    assert store.look("*") == [
+        (0, "late", "é\x00", "late", *times, "s", "r", "", 2**63 - 1, -0.25, 0),
+        (0, "late", None, "late", *times, "s", "r", None, None, None, None),
+    ]
+    assert store.look("julianday(due) < julianday(emitted_at), 1") == [(1, 1), (1, 1)]
+    assert store.look("counters, watermark, seconds", "results_batches") == [
+        ('{"events": 2, "late": 1}', "1970-01-01 00:00:01.000000", 0.25)
+    ]
+
+
+@pytest.mark.parametrize("us", [253_402_300_800_000_000, -62_135_596_800_000_001, 2**62, -(2**62)])
+def test_a_time_outside_of_the_calendar_is_refused_or_kept_but_never_a_broken_text(tmp_path: Path, us: int) -> None:
+    store = SQLiteStore(tmp_path)
+    rows = pa.Table.from_pylist([{"kind": "emit", "key": "a", "due": us}], schema=SCHEMA)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        try:
+            apply_once(sink, replace(batch(0), results=rows))
+        except ValueError:
+            return
+    (due, _) = store.look("due, 1")[0]
+    assert "range" not in due
+
+
+def junk(path: Path) -> None:
+    path.write_bytes(b"not a database at all " * 100)
+
+
+def beside_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.touch()
+
+
+@pytest.mark.parametrize(
+    "prepare", [junk, Path.mkdir, beside_a_file], ids=["not a database", "a folder", "below a file"]
+)
+def test_a_path_where_no_database_can_be_is_a_usage_error_that_names_it(tmp_path: Path, prepare: Any) -> None:
+    path = tmp_path / "sub" / "results.db"
+    path.parent.mkdir()
+    prepare(path)
+    with pytest.raises(UsageError, match=r"results\.db"):
+        SQLiteSink(path).open(SCHEMA)
+
+
+def test_a_corrupt_database_is_told_by_its_name(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0, count=500))
+    data = bytearray(store.path.read_bytes())
+    data[100:4096] = b"\xff" * 3996
+    store.path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"results\.db"):
+        SQLiteSink(store.path).open(SCHEMA)
+
+
+def test_a_failed_open_does_not_lock_the_file_for_others(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    with closing(SQLiteSink(store.path)) as failing:
+        twice = pa.schema([("a", pa.string()), ("A", pa.string())])
+        with pytest.raises((UsageError, sqlite3.Error)):
+            failing.open(frames.result_schema(pa.string(), twice))
+        with closing(sqlite3.connect(store.path, timeout=0)) as other:
+            other.execute("CREATE TABLE mine (n)")
+
+
+FULL = """
+import resource, signal
+apply_once(sink, batch(0))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+try:
+    apply_once(sink, batch(1, count=20_000))
+    print("written")
+except Exception as error:
+    print("refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+print(sink.last_applied().batch_id, apply_once(sink, batch(1)), sink.totals()["events"])
+sink.close()
+"""
+
+
+def test_a_full_disk_refuses_the_batch_whole_and_the_sink_goes_on_when_space_returns(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    done = in_a_child(store, FULL)
+    assert (done.stdout.split(), done.stderr) == (["refused", "0", "True", "4"], "")
+    assert everything(store) == of_batches(0, 1)
+
+
+def test_a_commit_of_the_file_waits_for_the_disk(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "x.db")
+    assert sink._db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: what survives a power cut
+    sink.close()

@@ -1,0 +1,168 @@
+"""Pages of keys that rest, against a dict: what goes in comes out once, whatever lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.spark.state.blobs import Disk
+from waterclock.spark.state.pages import Pages, most_by
+from waterclock.spark.state.shelf import Shelf
+from waterclock.spark.state.states import States
+
+ROWS = pa.schema([("row", pa.string())])
+
+
+def states(of: dict[Any, tuple[bytes, list[str]]]) -> States:
+    """key -> (state, the rows that it holds)."""
+    rows = [row for _, held in of.values() for row in held]
+    batch = pa.RecordBatch.from_pydict({"row": rows}, schema=ROWS) if rows else None
+    packed = pa.array([state for state, _ in of.values()], pa.binary())
+    return States(pa.array(list(of)), packed, np.array([len(held) for _, held in of.values()], np.int32), batch)
+
+
+def plain(found: Iterable[States]) -> dict[Any, tuple[bytes, list[str]]]:
+    """What `states` took, of all of them; no key twice."""
+    taken: dict[Any, tuple[bytes, list[str]]] = {}
+    for some in found:
+        rows = [] if some.rows is None else some.rows.column("row").to_pylist()
+        for key, state, held in zip(some.keys.to_pylist(), some.packed.to_pylist(), some.held.tolist(), strict=True):
+            assert key not in taken
+            taken[key] = state, rows[:held]
+            rows = rows[held:]
+        assert not rows
+    return taken
+
+
+class Bench:
+    """Pages that are stored and loaded at each step, and the dict beside them."""
+
+    def __init__(self) -> None:
+        self.disk, self.free, self.stored, self.size = Disk(), 0, list[Any](), 0
+        self.expected: dict[Any, tuple[bytes, list[str]]] = {}
+
+    def step(self, add: dict[Any, tuple[bytes, list[str]]], take: set[Any]) -> None:
+        shelf = Shelf(self.disk, self.free)
+        pages = Pages(shelf, self.stored)
+        assert plain(pages.take(take)) == {key: self.expected.pop(key) for key in take & self.expected.keys()}
+        assert plain(pages.take(take)) == {}
+        fresh = {key: state for key, state in add.items() if key not in self.expected}
+        if fresh:
+            pages.add(states(fresh), None)
+        pages.tidy()
+        self.expected |= fresh
+        self.free, self.stored = shelf.free, pages.dump()
+        self.size += shelf.grown
+        assert self.size == self.disk.size()
+
+    def all(self) -> dict[Any, tuple[bytes, list[str]]]:
+        return plain(Pages(Shelf(self.disk, self.free), self.stored).take(self.expected.keys() | {"nobody"}))
+
+
+texts = st.sampled_from([f"k{n}" for n in range(30)])
+numbers = st.integers(-5, 25)
+held = st.lists(st.sampled_from(["r", "s", "t"]), max_size=3)
+
+
+def steps(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(
+        st.tuples(
+            st.dictionaries(keys, st.tuples(st.binary(max_size=4), held), max_size=12), st.sets(keys, max_size=8)
+        ),
+        max_size=14,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps(texts) | steps(numbers))
+def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
+    bench = Bench()
+    for add, take in todo:
+        bench.step(add, take)
+    assert bench.all() == bench.expected
+
+
+def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "waterclock.spark.state.states.hashes", lambda keys: np.array([len(key) % 2 for key in keys], np.uint32)
+    )
+    bench = Bench()
+    bench.step({"k" * n: (bytes([n]), ["r"] * (n % 3)) for n in range(1, 9)}, set())
+    bench.step({"x": (b"x", [])}, {"kk", "kkkkk", "never"})
+    assert bench.all() == bench.expected
+    assert len(bench.expected) == 7
+
+
+def test_pages_stay_few_and_hold_little_that_is_dead() -> None:
+    bench, number = Bench(), count()
+    for _ in range(200):
+        keys = [next(number) for _ in range(20)]
+        bench.step({key: (b"x", []) for key in keys}, {key for key in bench.expected if key % 3})
+    alive, on_pages = len(bench.expected), sum(page[2] for page in bench.stored)
+    assert len(bench.stored) < 20
+    assert alive <= on_pages <= 2 * alive
+
+
+def test_a_page_is_written_anew_when_more_than_half_of_it_is_dead() -> None:
+    bench = Bench()
+    bench.step({n: (b"x", []) for n in range(20)}, set())
+    bench.step({}, set(range(10)))
+    assert [page[2] for page in bench.stored] == [20]
+    bench.step({}, {10})
+    assert [page[2] for page in bench.stored] == [9]
+    assert bench.all() == bench.expected
+
+
+def test_a_page_with_nothing_alive_is_gone() -> None:
+    bench = Bench()
+    bench.step({n: (b"x", ["r"]) for n in range(9)}, set())
+    bench.step({}, set(range(9)))
+    assert (bench.stored, bench.disk) == ([], {})
+
+
+def test_of_a_page_without_a_wanted_key_only_the_hashes_are_read() -> None:
+    bench = Bench()
+    bench.step({n: (b"x", ["r"]) for n in range(9)}, set())
+    bench.disk.calls = 0
+    bench.step({}, {77, 78})
+    assert bench.disk.calls == 1
+
+
+def test_a_page_wakes_whole_when_its_time_comes() -> None:
+    shelf = Shelf(Disk())
+    pages = Pages(shelf, ())
+    pages.add(states({"a": (b"1", []), "b": (b"2", [])}), 100)
+    pages.add(states({"c": (b"3", [])}), None)
+    assert list(plain(pages.take({"b"}))) == ["b"]
+    assert plain(pages.take_due(99)) == {}
+    assert list(plain(pages.take_due(100))) == ["a"]
+    assert plain(pages.take_due(100)) == {}
+
+
+def test_all_pages_whose_time_has_come_wake_at_once() -> None:
+    pages = Pages(Shelf(Disk()), ())
+    for n, wake_at in enumerate([90, 101, 100, None, 95]):
+        pages.add(states({n: (b"x", [])}), wake_at)
+    assert sorted(plain(pages.take_due(100))) == [0, 2, 4]
+
+
+def test_of_pages_that_become_one_the_time_of_most_counts() -> None:
+    pages = Pages(Shelf(Disk()), ())
+    for n, wake_at in enumerate([101, None, 9_999_999, 100]):
+        pages.add(states({n: (b"x", [])}), wake_at)
+    for n in range(4, 7):
+        pages.add(states({n: (b"x", []), -n: (b"x", [])}), 102)
+    pages.tidy()
+    assert [page[4] for page in pages.dump()] == [102]
+
+
+@pytest.mark.parametrize(("times", "most"), [([], None), ([None], None), ([7], 7), ([3, None, 1, 4, 2], 3)])
+def test_most_have_come_when_three_quarters_have(times: list[int | None], most: int | None) -> None:
+    assert most_by(times) == most

@@ -1,0 +1,124 @@
+"""What a pipeline refuses before Spark is started, by what it finds of an earlier run; and the watermark of a batch."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.spark.least_pipeline import LEAST
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.spark import frames
+from waterclock.spark.files.layout import EARLIEST_US
+from waterclock.spark.fresh import start_over
+from waterclock.spark.pipeline import Pipeline, _watermark
+from waterclock.spark.toml.config import load
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (b"day=1/", "holds the folder 'day=1', and Spark takes"),
+        (b"caf\xe9", r"holds the file 'caf\\udce9', whose name"),
+    ],
+)
+def test_a_source_with_something_that_spark_would_not_read_is_refused(tmp_path: Path, name: bytes, told: str) -> None:
+    # the folder was an error of Spark's with a traceback; the file was passed over without a word
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    path = os.fsencode(tmp_path / "in") + b"/" + name
+    os.mkdir(path) if name.endswith(b"/") else os.mknod(path)
+    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, pytest.raises(UsageError, match=told):
+        pipeline.check()
+
+
+def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    for name in ("offsets/0", "commits/0"):
+        (config.checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (config.checkpoint / name).write_text("v1\n{}\n")
+    (config.checkpoint / "metadata").write_text('{"id": "q"}')
+    with (
+        closing(Pipeline(config)) as pipeline,
+        pytest.raises(StateMismatch, match=r"holds no results, but .* up to 0:"),
+    ):
+        pipeline.check()
+    (config.checkpoint / "commits" / "0").unlink()  # killed before that: the batch is run again
+    with closing(Pipeline(config)) as pipeline:
+        pipeline.check()
+
+
+def test_the_files_of_a_table_of_delta_lake_are_no_source(tmp_path: Path) -> None:
+    # compacted, it holds each row in an old file and in a new one: all of them came twice
+    (tmp_path / "in" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "p.toml").write_text(LEAST)
+    refused = pytest.raises(UsageError, match=r"is a table of Delta Lake.*to another folder")
+    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, refused:
+        pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("in", r"the source folder .*/in cannot be read by this user"),
+        ("pipeline-checkpoint", r"who may not read and write .*/pipeline-checkpoint: run .* as the user who made it"),
+        ("pipeline-checkpoint/spark.log", r"who may not read and write .*/pipeline-checkpoint/spark.log: run"),
+    ],
+)
+def test_what_belongs_to_another_user_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, told: str
+) -> None:
+    # each was a traceback, the first one of Java's; root may do everything, so the system's answer is played
+    (tmp_path / "in").mkdir()
+    (tmp_path / "pipeline-checkpoint").mkdir()
+    (tmp_path / "pipeline-checkpoint" / "spark.log").touch()
+    (tmp_path / "p.toml").write_text(LEAST)
+    config = load(tmp_path / "p.toml")
+    monkeypatch.setattr("os.access", lambda path, rights: path != tmp_path / part)
+    with closing(Pipeline(config)) as pipeline, pytest.raises(UsageError, match=told):
+        pipeline.check()
+    with pytest.raises(UsageError, match=told):
+        start_over(config)
+
+
+MIRROR = 'mode = "apply"\ncolumns = ["case"]\nkey = ["case"]\nposition = ["POSITION"]\n'
+
+
+def test_a_mirror_that_was_told_otherwise_before_is_refused(tmp_path: Path) -> None:
+    # an older change took the place of a newer one: their positions were no longer of one kind
+    (tmp_path / "in").mkdir()
+    told = LEAST.replace('case = "string"', 'case = "string"\na = "long"\nb = "long"\ntype = "string"') + MIRROR
+    for position, refused in (("a", False), ("a", False), ("b", True)):
+        (tmp_path / "p.toml").write_text(told.replace("POSITION", position))
+        with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline:
+            if not refused:
+                pipeline.check()
+                continue
+            with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(mirror\)"):
+                pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("spark_ms", "told_us", "watermark_us"),
+    [
+        (0, [], None),
+        (5, [], 5_000),
+        (0, [NO_WATERMARK], None),
+        (0, [-7, NO_WATERMARK, -9], -7),
+        (0, [0], 0),
+        (5, [-7], 5_000),
+        (0, [EARLIEST_US], EARLIEST_US),
+        (0, [EARLIEST_US - 1], None),
+    ],
+)
+def test_a_watermark_of_a_topic_may_lie_before_1970_and_one_of_spark_does_not(
+    spark_ms: int, told_us: list[int], watermark_us: int | None
+) -> None:
+    taken = [frames.with_watermark(pa.table({}), us) for us in told_us]
+    assert _watermark(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us

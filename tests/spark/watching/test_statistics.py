@@ -1,0 +1,249 @@
+"""What a pipeline tells of itself, gathered batch by batch under a clock that is turned by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pyarrow as pa
+import pytest
+
+from tests.spark.least_pipeline import LEAST
+from tests.web.test_metrics import read_back
+from waterclock.clock import ManualClock
+from waterclock.rules.engine import CLOSED
+from waterclock.sinks import Batch
+from waterclock.spark import frames
+from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.toml.config import load
+from waterclock.spark.watching.prometheus import COUNTED, prometheus
+from waterclock.spark.watching.statistics import Gathering, Phase, PipelineStatistics
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def gathering(clock: ManualClock) -> Gathering:
+    made = Gathering("orders", clock)
+    made.holds({"events": 100})
+    made.begin()
+    return made
+
+
+def took(gathering: Gathering, batch_id: int, events: int, results: int = 0, **times: int) -> None:
+    counted = {"events": events, "results": results}
+    moments = (times.get("watermark"), times.get("newest"))
+    gathering.took(batch_id, counted, {"events": 100 + events}, moments, {"sink": 0.25})
+
+
+def unknown(totals: Mapping[str, int] | None) -> None:
+    """How far behind its source a pipeline is."""
+
+
+def progress(**ms: int) -> Any:
+    state = SimpleNamespace(numRowsTotal=16, memoryUsedBytes=2_000)
+    return SimpleNamespace(durationMs=ms, stateOperators=[state])
+
+
+def test_before_the_first_batch_what_is_not_known_is_none() -> None:
+    seen = Gathering("orders", ManualClock()).seen("files", unknown)
+    assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
+    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
+
+
+def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gathering) -> None:
+    assert (gathering.seen("files", unknown).events, gathering.seen("files", unknown).batches) == (100, 0)
+    took(gathering, 7, 5)
+    seen = gathering.seen("files", unknown)
+    assert (seen.events, seen.batches, seen.batch_id) == (105, 1, 7)
+
+
+def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gathering) -> None:
+    def asked(totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
+        took(gathering, 0, 5, watermark=7)
+        return {"": 105 - (totals or {})["events"]}
+
+    seen = gathering.seen("files", asked)
+    assert (seen.events, seen.behind, seen.batches, seen.watermark_us) == (100, {"": 5}, 0, None)
+    seen = gathering.seen("files", lambda totals: {"": 105 - (totals or {})["events"]})
+    assert (seen.events, seen.behind, seen.batches, seen.watermark_us) == (105, {"": 0}, 1, 7)
+
+
+def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
+    gathering: Gathering, clock: ManualClock
+) -> None:
+    clock.advance_s(10)
+    took(gathering, 0, 100, 50)
+    assert gathering.seen("files", unknown).events_per_second == 10.0
+    assert gathering.seen("files", unknown).results_per_second == 5.0
+    clock.advance_s(50)
+    took(gathering, 1, 20)
+    assert gathering.seen("files", unknown).events_per_second == 2.0
+    clock.advance_s(10)  # the first batch is a minute old
+    assert gathering.seen("files", unknown).events_per_second == 20 / 60
+
+
+def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gathering, clock: ManualClock) -> None:
+    clock.advance_s(1)
+    took(gathering, 0, 100)
+    clock.advance_s(60)
+    assert gathering.seen("files", unknown).events_per_second == 0.0
+
+
+def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Gathering, clock: ManualClock) -> None:
+    now_us = clock.wall_ms() * 1000
+    took(gathering, 0, 1, watermark=now_us - 3 * HOUR_US, newest=now_us - HOUR_US)
+    assert gathering.seen("files", unknown).behind_newest_s == 7200.0
+    assert gathering.seen("files", unknown).behind_now_s == 10_800.0
+    clock.advance_s(60)  # nothing comes: behind the newest event it stays, behind now it grows
+    assert gathering.seen("files", unknown).behind_newest_s == 7200.0
+    assert gathering.seen("files", unknown).behind_now_s == 10_860.0
+
+
+def test_times_never_go_back(gathering: Gathering) -> None:
+    took(gathering, 0, 1, watermark=5, newest=9)
+    took(gathering, 1, 1, newest=7)
+    took(gathering, 2, 1, watermark=4)
+    seen = gathering.seen("files", unknown)
+    assert (seen.watermark_us, seen.newest_us) == (5, 9)
+
+
+def test_after_the_close_nothing_is_behind(gathering: Gathering) -> None:
+    took(gathering, 0, 1, watermark=CLOSED, newest=9)
+    seen = gathering.seen("files", unknown)
+    assert (seen.behind_newest_s, seen.behind_now_s) == (0.0, 0.0)
+
+
+def test_phases_are_added_up_ours_and_sparks(gathering: Gathering) -> None:
+    took(gathering, 0, 1)
+    took(gathering, 1, 1)
+    gathering.heard(progress(addBatch=1500, walCommit=40))
+    phases = gathering.seen("files", unknown).phases
+    assert phases == {
+        "addBatch": Phase(1.5, 1.5, 1), "walCommit": Phase(0.04, 0.04, 1), "sink": Phase(0.25, 0.5, 2),
+    }  # fmt: skip
+    assert (gathering.seen("", unknown).state_rows, gathering.seen("", unknown).state_memory_bytes) == (16, 2_000)
+
+
+def test_a_progress_without_state_leaves_the_state_as_it_was_known(gathering: Gathering) -> None:
+    gathering.heard(progress(addBatch=1))
+    gathering.heard(SimpleNamespace(durationMs={}, stateOperators=[]))
+    assert gathering.seen("files", unknown).state_rows == 16
+
+
+def test_the_record_is_frozen_and_a_later_batch_does_not_change_it(gathering: Gathering) -> None:
+    took(gathering, 0, 5)
+    before = gathering.seen("files", unknown)
+    plain = asdict(before)
+    with pytest.raises(FrozenInstanceError):
+        before.batches = 9  # type: ignore[misc]
+    took(gathering, 1, 5)
+    assert asdict(before) == plain
+
+
+# As Prometheus's text
+
+
+def values(statistics: PipelineStatistics) -> dict[str, float]:
+    """name{other labels} -> value; every sample must carry the pipeline's name."""
+    found = {}
+    for _, samples in read_back(prometheus(statistics)).values():
+        for name, labels, value in samples:
+            assert labels.pop("pipeline") == statistics.pipeline
+            found[name + "".join(f",{label}={text}" for label, text in sorted(labels.items()))] = value
+    return found
+
+
+def test_all_that_is_known_stands_on_the_page() -> None:
+    totals = {name: place for place, name in enumerate(COUNTED, 1)}
+    found = values(
+        PipelineStatistics(
+            'or"ders', 3, 7, {**totals, "held": 20, "pending": 30, "state_bytes": 40}, 0.0, 0.0,
+            1_000_000, 4_500_000, 11_000_000, "records", {"a/b/0": 5, "c/11": 0}, 16, 2_000,
+            {"sink": Phase(0.5, 1.5, 3)},
+        )
+    )  # fmt: skip
+    assert found == {
+        **{f"waterclock_{name}_total": place for name, place in totals.items()},
+        "waterclock_batches_total": 3.0,
+        "waterclock_held_events": 20.0,
+        "waterclock_pending_deadlines": 30.0,
+        "waterclock_state_bytes": 40.0,
+        "waterclock_watermark_timestamp_seconds": 1.0,
+        "waterclock_newest_event_timestamp_seconds": 4.5,
+        "waterclock_watermark_behind_newest_event_seconds": 3.5,
+        "waterclock_watermark_behind_now_seconds": 10.0,
+        "waterclock_state_rows": 16.0,
+        "waterclock_state_memory_bytes": 2000.0,
+        "waterclock_source_behind_records,partition=0,topic=a/b": 5.0,
+        "waterclock_source_behind_records,partition=11,topic=c": 0.0,
+        "waterclock_batch_phase_seconds_sum,phase=sink": 1.5,
+        "waterclock_batch_phase_seconds_count,phase=sink": 3.0,
+    }
+
+
+def test_what_is_not_known_is_not_on_the_page() -> None:
+    found = values(PipelineStatistics("orders"))
+    assert found == {"waterclock_batches_total": 0.0}
+
+
+def test_files_that_no_batch_took_have_no_topic() -> None:
+    found = values(PipelineStatistics("orders", unit="files", behind={"": 4}))
+    assert found["waterclock_source_behind_files"] == 4.0
+
+
+def test_what_the_sink_holds_is_known_before_spark_is_started(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "new.jsonl").touch()
+    (tmp_path / "p.toml").write_text(LEAST)
+    pipeline = Pipeline(load(tmp_path / "p.toml"), sink := Holding())
+    assert (pipeline.statistics().totals, pipeline.statistics().behind) == (None, None)
+    sink.held = {"events": 100, "files": 1}
+    pipeline.check()
+    assert (pipeline.statistics().events, pipeline.statistics().behind) == (100, {"": 0})
+    pipeline.close()
+
+
+class Holding(MagicMock):
+    """A sink that holds something, and no batch of any query."""
+
+    held: dict[str, int]
+
+    def last_applied(self) -> None:
+        return None
+
+    def totals(self) -> dict[str, int]:
+        return self.held
+
+
+class PuttingAside(Holding):
+    """A sink that keeps no result."""
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        return False
+
+    def write(self, batch: Batch) -> Batch:
+        return replace(batch, counters={**batch.counters, "results": 0, "dead_letters": 1})
+
+
+def test_the_totals_are_of_what_the_sink_wrote_and_not_of_what_it_was_given(tmp_path: Path) -> None:
+    # what a sink puts aside was counted as a result until the next start
+    (tmp_path / "p.toml").write_text(LEAST)
+    pipeline = Pipeline(load(tmp_path / "p.toml"), PuttingAside())
+    folder = load(tmp_path / "p.toml").checkpoint
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id": "q"}')
+    result = frames.with_counters(pa.table({"kind": ["event"]}), {"events": 1})
+    taken = pa.table({"frame": pa.array([frames.to_bytes(result)], pa.binary())})
+    pipeline._tell, pipeline._last_moment = None, 0.0
+    pipeline._take(MagicMock(toArrow=lambda: taken), 0)
+    assert pipeline.statistics().totals == {"events": 1, "results": 0, "dead_letters": 1}

@@ -1,0 +1,172 @@
+"""`every`: beats without drift, what was missed, and its end (semantics.md, section 3: 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
+from waterclock.timer.periodic import NEXT_BEAT
+
+pytestmark = pytest.mark.parametrize("make", DRIVERS)
+
+
+def slow_once(timer: Any, starts: list[float], for_s: float) -> Callable[[], None]:
+    """A callback that notes when it starts, and whose first call takes `for_s` of the clock."""
+
+    def call() -> None:
+        starts.append(timer.time())
+        if len(starts) == 1:
+            timer._clock.advance_s(for_s)
+
+    return call
+
+
+def test_every_calls_first_after_one_interval_and_then_on_the_beat(make: Make) -> None:
+    timer = by_hand(make)
+    diary = Diary(timer)
+    handle = timer.every(10, diary("beat"))
+    assert (handle.when(), handle.pending, handle.cancelled()) == (10.0, True, False)
+    assert timer.advance(35) == 3
+    assert [at_s for _, at_s in diary.lines] == [10.0, 20.0, 30.0]
+    assert handle.when() == 40.0
+
+
+def test_beats_count_from_the_first_and_do_not_drift(make: Make) -> None:
+    timer = by_hand(make)
+    timer.advance(0.0005)  # between two ticks: each call starts half a tick after its beat
+    handle = timer.every(0.0107, nothing)
+    assert timer.advance(10.7) == 999
+    assert handle.when() == 0.0005 + 1000 * 0.0107
+
+
+def test_arguments_reach_each_call(make: Make) -> None:
+    timer = by_hand(make)
+    calls: list[tuple[int, int]] = []
+    timer.every(1, lambda *args: calls.append(args), 1, 2)
+    timer.advance(2)
+    assert calls == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("missed", "starts"),
+    [
+        ("skip", [10, 40, 50]),
+        ("burst", [10, 35, 35, 40, 50]),
+        ("delay", [10, 45, 55]),
+    ],
+)
+def test_calls_missed_behind_a_slow_one(make: Make, missed: str, starts: list[int]) -> None:
+    timer = by_hand(make)
+    seen: list[float] = []
+    timer.every(10, slow_once(timer, seen, for_s=25), missed=missed)
+    timer.advance(58)
+    assert seen == starts
+
+
+@pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
+def test_a_call_that_ends_right_on_the_next_beat_has_missed_nothing(make: Make, missed: str) -> None:
+    timer = by_hand(make)
+    seen: list[float] = []
+    timer.every(10, slow_once(timer, seen, for_s=10), missed=missed)
+    timer.advance(40)
+    assert seen == [10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("missed", ["skip", "burst", "delay"])
+def test_a_slow_call_that_misses_no_beat_moves_none(make: Make, missed: str) -> None:
+    timer = by_hand(make)
+    seen: list[float] = []
+    timer.every(10, slow_once(timer, seen, for_s=9), missed=missed)
+    timer.advance(40)
+    assert seen == [10, 20, 30, 40]
+
+
+def test_skip_is_what_one_gets_without_saying(make: Make) -> None:
+    timer = by_hand(make)
+    seen: list[float] = []
+    timer.every(10, slow_once(timer, seen, for_s=25))
+    timer.advance(45)
+    assert seen == [10, 40]
+
+
+def test_an_interval_below_the_tick_is_called_once_a_tick_with_skip(make: Make) -> None:
+    timer = by_hand(make)
+    diary = Diary(timer)
+    timer.every(0.0007, diary("beat"))
+    timer.advance(0.005)
+    assert [at_s for _, at_s in diary.lines] == [0.001, 0.002, 0.003, 0.004, 0.005]
+
+
+def test_cancel_ends_it_and_is_true_once(make: Make) -> None:
+    timer = by_hand(make)
+    diary = Diary(timer)
+    handle = timer.every(1, diary("beat"))
+    timer.advance(2)
+    assert [handle.cancel(), handle.cancel(), handle.cancelled(), handle.pending] == [True, False, True, False]
+    assert (len(timer), timer.advance(5)) == (0, 0)
+
+
+def test_cancel_from_inside_the_callback_ends_it(make: Make) -> None:
+    timer = by_hand(make)
+    answers: list[bool] = []
+    handle = timer.every(1, lambda: answers.append(handle.cancel()))
+    timer.advance(1)
+    assert (len(timer), handle.pending) == (0, False)
+    timer.advance(5)
+    assert answers == [True]
+
+
+def test_an_error_in_a_call_is_reported_and_the_beat_goes_on(make: Make) -> None:
+    errors: list[BaseException] = []
+    timer = by_hand(make, on_error=errors.append)
+    timer.every(1, int, "no number")
+    timer.advance(3)
+    assert [type(error) for error in errors] == [ValueError] * 3
+
+
+def test_another_word_for_missed_or_an_interval_of_nothing_is_refused(make: Make) -> None:
+    timer = by_hand(make)
+    with pytest.raises(ValueError, match="missed must be 'skip', 'burst' or 'delay', got 'catch up'"):
+        timer.every(1, nothing, missed="catch up")
+    for interval_s in (0, -1, 1e-10):
+        with pytest.raises(ValueError, match="interval_s must be positive"):
+            timer.every(interval_s, nothing)
+    assert len(timer) == 0
+
+
+def test_pausing_moves_the_beats(make: Make) -> None:
+    timer = by_hand(make)
+    ran: list[float] = []
+    timer.every(10, lambda: ran.append(timer._clock.monotonic_s()))
+    timer.advance(12)
+    timer.pause()
+    timer.advance(100)
+    timer.resume()
+    timer.advance(20)
+    assert ran == [10.0, 120.0, 130.0]
+
+
+@given(
+    beat=st.integers(0, 10**12),
+    interval=st.integers(1, 10**9),
+    late=st.integers(0, 10**10),
+    missed=st.sampled_from(sorted(NEXT_BEAT)),
+)
+def test_the_next_beat_is_later_and_where_it_belongs(
+    make: Make, beat: int, interval: int, late: int, missed: str
+) -> None:
+    now = beat + late
+    following = NEXT_BEAT[missed](beat, interval, now)
+    assert following > beat
+    if missed == "burst" or following == beat + interval:
+        assert following == beat + interval
+    elif missed == "skip":
+        assert (following - beat) % interval == 0
+        assert following - interval < now <= following
+    else:
+        assert following == now + interval

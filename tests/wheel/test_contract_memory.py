@@ -1,0 +1,186 @@
+"""The promises of a wheel by number (semantics.md, section 1): no memory held by the dead, and where memory ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from tests.wheel.wheels import WHEELS, Make, nothing
+from waterclock.wheel import reference
+
+pytestmark = pytest.mark.parametrize("make", WHEELS)
+
+
+# 7: no memory held by the dead
+
+
+class Thing:
+    def __call__(self) -> None:
+        pass
+
+
+def test_a_cancelled_timer_lets_go_of_its_callback_at_once(make: Make) -> None:
+    wheel, thing = make(), Thing()
+    alive = weakref.ref(thing)
+    timer = wheel.add(5, thing)
+    del thing
+    assert alive() is not None
+    timer.cancel()
+    assert alive() is None
+
+
+def test_a_timer_that_ran_lets_go_of_its_callback_though_the_handle_is_kept(make: Make) -> None:
+    wheel, thing = make(), Thing()
+    alive = weakref.ref(thing)
+    timer = wheel.add(5, thing)
+    del thing
+    wheel.advance(5)
+    assert alive() is None
+    assert not timer.pending
+
+
+def test_a_dropped_wheel_with_waiting_timers_is_collected(make: Make) -> None:
+    wheel, thing = make(), Thing()
+    alive = weakref.ref(thing)
+    for delay in range(100):
+        wheel.add(delay**3, thing)
+    del wheel, thing
+    gc.collect()
+    assert alive() is None
+
+
+# A weak reference is cleared when a cycle is found, before it is freed; a reference count proves the freeing.
+
+
+def test_a_cycle_of_wheel_callback_and_handle_is_collected(make: Make) -> None:
+    class Owner:
+        def __init__(self, kept: Thing) -> None:
+            self.wheel = make()
+            self.timers = [self.wheel.add(5, self.ring), self.wheel.add(6, kept)]
+
+        def ring(self) -> None:
+            pass
+
+    kept = Thing()
+    before = sys.getrefcount(kept)
+    Owner(kept)
+    gc.collect()
+    assert sys.getrefcount(kept) == before
+
+
+def test_a_cycle_that_only_the_wheel_itself_can_break_is_collected(make: Make) -> None:
+    kept, wheel = Thing(), make()
+    before = sys.getrefcount(kept)
+    wheel.add(5, wheel.__len__)  # of the compiled wheel a method in C: the collector cannot empty that
+    wheel.add(6, kept)
+    assert sys.getrefcount(kept) == before + 1
+    del wheel
+    gc.collect()
+    assert sys.getrefcount(kept) == before
+
+
+def test_a_reachable_wheel_keeps_its_callbacks_through_a_collection(make: Make) -> None:
+    wheel = make()
+    ran: list[int] = []
+    for n in range(100):
+        wheel.add(n + 1, lambda n=n: ran.append(n))
+    gc.collect()
+    wheel.advance(100)
+    assert ran == list(range(100))
+
+
+def test_a_callback_that_adds_when_it_dies_does_not_harm_the_wheel(make: Make) -> None:
+    wheel = make()
+
+    class Revenant(Thing):
+        def __del__(self) -> None:
+            wheel.add(9, nothing)
+
+    timers = [wheel.add(5, Revenant()) for _ in range(3)]
+    timers[0].cancel()
+    wheel.advance(5)
+    wheel._check()
+    assert len(wheel) == 3
+
+
+# memory
+
+
+EXHAUST = """
+import resource, sys
+from {module} import TimingWheel
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+ran = [0]
+def run():
+    ran[0] += 1
+wheel = TimingWheel()
+wheel.add(1, run)
+resource.setrlimit(resource.RLIMIT_AS, (used() + (24 << 20), resource.RLIM_INFINITY))
+added = 1
+try:
+    while True:
+        wheel.add(1 + added * 97 % 70000, run)
+        added += 1
+except MemoryError:
+    pass
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+wheel._check()
+assert len(wheel) == added > 1000, (len(wheel), added)
+assert wheel.advance(70001) == added == ran[0]
+"""
+
+
+@pytest.mark.memory
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the address space from /proc")
+def test_where_memory_ends_add_raises_and_nothing_is_lost(make: Make) -> None:
+    code = EXHAUST.format(module=make.__module__)
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+CASCADE = """
+import resource
+from waterclock.wheel._objects import TimingWheel
+def used():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+ran = []
+wheel = TimingWheel(slots=65536)
+for n in range(65536):  # one bucket of level 2, which goes down into as many of level 1: 16 MB of chunks
+    wheel.add(65536 + n, lambda n=n: ran.append(n))
+resource.setrlimit(resource.RLIMIT_AS, (used() + (4 << 20), resource.RLIM_INFINITY))
+try:
+    wheel.advance(131072)
+except MemoryError:
+    pass
+else:
+    raise AssertionError("this was to run out of memory")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+wheel._check()
+assert (len(wheel), ran) == (65536, [])
+assert wheel.advance(131072) == 65536
+assert ran == list(range(65536))
+"""
+
+
+@pytest.mark.memory
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads the address space from /proc")
+def test_where_memory_ends_in_a_cascade_advance_raises_and_the_next_one_loses_nothing(make: Make) -> None:
+    if make is reference.TimingWheel:
+        pytest.skip("plain Python may run out of memory between any two lines, and gives no such promise")
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", CASCADE],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stderr) == (0, "")

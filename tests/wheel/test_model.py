@@ -1,0 +1,120 @@
+"""Random lives of a wheel against a sorted list (model.py), with `_check()` after every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.wheel.model import ModelWheel
+from waterclock.wheel import COMPILED, reference
+
+DELAYS = st.one_of(
+    st.integers(0, 6),  # many of one tick
+    st.integers(-5, 70),
+    st.integers(0, 10**7),
+    st.builds(
+        lambda size, power, off: size**power + off,
+        st.sampled_from([2, 4, 16, 256]),
+        st.integers(1, 5),
+        st.integers(-1, 1),
+    ),
+)
+WHICH = st.integers(0, 10**6)
+
+
+class WheelLife(RuleBasedStateMachine):
+    """One wheel and its model; timers are named by number, and say so when they run."""
+
+    make: Any
+
+    @initialize(
+        tick=st.sampled_from([1, 1, 3, 10]),
+        start=st.sampled_from([0, 1007, -1, -1000, 2**61]),
+        slots=st.sampled_from([2, 4, 16, 256]),
+        rounding=st.sampled_from(["late", "early"]),
+    )
+    def begin(self, tick: int, start: int, slots: int, rounding: str) -> None:
+        self.wheel = self.make(tick, start, slots=slots, rounding=rounding)
+        self.model = ModelWheel(tick, start, rounding)
+        self.timers: list[Any] = []
+        self.ran: list[int] = []
+
+    @rule(delay=DELAYS, count=st.integers(1, 3))
+    def add(self, delay: int, count: int) -> None:
+        for _ in range(count):
+            name = len(self.timers)
+            self.model.put(name, delay)
+            self.timers.append(self.wheel.add(delay, lambda name=name: self.ran.append(name)))
+
+    @precondition(lambda self: self.timers)
+    @rule(which=WHICH)
+    def cancel(self, which: int) -> None:
+        name = which % len(self.timers)
+        assert self.timers[name].cancel() == self.model.remove(name)
+
+    @precondition(lambda self: self.timers)
+    @rule(which=WHICH, delay=DELAYS)
+    def reschedule(self, which: int, delay: int) -> None:
+        name = which % len(self.timers)
+        waits = self.model.remove(name)
+        assert self.timers[name].reschedule(delay) == waits
+        if waits:
+            self.model.put(name, delay)
+            assert self.timers[name].deadline == self.model.now + delay
+
+    @rule(step=DELAYS, limit=st.one_of(st.none(), st.integers(0, 4)))
+    def advance(self, step: int, limit: int | None) -> None:
+        now = self.model.now + step
+        self.ran.clear()
+        count = self.wheel.advance(now, limit)
+        assert self.ran == self.model.advance(now, limit)
+        assert count == len(self.ran)
+
+    @precondition(lambda self: self.model.waiting)
+    @rule()
+    def advance_to_next(self) -> None:
+        to = self.wheel.next_deadline()
+        if to > self.model.now:
+            assert self.wheel.advance(to - 1) == len(self.model.advance(to - 1)) == 0
+        self.ran.clear()
+        assert self.wheel.advance(to) > 0
+        assert self.ran == self.model.advance(to)
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "wheel"):
+            return
+        self.wheel._check()
+        assert (len(self.wheel), self.wheel.now) == (len(self.model.waiting), self.model.now)
+        assert self.wheel.next_deadline() == self.model.next_deadline()
+        waiting = {timer.name for timer in self.model.waiting}
+        assert [n for n, timer in enumerate(self.timers) if timer.pending] == sorted(waiting)
+
+
+class ReferenceLife(WheelLife):
+    make = staticmethod(reference.TimingWheel)
+
+
+TestReferenceLife = ReferenceLife.TestCase
+TestReferenceLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+
+if COMPILED:
+    from waterclock.wheel import _objects
+
+    class CompiledLife(WheelLife):
+        make = staticmethod(_objects.TimingWheel)
+
+    TestCompiledLife = CompiledLife.TestCase
+    TestCompiledLife.settings = settings(max_examples=120, stateful_step_count=40, deadline=None, print_blob=True)
+
+
+def test_the_model_itself_runs_by_tick_and_then_by_adding() -> None:
+    model = ModelWheel(10, 0, "late")
+    for name, delay in enumerate((25, 5, 21, 10)):
+        model.put(name, delay)
+    assert model.next_deadline() == 10
+    assert model.advance(30) == [1, 3, 0, 2]
+    assert model.waiting == []
