@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from waterclock.cdc.position import MariaPlace
+from waterclock.cdc.position import MariaGtidList
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
@@ -234,7 +234,7 @@ class Job:
         history, totals = self.shop.history, self._totals
         for number in range(len(totals) - 1, len(history)):
             totals.append(totals[-1] + len(history[number]))
-        if not place or not MariaPlace(place).covers(MariaPlace(f"0-1-{self.first}")):
+        if not place or not MariaGtidList(place).covers(MariaGtidList(f"0-1-{self.first}")):
             return 0
         return totals[min(int(place.rpartition("-")[2]) - self.first, len(totals) - 1)]
 

@@ -23,7 +23,7 @@ from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
 from waterclock.broker.folder import let_go, locked
 from waterclock.broker.net.listener import Listener
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
 
 
@@ -156,7 +156,7 @@ def damaged_journal(folder: Path) -> Iterator[int]:
 
 def remember(folder: Path, follower: dict[str, Any] | None) -> None:
     store = Store(str(folder / "store.sqlite"), lambda *arguments: None)
-    store.commit_at_once(Change("self", "follower", follower))
+    store.commit_at_once(Entry("self", "follower", follower))
     store.close()
 
 
@@ -280,7 +280,7 @@ def test_a_follower_whose_store_is_gone_tells_of_it_and_removes_nothing(tmp_path
 def test_a_follower_whose_disk_refuses_to_remember_whom_it_follows_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(store: Store, *changes: Change) -> None:
+    def full(store: Store, *changes: Entry) -> None:
         if any(change.key == "follows" for change in changes):
             raise OSError(28, "No space left on device")
         real(store, *changes)

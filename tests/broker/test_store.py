@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("crc32c")
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 
 PATIENCE_S = 20.0
 LARGE = "x" * 200_000
@@ -141,7 +141,7 @@ def test_the_whole_store_is_told_or_none_of_it(scene: Scene) -> None:
     scene.store.tell_all(told.append)
     while len(told) < 2:
         scene.loop.turn()
-    assert told == [[Change("r", "k", 1)], None]
+    assert told == [[Entry("r", "k", 1)], None]
 
 
 def test_after_a_refusal_the_end_is_reached_all_the_same(tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ def test_after_a_refusal_the_end_is_reached_all_the_same(tmp_path: Path) -> None
 
 
 def test_at_once_means_durable_or_an_error(scene: Scene) -> None:
-    scene.store.commit_at_once(Change("r", "a", 1), Change("r", "b", 2))
-    scene.store.commit_at_once(Change("r", "a", None))
+    scene.store.commit_at_once(Entry("r", "a", 1), Entry("r", "b", 2))
+    scene.store.commit_at_once(Entry("r", "a", None))
     assert scene.store.load("r") == {"b": 2}
     scene.store._reader.execute("PRAGMA max_page_count = 1")
     with pytest.raises(OSError, match=r"the store cannot be written: .*full"):
-        scene.store.commit_at_once(Change("r", "c", LARGE))
+        scene.store.commit_at_once(Entry("r", "c", LARGE))
     assert scene.store.load("r") == {"b": 2}
 
 

@@ -237,7 +237,7 @@ def test_a_deletion_that_the_disk_is_slow_to_take_times_out(
     create(client, "t")
     produce(client, "t", rec(b"k", b"v", clock))
     told: list[Any] = []
-    broker._core.upkeep._hands.do = lambda deed, then: told.append(then)  # type: ignore[method-assign]
+    broker._core.upkeep._worker.do = lambda deed, then: told.append(then)  # type: ignore[method-assign]
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
     client.send("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=5))
     until(lambda: bool(told))

@@ -15,7 +15,7 @@ from waterclock.cdc.mysql.connecting import Login
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Wanted
+from waterclock.cdc.source import TableFilter
 from waterclock.cdc.topics import Target
 from waterclock.clock import SystemClock
 
@@ -40,7 +40,7 @@ def killing(step: str, when: str, number: int) -> type[Publisher]:
 
 def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str, when: str, number: str) -> None:
     login = Login("127.0.0.1", int(port), "root", "", 4712)
-    wanted, target = Wanted([f"{database}.*"]), Target(kafka, topic)
+    wanted, target = TableFilter([f"{database}.*"]), Target(kafka, topic)
     publisher = killing(step, when, int(number))
     Capture(
         lambda: publisher(target, topic),

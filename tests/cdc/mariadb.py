@@ -17,8 +17,8 @@ import pymysql
 from waterclock.cdc.mysql.connecting import Login
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
-from waterclock.cdc.source import Wanted
-from waterclock.changes.events import RowChange
+from waterclock.cdc.source import TableFilter
+from waterclock.changes.maxwell_message import MaxwellMessage
 
 SERVER = next(
     (path for name in ("mariadbd", "mysqld") if (path := shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin"))),
@@ -107,19 +107,19 @@ class MariaServer:
 
     def reader(self, start: str | Position, *tables: str, **options: Any) -> BinlogReader:
         position = Position(start) if isinstance(start, str) else start
-        return BinlogReader(self.login(), position, Wanted(tables, frozenset({"mysql"})), **options)
+        return BinlogReader(self.login(), position, TableFilter(tables, frozenset({"mysql"})), **options)
 
-    def changes(self, start: str | Position, *tables: str, **options: Any) -> list[RowChange]:
+    def changes(self, start: str | Position, *tables: str, **options: Any) -> list[MaxwellMessage]:
         """All changes after `start`, up to what is committed now."""
         return list(self.changes_one_by_one(start, *tables, **options))
 
-    def changes_one_by_one(self, start: str | Position, *tables: str, **options: Any) -> Iterator[RowChange]:
+    def changes_one_by_one(self, start: str | Position, *tables: str, **options: Any) -> Iterator[MaxwellMessage]:
         reader, end = self.reader(start, *tables, **options), self.place()
         try:
             if reader.reached(end):
                 return
             for item in reader.items():
-                if isinstance(item, RowChange):
+                if isinstance(item, MaxwellMessage):
                     yield item
                 elif reader.reached(end):
                     return
@@ -127,6 +127,6 @@ class MariaServer:
             reader.close()
 
 
-def as_found(changes: Sequence[RowChange]) -> list[tuple[str, dict[str, Any]]]:
+def as_found(changes: Sequence[MaxwellMessage]) -> list[tuple[str, dict[str, Any]]]:
     """What most tests look at: the type of each change, and its values."""
     return [(change.type, change.values()) for change in changes]

@@ -27,7 +27,7 @@ from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Item, Mark, Source
 from waterclock.cdc.topics import Target, last_position
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker
@@ -103,7 +103,7 @@ class Told:
 def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broker, database: str) -> None:
     """What was gathered is committed when the source is quiet; not so the beginning of a transaction."""
     changes = [
-        RowChange(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
+        MaxwellMessage(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
         for n in range(4)
     ]
     items = [
@@ -131,7 +131,7 @@ def test_a_source_that_pauses_within_a_transaction_leaves_it_whole(broker: Broke
 def test_a_pause_within_a_transaction_commits_not_even_the_one_before_it(broker: Broker, database: str) -> None:
     """What is in Kafka's transaction cannot be taken apart: the beginning of the second one would go with the first."""
     changes = [
-        RowChange(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
+        MaxwellMessage(database, "t", "insert", 1, f"0-1-{n // 2 + 1}", n // 2, n % 2, n % 2 == 1, (), {"id": str(n)})
         for n in range(4)
     ]
     counts: list[int] = []
@@ -154,7 +154,7 @@ class Hurried(SystemClock):
 
 def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(broker: Broker, database: str) -> None:
     target = Target(broker.bootstrap, database, "global")
-    change = RowChange(database, "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"})
+    change = MaxwellMessage(database, "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"})
 
     def broken() -> None:
         raise ConnectionLost("it went away")
@@ -182,7 +182,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(br
 def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         publisher = Publisher(Target(broker.bootstrap, "t", "global"), "t")
-        publisher.send(RowChange("d", "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"}))
+        publisher.send(MaxwellMessage("d", "t", "insert", 1, "0-1-1", 1, 0, True, (), {"id": "1"}))
     interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     interrupt.start()
     began = time.monotonic()
@@ -325,7 +325,7 @@ def test_the_earlier_one_is_told_too_where_only_its_client_knows(broker: Broker,
     """The client says that it can do no more, and not why: the earlier one began anew, and fenced the later one."""
     target, change = (
         Target(broker.bootstrap, database, "global"),
-        RowChange("a", "t", "insert", 1, "", 1, 0, True, (), {}),
+        MaxwellMessage("a", "t", "insert", 1, "", 1, 0, True, (), {}),
     )
     earlier = Publisher(target, database)
     earlier.send(change)

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.cdc.mariadb import MariaServer, as_found
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.errors import Unreadable
 
 pytestmark = pytest.mark.mariadb
@@ -81,7 +81,7 @@ def test_after_a_column_got_another_name_rows_have_it(unnamed: MariaServer, data
     """The table map stays as it was, byte for byte: a plan kept from before would give the rows the old name."""
     unnamed.run(f"create table {database}.t (id int primary key, a int)", f"insert into {database}.t values (1, 1)")
     reader = unnamed.reader(here, f"{database}.*")
-    changes = (item for item in reader.items() if isinstance(item, RowChange))
+    changes = (item for item in reader.items() if isinstance(item, MaxwellMessage))
     assert next(changes).values() == {"id": 1, "a": 1}
     unnamed.run(f"alter table {database}.t rename column a to b", f"insert into {database}.t values (2, 2)")
     assert next(changes).values() == {"id": 2, "b": 2}
@@ -154,7 +154,7 @@ def test_a_binary_that_is_made_a_uuid_while_it_is_read_is_one_from_then_on(
     found, after = [], [altered.format(table), "do sleep(1.1)", f"insert into {table} values ('{value}')"]
     with closing(mariadb.reader(here, table)) as reader:
         for item in reader.items():
-            if isinstance(item, RowChange):
+            if isinstance(item, MaxwellMessage):
                 found.append(item.data["u"])
                 mariadb.run(*after)
                 after = ["do 0"]
@@ -173,7 +173,7 @@ def test_a_server_that_ended_an_idle_connection_is_asked_over_another_one(
             ours = "user = 'root' and command = 'Sleep' and id <> connection_id()"
             while mariadb.run(f"select count(*) from information_schema.processlist where {ours}") != [(0,)]:
                 pass
-            assert next(item for item in reader.items() if isinstance(item, RowChange)).commit
+            assert next(item for item in reader.items() if isinstance(item, MaxwellMessage)).commit
     finally:
         mariadb.run("set global wait_timeout = default")
 

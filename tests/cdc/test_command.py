@@ -16,8 +16,8 @@ from tests.cdc.topics import committed, messages, shop
 from waterclock import cli
 from waterclock.cdc.addresses import database as address
 from waterclock.cdc.addresses import kafka
-from waterclock.cdc.position import MariaPlace, MySqlPlace
-from waterclock.cdc.source import Wanted
+from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
+from waterclock.cdc.source import TableFilter
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
@@ -214,24 +214,24 @@ def test_addresses_have_defaults() -> None:
 
 def test_places_of_mysql_merge_and_cover() -> None:
     a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
-    place = MySqlPlace(f"{a}:1-3:7-9,{b}:5")
+    place = MySqlGtidSet(f"{a}:1-3:7-9,{b}:5")
     for gtid in (f"{a}:5", f"{a}:6", f"{a}:4", f"{b}:6", f"{a}:10", f"{a}:2"):
         place.add(gtid)
     assert str(place) == f"{a}:1-10,{b}:5-6"
-    assert place.covers(MySqlPlace(f"{a}:2-10"))
-    assert not place.covers(MySqlPlace(f"{a}:2-11"))
-    assert not MariaPlace("0-1-7").covers(MariaPlace("0-1-7,1-1-1"))
+    assert place.covers(MySqlGtidSet(f"{a}:2-10"))
+    assert not place.covers(MySqlGtidSet(f"{a}:2-11"))
+    assert not MariaGtidList("0-1-7").covers(MariaGtidList("0-1-7,1-1-1"))
 
 
 @pytest.mark.parametrize("text", ["7", "0-1", "a-b-c", "0-1-2;"])
 def test_a_place_that_is_none_is_refused(text: str) -> None:
-    for kind in (MariaPlace, MySqlPlace):
+    for kind in (MariaGtidList, MySqlGtidSet):
         with pytest.raises(UsageError, match="no GTID"):
             kind(text)
 
 
 def test_wanted_names_are_patterns_as_in_a_shell() -> None:
-    wanted = Wanted(["shop.order*", "crm.*"])
+    wanted = TableFilter(["shop.order*", "crm.*"])
     assert [wanted("shop", "orders"), wanted("shop", "items"), wanted("crm", "x"), wanted("mysql", "user")] == [
         True,
         False,

@@ -21,9 +21,9 @@ from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Wanted
+from waterclock.cdc.source import TableFilter
 from waterclock.cdc.topics import Target
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
@@ -57,11 +57,11 @@ def run(url: str, *statements: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def changes(slot: Slot, start: Position, *tables: str) -> list[RowChange]:
+def changes(slot: Slot, start: Position, *tables: str) -> list[MaxwellMessage]:
     end, found = current(slot), []
-    with closing(SlotReader(slot, start, Wanted(tables, OWN), SystemClock())) as reader:
+    with closing(SlotReader(slot, start, TableFilter(tables, OWN), SystemClock())) as reader:
         for item in reader.items():
-            if isinstance(item, RowChange):
+            if isinstance(item, MaxwellMessage):
                 found.append(item)
             elif reader.reached(end):
                 return found
@@ -214,9 +214,9 @@ def test_what_comes_after_a_position_is_the_same_from_each_position_on(slot: Slo
     start = begun(slot, [])
     run(slot.conninfo, *[f"insert into t values ({n}), ({n + 100})" for n in range(6)])
     end, positions, seen = current(slot), [], []
-    with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as reader:
+    with closing(SlotReader(slot, start, TableFilter([], OWN), SystemClock())) as reader:
         for item in reader.items():
-            if isinstance(item, RowChange):
+            if isinstance(item, MaxwellMessage):
                 seen.append(item)
             else:
                 positions.append((reader.position(), len(seen)))
@@ -278,15 +278,15 @@ def test_a_slot_that_somebody_else_reads_from_meanwhile_is_refused(slot: Slot) -
     """Two names that make one slot: each passed over what the other one had read, and neither heard of it."""
     run(slot.conninfo, "create table t (id int primary key)")
     start = begun(slot, [])
-    with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as reader:
+    with closing(SlotReader(slot, start, TableFilter([], OWN), SystemClock())) as reader:
         items = reader.items()
         assert next(items) is not None
         run(slot.conninfo, "insert into t values (1)")
-        with closing(SlotReader(slot, start, Wanted([], OWN), SystemClock())) as other:
+        with closing(SlotReader(slot, start, TableFilter([], OWN), SystemClock())) as other:
             other.stored(Position(current(slot)))
         run(slot.conninfo, "insert into t values (2)")
         with pytest.raises(UsageError, match="what lies between is lost"):
-            next(item for item in items if isinstance(item, RowChange))
+            next(item for item in items if isinstance(item, MaxwellMessage))
 
 
 def test_a_slot_that_is_gone_is_refused(slot: Slot) -> None:
@@ -367,14 +367,14 @@ def test_each_change_is_in_kafka_once_whatever_breaks_and_the_slot_follows(
                 raise KeyboardInterrupt  # after the commit, before the slot is advanced
 
     deaths: list[bool] = []
-    expected: list[RowChange] = []
+    expected: list[MaxwellMessage] = []
     for death in ([], [True], [True, False], []):
         run(slot.conninfo, *[f"insert into t values ({len(expected) + n}, 'x')" for n in range(20)])
         with closing(psycopg.connect(slot.conninfo)):
             deaths = list(death)
         capture = Capture(
             lambda: Dying(target, name),
-            lambda position: SlotReader(slot, position, Wanted([], OWN), SystemClock()),
+            lambda position: SlotReader(slot, position, TableFilter([], OWN), SystemClock()),
             SystemClock(),
             start=lambda: start,
         )

@@ -12,7 +12,7 @@ from tests.cdc.mariadb import INSTALL, SERVER, MariaServer, as_found
 from tests.cdc.topics import committed
 from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
-from waterclock.cdc.position import MariaPlace, MySqlPlace
+from waterclock.cdc.position import MariaGtidList, MySqlGtidSet
 from waterclock.errors import UsageError
 from waterclock.testing import Broker
 
@@ -101,9 +101,9 @@ def test_a_server_whose_binlogs_began_anew_is_refused(server: MariaServer, broke
 
 
 def test_a_place_may_have_domains_that_the_server_does_not_know() -> None:
-    assert not MariaPlace("0-1-7,3-1-9").beyond(MariaPlace("0-2-8"))
-    assert MariaPlace("0-1-7,3-1-9").beyond(MariaPlace("0-2-8,3-1-8"))
-    assert MariaPlace("3-1-9").beyond(MariaPlace("0-2-8"))
-    assert not MariaPlace("").beyond(MariaPlace("0-1-1"))
+    assert not MariaGtidList("0-1-7,3-1-9").beyond(MariaGtidList("0-2-8"))
+    assert MariaGtidList("0-1-7,3-1-9").beyond(MariaGtidList("0-2-8,3-1-8"))
+    assert MariaGtidList("3-1-9").beyond(MariaGtidList("0-2-8"))
+    assert not MariaGtidList("").beyond(MariaGtidList("0-1-1"))
     server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-    assert MySqlPlace(f"{server}:1-9").beyond(MySqlPlace(f"{server}:1-8"))
+    assert MySqlGtidSet(f"{server}:1-9").beyond(MySqlGtidSet(f"{server}:1-8"))

@@ -16,9 +16,9 @@ from waterclock.cdc.mysql.columns import Column
 from waterclock.cdc.mysql.tablemap import MYSQL, TableMap
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
-from waterclock.cdc.position import MySqlPlace, Position
+from waterclock.cdc.position import MySqlGtidSet, Position
 from waterclock.cdc.source import Mark
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.errors import Unreadable
 
 
@@ -50,11 +50,11 @@ class Unnamed:
 UNNAMED = Unnamed()
 
 
-def changes(raw: bytes, catalog: Unnamed = UNNAMED) -> list[RowChange]:
+def changes(raw: bytes, catalog: Unnamed = UNNAMED) -> list[MaxwellMessage]:
     tables = Tables(catalog, MYSQL, lambda database, table: True)
-    transactions = Transactions(MySqlPlace(""), Position(""), tables, lambda database, table: True)
+    transactions = Transactions(MySqlGtidSet(""), Position(""), tables, lambda database, table: True)
     events = events_in(io.BytesIO(raw))
-    return [item for event in events for item in transactions.take(event) if isinstance(item, RowChange)]
+    return [item for event in events for item in transactions.take(event) if isinstance(item, MaxwellMessage)]
 
 
 def test_the_sakila_binlog_has_every_row_of_sakila(data: Path) -> None:
@@ -122,7 +122,7 @@ def statement(text: str) -> Event:
 
 def transactions(position: Position = BEGINNING, skip: frozenset[str] = frozenset()) -> Transactions:
     tables = Tables(Unnamed(), MYSQL, lambda database, table: True)
-    return Transactions(MySqlPlace(position.place), position, tables, lambda database, table: True, skip=skip)
+    return Transactions(MySqlGtidSet(position.place), position, tables, lambda database, table: True, skip=skip)
 
 
 ZERO = "00000000-0000-0000-0000-000000000000"

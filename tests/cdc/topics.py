@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.cdc.mariadb import MariaServer
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.testing import Broker
 
 
@@ -58,5 +58,5 @@ def shop(mariadb: MariaServer, database: str, rounds: int) -> None:
                 cursor.execute(statement)
 
 
-def messages(changes: Iterable[RowChange]) -> list[tuple[bytes, bytes]]:
+def messages(changes: Iterable[MaxwellMessage]) -> list[tuple[bytes, bytes]]:
     return [(change.as_key(), change.as_json()) for change in changes]

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.cdc import Change, Met, RowChange, reader_of
+from waterclock.changes.formats import reader_of
+from waterclock.changes.maxwell_message import MaxwellMessage
+from waterclock.changes.row_change import Message, RowChange
 from waterclock.errors import Unreadable
 
 NAMES = [
@@ -49,16 +51,16 @@ NAMES = [
 WORDS = ["insert", "update", "delete", "truncate", "c", "r", "u", "d", "t", "m", "bootstrap-insert"]
 
 
-def maxwell(offset: int = 7, key: Any = None, **fields: Any) -> list[Change]:
+def maxwell(offset: int = 7, key: Any = None, **fields: Any) -> list[RowChange]:
     row = {"database": "shop", "table": "item", "type": "insert", "ts": 1, **fields}
     raw = None if key is None else json.dumps(key).encode()
-    return list(reader_of("maxwell")(Met(raw, json.dumps(row).encode(), offset)))
+    return list(reader_of("maxwell")(Message(raw, json.dumps(row).encode(), offset)))
 
 
 def test_our_own_messages_come_back_as_they_were() -> None:
     data, old = {"id": "4", "price": "12.50", "big": "18446744073709551615"}, {"price": "9.00"}
-    change = RowChange("shop", "item", "update", 1, "0-1-7", 1700000000000001, 3, True, ("id",), data, old)
-    (found,) = reader_of("maxwell")(Met(change.as_key(), change.as_json(), 7))
+    change = MaxwellMessage("shop", "item", "update", 1, "0-1-7", 1700000000000001, 3, True, ("id",), data, old)
+    (found,) = reader_of("maxwell")(Message(change.as_key(), change.as_json(), 7))
     assert found == ("shop.item", "update", {"id": 4}, (1700000000000001, 3), change.values())
     assert str(found.values["price"]) == "12.50"
 
@@ -109,7 +111,7 @@ def test_a_truncate_empties_a_table_and_other_words_about_it_say_nothing() -> No
 @pytest.mark.parametrize("word", ["maxwell", "debezium"])
 def test_what_is_no_change_is_refused_in_a_sentence(word: str, value: bytes) -> None:
     with pytest.raises(Unreadable):
-        list(reader_of(word)(Met(None, value, 7)))
+        list(reader_of(word)(Message(None, value, 7)))
 
 
 JSON = st.recursive(
@@ -123,15 +125,15 @@ JSON = st.recursive(
 def test_whatever_a_message_says_it_is_changes_or_a_refusal(word: str, key: Any, value: Any, kind: str) -> None:
     given = {**value, "type": kind, "op": kind} if isinstance(value, dict) else value
     try:
-        found = list(reader_of(word)(Met(json.dumps(key).encode(), json.dumps(given).encode(), 7)))
+        found = list(reader_of(word)(Message(json.dumps(key).encode(), json.dumps(given).encode(), 7)))
     except Unreadable:
         return
-    assert all(isinstance(change, Change) for change in found)
+    assert all(isinstance(change, RowChange) for change in found)
 
 
 @pytest.mark.parametrize("word", ["maxwell", "debezium"])
 def test_a_tombstone_says_nothing_new(word: str) -> None:
-    assert list(reader_of(word)(Met(b'{"id":1}', None, 7))) == []
+    assert list(reader_of(word)(Message(b'{"id":1}', None, 7))) == []
 
 
 def test_a_word_that_is_no_format_is_refused() -> None:
@@ -156,11 +158,13 @@ POSTGRES = {"db": "shop", "schema": "public", "table": "item", "lsn": 24023128, 
 MYSQL = {"db": "shop", "table": "item", "file": "mysql-bin.000003", "pos": 154, "row": 2, "gtid": None}
 
 
-def debezium(payload: Any, key: Any = None, schema: Any = None, key_schema: Any = None, **types: str) -> list[Change]:
+def debezium(
+    payload: Any, key: Any = None, schema: Any = None, key_schema: Any = None, **types: str
+) -> list[RowChange]:
     value = {"schema": schema, "payload": payload} if schema else payload
     named = {"schema": key_schema, "payload": key} if key_schema else key
     raw = None if named is None else json.dumps(named).encode()
-    return list(reader_of("debezium", types)(Met(raw, json.dumps(value).encode(), 7)))
+    return list(reader_of("debezium", types)(Message(raw, json.dumps(value).encode(), 7)))
 
 
 @pytest.mark.parametrize(("op", "operation"), [("c", "insert"), ("r", "insert"), ("u", "update")])
@@ -264,7 +268,7 @@ def test_a_keys_column_is_the_same_in_a_row_and_in_a_delete_whichever_has_a_sche
 def test_a_key_that_is_null_in_its_schema_is_none() -> None:
     made = {"op": "c", "before": None, "after": {"c": 1}, "source": POSTGRES}
     value = json.dumps(made).encode()
-    (change,) = reader_of("debezium")(Met(b'{"schema":null,"payload":null}', value, 7))
+    (change,) = reader_of("debezium")(Message(b'{"schema":null,"payload":null}', value, 7))
     assert change.key == {}
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tests.sinks.stores import PostgresStore, Store
-from waterclock.cdc import Change
+from waterclock.changes.packed import CHANGES
+from waterclock.changes.row_change import RowChange
 from waterclock.errors import UsageError
 from waterclock.sinks import Batch, Replica, Sink, apply_once
-from waterclock.sinks.replica import CHANGES
 from waterclock.spark import frames
 from waterclock.spark.kafka.changes import ChangeLayout, read_changes
 from waterclock.spark.kafka.records import Records
@@ -24,20 +24,20 @@ from waterclock.spark.kafka.records import Records
 Values = Mapping[str, Any]
 
 
-def insert(n: int, key: int, table: str = "shop.item", /, **values: Any) -> Change:
-    return Change(table, "insert", {"id": key}, (n, 0), {"id": key, **values})
+def insert(n: int, key: int, table: str = "shop.item", /, **values: Any) -> RowChange:
+    return RowChange(table, "insert", {"id": key}, (n, 0), {"id": key, **values})
 
 
-def update(n: int, key: int, /, **values: Any) -> Change:
-    return Change("shop.item", "update", {"id": key}, (n, 0), {"id": key, **values})
+def update(n: int, key: int, /, **values: Any) -> RowChange:
+    return RowChange("shop.item", "update", {"id": key}, (n, 0), {"id": key, **values})
 
 
-def delete(n: int, key: int) -> Change:
-    return Change("shop.item", "delete", {"id": key}, (n, 0), {})
+def delete(n: int, key: int) -> RowChange:
+    return RowChange("shop.item", "delete", {"id": key}, (n, 0), {})
 
 
-def truncate(n: int) -> Change:
-    return Change("shop.item", "truncate", {}, (n, 0), {})
+def truncate(n: int) -> RowChange:
+    return RowChange("shop.item", "truncate", {}, (n, 0), {})
 
 
 @contextmanager
@@ -55,10 +55,10 @@ def alone(store: Store) -> Iterator[None]:
         store.run("DROP SCHEMA IF EXISTS shop CASCADE")
 
 
-def give(sink: Sink, batch_id: int, *changes: Change) -> None:
-    from waterclock.spark.kafka import changes as packing
+def give(sink: Sink, batch_id: int, *changes: RowChange) -> None:
+    from waterclock.changes.packed import packed
 
-    rows = [packing._row(change) for change in changes]
+    rows = [packed(change) for change in changes]
     columns: Any = zip(*rows, strict=True)
     table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, CHANGES, strict=True)], schema=CHANGES)
     assert apply_once(sink, Batch("q", batch_id, None, table, frames.DEAD_SCHEMA.empty_table(), {}, None, 0.1))
@@ -138,8 +138,8 @@ def test_a_column_may_have_any_name(store: Store) -> None:
 
 
 def test_a_key_of_several_columns_is_one_whatever_their_order(store: Store) -> None:
-    def line(n: int, key: Values, count: int) -> Change:
-        return Change("shop.item", "insert", key, (n,), {**key, "count": count})
+    def line(n: int, key: Values, count: int) -> RowChange:
+        return RowChange("shop.item", "insert", key, (n,), {**key, "count": count})
 
     with opened(store) as sink:
         give(sink, 0, line(1, {"id": 1, "name": "a"}, 5), line(1, {"id": 1, "name": "b"}, 6))
@@ -209,12 +209,14 @@ def test_a_table_that_was_made_beforehand_keeps_its_types(store: Store) -> None:
 )
 def test_a_key_may_be_of_any_kind_and_of_several(store: Store, keys: list[Any]) -> None:
     # PostgreSQL has no primary keys of json: one such change stopped the pipeline, and every run after it
-    made = [Change("shop.item", "insert", {"id": key}, (n, 0), {"id": key, "name": "x"}) for n, key in enumerate(keys)]
+    made = [
+        RowChange("shop.item", "insert", {"id": key}, (n, 0), {"id": key, "name": "x"}) for n, key in enumerate(keys)
+    ]
     with opened(store) as sink:
         for batch_id, change in enumerate(made):
             give(sink, batch_id, change)
         assert len(items(store)) == 2
-        give(sink, 2, *(Change("shop.item", "delete", {"id": key}, (9, 0), {}) for key in keys))
+        give(sink, 2, *(RowChange("shop.item", "delete", {"id": key}, (9, 0), {}) for key in keys))
     assert items(store) == []
 
 
@@ -229,12 +231,12 @@ def test_another_primary_key_is_refused(store: Store) -> None:
     with opened(store) as sink:
         give(sink, 0, insert(1, 1, name="a"))
         with pytest.raises(UsageError, match=r"the primary key of shop.item is \(id\) in the target and \(name\)"):
-            give(sink, 1, Change("shop.item", "insert", {"name": "a"}, (2, 0), {"id": 1, "name": "a"}))
+            give(sink, 1, RowChange("shop.item", "insert", {"name": "a"}, (2, 0), {"id": 1, "name": "a"}))
 
 
 def test_positions_that_cannot_be_compared_are_refused(store: Store) -> None:
     with opened(store) as sink:
-        offset = Change("shop.item", "insert", {"id": 2}, (9,), {"id": 2})
+        offset = RowChange("shop.item", "insert", {"id": 2}, (9,), {"id": 2})
         with pytest.raises(UsageError, match=r"the changes of shop\.item tell their positions in two ways"):
             give(sink, 0, insert(1, 1, name="a"), offset)
         give(sink, 0, insert(1, 1, name="a"))
@@ -258,7 +260,7 @@ def test_any_order_and_any_batches_give_what_the_source_holds(store: Store, seed
     """The changes of a random history, cut into batches, partly twice and out of order, against a dictionary."""
     chance = random.Random(seed)
     held: dict[int, dict[str, Any]] = {}
-    history: list[Change] = []
+    history: list[RowChange] = []
     for n in range(1, 200):
         key, word = chance.randrange(12), chance.random()
         if word < 0.02:

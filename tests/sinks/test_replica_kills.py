@@ -51,7 +51,7 @@ def child(store: Store, body: str) -> None:
     script = f"""
 from tests.sinks import test_replica_kills as t
 from tests.sinks.stores import Dying
-from waterclock.sinks.replica import CHANGES
+from waterclock.changes.packed import CHANGES
 sink = {made}
 sink.open(CHANGES)
 {body}

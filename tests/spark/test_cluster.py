@@ -65,7 +65,7 @@ def test_the_package_that_is_sent_holds_all_its_python_files_and_is_always_the_s
     first, again = packed(tmp_path), packed(tmp_path / "again")
     assert first.read_bytes() == again.read_bytes()
     names = set(zipfile.ZipFile(first).namelist())
-    assert {"waterclock/__init__.py", "waterclock/rules/engine.py", "waterclock/spark/kafka/fetching.py"} <= names
+    assert {"waterclock/__init__.py", "waterclock/rules/engine.py", "waterclock/spark/kafka/fetcher.py"} <= names
     assert not [name for name in names if not name.endswith(".py")]
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
 from waterclock.broker.replication.deposing import whom_to_follow
-from waterclock.broker.replication.following import LEAD, STOP, Following
+from waterclock.broker.replication.follower import LEAD, STOP, Follower
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
@@ -196,7 +196,7 @@ class Broker:
         everything that it lacks is lost.
         """
         role = self._role
-        if not isinstance(role, Following):
+        if not isinstance(role, Follower):
             raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
         self._changed_over.clear()
         if self.call(lambda: role.promote(unclean)):
@@ -227,7 +227,7 @@ class Broker:
                 await self._role.close()
             self._when_failed()
 
-    async def _change_roles(self, role: Core | Following) -> None:
+    async def _change_roles(self, role: Core | Follower) -> None:
         """Lead or follow until the end; then close, or lose what is not durable."""
         while (end := await role.over) != STOP and not self._stopping:
             await role.close()
@@ -236,7 +236,7 @@ class Broker:
             self._changed_over.set()
         await self._end()
 
-    async def _first_role(self) -> Core | Following:
+    async def _first_role(self) -> Core | Follower:
         """What its folder remembers goes before what it was told, and what the other broker says before both."""
         kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
         self._follow = await whom_to_follow(kept, self._follow)
@@ -245,13 +245,13 @@ class Broker:
     def _folder(self) -> str:
         return str(self._data) if self._temporary is None else self._temporary.name
 
-    async def _take_role(self) -> Core | Following:
+    async def _take_role(self) -> Core | Follower:
         """Begin to lead or to follow, on the port of the time before."""
         folder = self._folder()
         loop, place = asyncio.get_running_loop(), (self._host, self._port)
-        role: Core | Following
+        role: Core | Follower
         if self._follow is not None:
-            role = Following(loop, folder, *place, self._settings, self._follow, self._access)
+            role = Follower(loop, folder, *place, self._settings, self._follow, self._access)
         else:
             own = Settings(self._settings.given)  # a client may change them while it runs
             role = self._core = Core(loop, folder, *place, own, self._clock, self._access)

@@ -37,26 +37,26 @@ from waterclock.broker.durable import make_durable
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import let_go, locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
-from waterclock.broker.hands import Hands
 from waterclock.broker.identity import Identity
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.net.door import door
+from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
-from waterclock.broker.replication.leading import HIGHS_EVERY_S, Follower, Leading, id_of
+from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
 from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
-from waterclock.broker.statistics import BrokerStatistics, Rooms, taken
-from waterclock.broker.store import Change, Store
+from waterclock.broker.statistics import BrokerStatistics, Sources, taken
+from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
+from waterclock.broker.worker import Worker
 from waterclock.clock import WallClock
 from waterclock.errors import TimerClosed
 from waterclock.purgatory import Purgatory
@@ -86,7 +86,7 @@ class Core:
             self._make_rooms(loop, folder, (host, port), access)
         except BaseException:
             let_go(
-                self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "flusher", "hands", "store"))
+                self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "flusher", "worker", "store"))
             )
             raise
 
@@ -94,28 +94,28 @@ class Core:
         settings, clock = self.settings, self.clock
         self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
         self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
-        self.hands = Hands(loop.call_soon_threadsafe)
-        self.topics = Topics(folder, settings, self.store, self.hands.do)
+        self.worker = Worker(loop.call_soon_threadsafe)
+        self.topics = Topics(folder, settings, self.store, self.worker.do)
         self.timer = AsyncTimer(clock=clock)
         self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
         self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
         self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
         self.users = Users(access.users, self.store)
         self.sasl = SaslApis(self.users, self.timer.call_later)
-        self.listener = door(loop, address, settings, self.timer, access)
+        self.listener = listener_for(loop, address, settings, self.timer, access)
         self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
         self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)
         self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
         self.watermarks.raised_by(self.replicas.raise_high)
-        self.leading = Leading(self.identity, self.store, self.replicas, self._journal, self.depose)
+        self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
         self._deposing: asyncio.Task[None] | None = None
         self._deposed = False
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
         self.deletions = Purgatory("delete records", self.timer)
-        self.upkeep = Upkeep(self.topics, settings, self.hands, clock.wall_ms, self.watermarks.changed)
+        self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
         self.table = self._table(folder)
 
     def _table(self, folder: str) -> Table:
@@ -166,7 +166,7 @@ class Core:
         self.watermarks.changed(list(self.topics.partitions()))
         known = {"follows": address, "node": self.identity.node, "epoch": epoch}
         known |= dict.fromkeys(("applied", "follower", "deposed"))
-        self.store.commit([Change("self", *item) for item in known.items()], partial(self._resign, address))
+        self.store.commit([Entry("self", *item) for item in known.items()], partial(self._resign, address))
 
     def _resign(self, address: str, done: bool) -> None:
         if not self.over.done():  # where the store refused, following begins with asking it once more
@@ -192,7 +192,7 @@ class Core:
             "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
         }  # fmt: skip
         return taken(
-            Rooms(
+            Sources(
                 self.listener, self.table, self.topics, self.produce, self.flusher,
                 self.groups, self.transactions, purgatories, self.leading,
             )
@@ -206,7 +206,7 @@ class Core:
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
         deposed = self.store.load("self").get("deposed")
         if deposed is not None:
-            us = Follower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
+            us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
             told = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
             self._deposing = self._loop.create_task(told)
 
@@ -225,7 +225,7 @@ class Core:
         for purgatory in (self.produces, self.fetches, self.groups, self.transactions, self.deletions):
             purgatory.close()
         self.timer.close()
-        self.hands.close()
+        self.worker.close()
         self.flusher.close()
         for partition in self._partitions():
             leave(partition)

@@ -67,13 +67,13 @@ class Trap:
         self.met = 0
 
 
-class Held(Slot):
+class HeldAnswer(Slot):
     """A request's place whose answer is handed to `then(slot, parts)` instead of being sent."""
 
     __slots__ = ("then",)
 
     def answer(self, parts: list[Part]) -> None:
-        self.then: Callable[[Held, list[Part]], Any]
+        self.then: Callable[[HeldAnswer, list[Part]], Any]
         self.then(self, parts)
 
     def send(self, parts: list[Part]) -> None:
@@ -137,7 +137,7 @@ class Faults:
         if not ms >= 0:
             raise ValueError(f"ms must be 0 or more, got {ms!r}")
 
-        def late(slot: Held, parts: list[Part]) -> None:
+        def late(slot: HeldAnswer, parts: list[Part]) -> None:
             self._timer.call_later(ms / 1000, lambda: slot.send(parts))
 
         return self._set(api, times, topic, lambda connection, *request: self._serve_held(connection, request, late))
@@ -213,12 +213,12 @@ class Faults:
         named = [one if isinstance(one, str) else by_id.get(one) for one in topics_of(body)]
         return {one if isinstance(one, str) else one.name for one in named if one is not None}
 
-    def _serve_held(self, connection: Connection, request: Any, then: Callable[[Held, list[Part]], Any]) -> bool:
+    def _serve_held(self, connection: Connection, request: Any, then: Callable[[HeldAnswer, list[Part]], Any]) -> bool:
         """Serve a request whose answer goes to `then`; False where it will have no answer."""
         made = []
 
         def make(connection: Connection) -> Slot:
-            made.append(slot := Held(connection))
+            made.append(slot := HeldAnswer(connection))
             slot.then = then
             return slot
 

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 
 NODE: Final = 1
 
@@ -34,7 +34,7 @@ class Identity:
         cluster = kept or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if kept is None:
             store.commit_at_once(
-                Change("cluster", "id", cluster)
+                Entry("cluster", "id", cluster)
             )  # before any log: logs and no cluster say that the store is new
         return cls(cluster, host, port, node, node)
 

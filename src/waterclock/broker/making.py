@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from waterclock.broker.durable import flush_folder
-from waterclock.broker.hands import Do
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.worker import Do
 
 MANY: Final = 16  # partitions in one deed: some milliseconds
 log = logging.getLogger("waterclock.broker")
 
 
 class Maker:
-    """`folder` is where the partitions' folders are; `do` has deeds done in their order, as `Hands.do`."""
+    """`folder` is where the partitions' folders are; `do` has deeds done in their order, as `Worker.do`."""
 
     def __init__(self, folder: str, do: Do) -> None:
         self._folder, self._do = folder, do

@@ -20,7 +20,7 @@ from waterclock.broker.identity import NODE
 from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Settings, checked
 from waterclock.broker.store import Store, Then
 
-ROOM: Final = "setting"
+NAMESPACE: Final = "setting"
 BY_TOPIC, BY_BROKER, BY_ALL, AT_START, BY_NOBODY = 1, 2, 3, 4, 5
 ALL: Final = ""
 DYNAMIC: Final = frozenset(
@@ -29,7 +29,7 @@ DYNAMIC: Final = frozenset(
 )
 
 
-class Word(NamedTuple):
+class ConfigEntry(NamedTuple):
     """What somebody said about a setting: under which name, which value, and the number of the source."""
 
     name: str
@@ -45,11 +45,11 @@ class RuntimeSettings:
         self.this = str(store.load("self").get("node", NODE))
         self._static = dict(settings.given)
         self.levels: dict[str, dict[str, str]] = {ALL: {}, self.this: {}}
-        self.levels.update(store.load(ROOM))
+        self.levels.update(store.load(NAMESPACE))
         for name in DYNAMIC & {name for level in (ALL, self.this) for name in self.levels[level]}:
             self._apply(name)
 
-    def words(self, name: str) -> list[Word]:
+    def words(self, name: str) -> list[ConfigEntry]:
         """All that is said about the setting `name`, what counts first."""
         said = (
             (self.levels[self.this].get(name), BY_BROKER),
@@ -57,11 +57,11 @@ class RuntimeSettings:
             (self._static.get(name), AT_START),
             (SETTINGS[name].default, BY_NOBODY),
         )
-        return [Word(name, text, source) for text, source in said if text is not None]
+        return [ConfigEntry(name, text, source) for text, source in said if text is not None]
 
-    def topic_words(self, name: str, given: Mapping[str, str]) -> list[Word]:
+    def topic_words(self, name: str, given: Mapping[str, str]) -> list[ConfigEntry]:
         """All that is said about the topic's setting `name`, of a topic that has `given` of its own."""
-        own = [Word(name, given[name], BY_TOPIC)] if name in given else []
+        own = [ConfigEntry(name, given[name], BY_TOPIC)] if name in given else []
         return own + self.words(TOPIC_SETTINGS[name].name)
 
     def check(self, given: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class RuntimeSettings:
                 self._hold(level, before)
             then(done)
 
-        self._store.put(ROOM, level, self.levels[level], kept)
+        self._store.put(NAMESPACE, level, self.levels[level], kept)
 
     def _hold(self, level: str, given: dict[str, str]) -> None:
         before, self.levels[level] = self.levels[level], given

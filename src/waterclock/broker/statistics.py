@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.groups.coordinator import GroupCoordinator
     from waterclock.broker.net.listener import Listener
-    from waterclock.broker.replication.leading import Leading
+    from waterclock.broker.replication.leader import Leader
     from waterclock.broker.topics import Topics
     from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
@@ -83,7 +83,7 @@ class BrokerStatistics:
     replication: ReplicationStatistics
 
 
-class Rooms(NamedTuple):
+class Sources(NamedTuple):
     """Who knows the counts."""
 
     listener: Listener
@@ -94,12 +94,12 @@ class Rooms(NamedTuple):
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     purgatories: Mapping[str, Purgatory]
-    leading: Leading
+    leading: Leader
 
 
-def taken(rooms: Rooms) -> BrokerStatistics:
-    """The statistics of these rooms, now; in the broker's thread."""
-    listener, table, topics, produce, flusher, groups, transactions, purgatories, leading = rooms
+def taken(sources: Sources) -> BrokerStatistics:
+    """The statistics of these sources, now; in the broker's thread."""
+    listener, table, topics, produce, flusher, groups, transactions, purgatories, leading = sources
     known = list(groups)
     return BrokerStatistics(
         connections=len(listener.connections),

@@ -1,6 +1,6 @@
 """What the coordinators must remember, in one SQLite file: topics, groups, offsets, transactions, credentials.
 
-The rooms keep everything in memory and read the store once, at the start. It is a dictionary of rooms of keys that
+The rooms keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of keys that
 survives: what is written is JSON.
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
@@ -31,16 +31,16 @@ FLUSH_FAILED: Final = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 Then: TypeAlias = "Callable[[bool], Any]"
 
 
-class Change(NamedTuple):
-    """One key of a room gets a value; with None it goes."""
+class Entry(NamedTuple):
+    """One key of a namespace gets a value; with None it goes."""
 
-    room: str
+    namespace: str
     key: str
     value: Any
 
 
 class Forget(NamedTuple):
-    """Every room but those of `but` is emptied: what a replica begins with."""
+    """Every namespace but those of `but` is emptied: what a replica begins with."""
 
     but: frozenset[str]
 
@@ -48,17 +48,17 @@ class Forget(NamedTuple):
 class Snapshot(NamedTuple):
     """Everything that is kept, at its place in the order of the commits, is put into `into`."""
 
-    into: list[Change]
+    into: list[Entry]
 
 
-class Unwritable(NamedTuple):
+class RefusedByJournal(NamedTuple):
     """Of a commit that the journal refused: it fails, and those that are committed with it."""
 
 
-Step: TypeAlias = "Change | Forget | Snapshot | Unwritable"
+Step: TypeAlias = "Entry | Forget | Snapshot | RefusedByJournal"
 
 
-class Asked(NamedTuple):
+class PendingCommit(NamedTuple):
     """A commit on its way; `era` counts the refusals that had been told when it was handed in."""
 
     era: int
@@ -72,46 +72,46 @@ class Store:
         self._soon = soon
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it has users' keys; SQLite's other files take its mode
         self._database, self._reader = _opened(path)
-        self._queue: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PendingCommit | None] = queue.SimpleQueue()
         self._waiting: deque[Then | None] = deque()  # who is to be told of what is on its way, in its order
         self._era = 0
-        self._journal: Callable[[list[Change | Forget], Then | None], Then] | None = None
+        self._journal: Callable[[list[Entry | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
 
-    def load(self, room: str) -> dict[str, Any]:
-        """Everything in a room that was durable when this was asked."""
-        rows = self._reader.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (room,))
+    def load(self, namespace: str) -> dict[str, Any]:
+        """Everything in a namespace that was durable when this was asked."""
+        rows = self._reader.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (namespace,))
         return {key: json.loads(value) for key, value in rows}
 
-    def commit(self, changes: Iterable[Change | Forget], then: Then | None = None) -> None:
+    def commit(self, changes: Iterable[Entry | Forget], then: Then | None = None) -> None:
         """Make the changes durable; returns at once."""
         steps: list[Any] = list(changes)
         if self._journal is not None:
             try:
                 then = self._journal(steps, then)
             except OSError:  # the journal's disk refuses: so nothing is committed here either
-                steps = [Unwritable()]
+                steps = [RefusedByJournal()]
         self._hand_in(steps, then)
 
     def _hand_in(self, steps: list[Step], then: Then | None) -> None:
         self._waiting.append(then)
-        self._queue.put(Asked(self._era, steps))
+        self._queue.put(PendingCommit(self._era, steps))
 
-    def journal(self, commit: Callable[[list[Change | Forget], Then | None], Then]) -> None:
+    def journal(self, commit: Callable[[list[Entry | Forget], Then | None], Then]) -> None:
         """From now on `commit` is handed every commit, and says what to tell its end to."""
         self._journal = commit
 
-    def tell_all(self, then: Callable[[list[Change] | None], Any]) -> None:
+    def tell_all(self, then: Callable[[list[Entry] | None], Any]) -> None:
         """Call `then` with everything that is kept at this place in the order of the commits; None where that failed."""
-        everything: list[Change] = []
+        everything: list[Entry] = []
         self._hand_in([Snapshot(everything)], lambda done: then(everything if done else None))
 
-    def put(self, room: str, key: str, value: Any, then: Then | None = None) -> None:
+    def put(self, namespace: str, key: str, value: Any, then: Then | None = None) -> None:
         """One change; with None the key goes."""
-        self.commit((Change(room, key, value),), then)
+        self.commit((Entry(namespace, key, value),), then)
 
-    def commit_at_once(self, *changes: Change) -> None:
+    def commit_at_once(self, *changes: Entry) -> None:
         """Changes that are durable when this returns; OSError. For a start, which has nobody to serve yet."""
         try:
             with self._reader:
@@ -128,13 +128,13 @@ class Store:
         self._reader.close()
 
     @staticmethod
-    def kept_at(path: str, room: str) -> dict[str, Any]:
-        """What a store that nobody has open holds in a room; nothing where there is none."""
+    def kept_at(path: str, namespace: str) -> dict[str, Any]:
+        """What a store that nobody has open holds in a namespace; nothing where there is none."""
         if not os.path.exists(path):
             return {}
         store = Store(path, lambda *arguments: None)
         try:
-            return store.load(room)
+            return store.load(namespace)
         finally:
             store.close()
 
@@ -152,16 +152,16 @@ class Store:
                 refused = group[-1].era
                 self._soon(self._refused)
 
-    def _next(self) -> tuple[list[Asked], bool]:
+    def _next(self) -> tuple[list[PendingCommit], bool]:
         """What has been handed in, at least one commit; True where the end was asked for behind it."""
-        group: list[Asked] = []
+        group: list[PendingCommit] = []
         while (asked := self._queue.get()) is not None:
             group.append(asked)
             if self._queue.empty():
                 return group, False
         return group, True
 
-    def _commit(self, group: list[Asked]) -> bool:
+    def _commit(self, group: list[PendingCommit]) -> bool:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for asked in group:
@@ -219,16 +219,16 @@ def _opened(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
 
 
 def _apply(database: sqlite3.Connection, step: Step) -> None:
-    if isinstance(step, Unwritable):
+    if isinstance(step, RefusedByJournal):
         raise sqlite3.OperationalError("the journal refused it")
     if isinstance(step, Snapshot):
         rows = database.execute("SELECT room, key, value FROM kept ORDER BY room, key")
-        step.into.extend(Change(room, key, json.loads(value)) for room, key, value in rows)
+        step.into.extend(Entry(room, key, json.loads(value)) for room, key, value in rows)
     elif isinstance(step, Forget):
         places = ", ".join("?" * len(step.but))
         database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(step.but))
     elif step.value is None:
-        database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (step.room, step.key))
+        database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (step.namespace, step.key))
     else:
-        row = (step.room, step.key, json.dumps(step.value, separators=(",", ":")))
+        row = (step.namespace, step.key, json.dumps(step.value, separators=(",", ":")))
         database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)

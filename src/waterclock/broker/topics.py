@@ -22,15 +22,15 @@ from typing import Any, Final, TypeAlias
 
 from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.hands import Do, at_once
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Store, Then
+from waterclock.broker.worker import Do, at_once
 from waterclock.errors import UsageError
 
-ROOM: Final = "topic"
+NAMESPACE: Final = "topic"
 LONGEST_NAME: Final = 249
 Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
@@ -82,7 +82,7 @@ class Topic:
 class Topics:
     """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch.
 
-    `do` does what is slow, as `Hands.do`.
+    `do` does what is slow, as `Worker.do`.
     """
 
     def __init__(self, folder: str, settings: Settings, store: Store, do: Do = at_once) -> None:
@@ -139,7 +139,7 @@ class Topics:
             self._made(topic, False)
             return
         topic.partitions, topic.promised = new, len(new)
-        self._store.put(ROOM, topic.name, topic.kept(), partial(self._made, topic))
+        self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._made, topic))
 
     def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
         """A new topic; UsageError where the name or the number is not good."""
@@ -180,7 +180,7 @@ class Topics:
             self._grown(topic, new or [], False)
             return
         topic.promised = len(topic.partitions) + len(new)
-        self._store.put(ROOM, topic.name, topic.kept(), partial(self._grown, topic, new))
+        self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._grown, topic, new))
 
     def _grown(self, topic: Topic, new: list[Partition], done: bool) -> None:
         if done:
@@ -209,7 +209,7 @@ class Topics:
             if then is not None:
                 then(done)
 
-        self._store.put(ROOM, topic.name, topic.kept(), configured)
+        self._store.put(NAMESPACE, topic.name, topic.kept(), configured)
 
     def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
         """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
@@ -228,7 +228,7 @@ class Topics:
                 gone()
             self._maker.remove(topic.partitions, partial(then, True))
 
-        self._store.put(ROOM, topic.name, None, deleted)
+        self._store.put(NAMESPACE, topic.name, None, deleted)
 
     def drop(self, topic: Topic) -> None:
         """Forget a topic and remove its files, without a word to the store."""
@@ -262,7 +262,7 @@ class Topics:
         self.by_name[old.topic].partitions[old.number] = new
 
     def _open_all(self) -> None:
-        kept = self._store.load(ROOM)
+        kept = self._store.load(NAMESPACE)
         if os.listdir(self._folder) and not self._store.load("cluster"):
             raise LogDamaged(
                 f"there are logs in {self._folder}, and the store that knows them is new. Restore store.sqlite, or move "

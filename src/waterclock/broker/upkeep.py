@@ -4,7 +4,7 @@
     log.retention.check.interval.ms    segments go that are too old, too many or before the start (log/retention.py)
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
 
-Rule 1: what takes long is done by the upkeep's thread (hands.py); the loop's thread alone swaps segments.
+Rule 1: what takes long is done by the upkeep's thread (worker.py); the loop's thread alone swaps segments.
 Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it.
 """
 
@@ -24,9 +24,9 @@ from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import abandon
 
 if TYPE_CHECKING:
-    from waterclock.broker.hands import Hands
     from waterclock.broker.settings import Settings
     from waterclock.broker.topics import Topics
+    from waterclock.broker.worker import Worker
     from waterclock.timer import AsyncTimer
 
 log = logging.getLogger("waterclock.broker")
@@ -39,11 +39,11 @@ class Upkeep:
         self,
         topics: Topics,
         settings: Settings,
-        hands: Hands,
+        worker: Worker,
         wall_ms: Callable[[], int],
         changed: Callable[[list[Partition]], Any],
     ) -> None:
-        self._topics, self._settings, self._hands = topics, settings, hands
+        self._topics, self._settings, self._worker = topics, settings, worker
         self._wall_ms, self._changed = wall_ms, changed
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
@@ -67,7 +67,7 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self._hands.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
+                self._worker.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
         self._changed(moved)
 
     # Deletion on request
@@ -85,7 +85,7 @@ class Upkeep:
         self._changed([partition])
 
     def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
-        self._hands.do(partition.memo.save, then)
+        self._worker.do(partition.memo.save, then)
 
     # Compaction
 
@@ -98,7 +98,7 @@ class Upkeep:
             return
         self.compacting, partition.upkept = partition, True
         work = compaction.Compaction(plan)
-        self._hands.do_in_steps(
+        self._worker.do_in_steps(
             work.steps(),
             lambda swapped: compaction.adopt(partition, swapped),
             lambda error: self._compacted(partition, work, error),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Mark, Source
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
 
@@ -132,7 +132,7 @@ class _Pass:
             elif self._committed(end):
                 return
 
-    def _change(self, change: RowChange) -> None:
+    def _change(self, change: MaxwellMessage) -> None:
         if not self._publisher.in_transaction and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
         elif self._inside and change.xoffset % LARGEST == 0:

@@ -18,7 +18,7 @@ from waterclock.cdc.addresses import Database, database, kafka
 from waterclock.cdc.capture import Capture, CaptureStatistics
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Source, Wanted
+from waterclock.cdc.source import Source, TableFilter
 from waterclock.cdc.topics import Target
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
@@ -72,7 +72,7 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
-    wanted = Wanted(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
+    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
     told, skip = _types(arguments.type), _transactions(arguments.skip)
 
     def now() -> str:
@@ -112,7 +112,7 @@ def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) ->
         **({"password": password} if password else {}),
     )
     slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
-    wanted = Wanted(arguments.tables, OWN)
+    wanted = TableFilter(arguments.tables, OWN)
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
     return Origin(
         lambda position: SlotReader(slot, position, wanted, clock),

@@ -39,7 +39,7 @@ class Position(NamedTuple):
         return cls(str(fields["place"]), int(fields["sequence"]), int(fields["rows"]), str(fields["inside"]))
 
 
-class MariaPlace:
+class MariaGtidList:
     """MariaDB's GTID list: of every domain the last transaction, as domain-server-number.
 
     >>> place = MariaPlace("0-1-7,2-1-3")
@@ -59,13 +59,13 @@ class MariaPlace:
         domain, server, number = map(int, gtid.split("-"))
         self._last[domain] = (server, number)
 
-    def covers(self, other: MariaPlace) -> bool:
+    def covers(self, other: MariaGtidList) -> bool:
         """Whether everything up to `other` has been read. Servers do not matter: numbers rise within a domain."""
         return all(
             domain in self._last and self._last[domain][1] >= number for domain, (_, number) in other._last.items()
         )
 
-    def beyond(self, written: MariaPlace) -> bool:
+    def beyond(self, written: MariaGtidList) -> bool:
         """Whether it names what a server that has `written` so much has not. A domain may be another server's."""
         shared = self._last.keys() & written._last.keys()
         return bool(self._last) and (
@@ -76,7 +76,7 @@ class MariaPlace:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._last.items()))
 
 
-class MySqlPlace:
+class MySqlGtidSet:
     """MySQL's GTID set: of every server the transactions that were read, as intervals.
 
     >>> place = MySqlPlace("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7")
@@ -112,7 +112,7 @@ class MySqlPlace:
                 merged.append((low, high))
         intervals[:] = merged
 
-    def covers(self, other: MySqlPlace) -> bool:
+    def covers(self, other: MySqlGtidSet) -> bool:
         """Whether every transaction of `other` has been read."""
         return all(
             any(low <= first and last <= high for low, high in self._intervals.get(server, ()))
@@ -120,7 +120,7 @@ class MySqlPlace:
             for first, last in intervals
         )
 
-    def beyond(self, written: MySqlPlace) -> bool:
+    def beyond(self, written: MySqlGtidSet) -> bool:
         """Whether it names what a server that has `written` so much has not."""
         return not written.covers(self)
 

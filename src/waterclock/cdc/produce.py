@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.topics import KEY, Target, last_position, prepared
-from waterclock.changes.events import TRUNCATE, RowChange
+from waterclock.changes.maxwell_message import TRUNCATE, MaxwellMessage
 from waterclock.errors import ConnectionLost, UsageError
 
 _PATIENCE_S = 60.0
@@ -90,7 +90,7 @@ class Publisher:
                 self._producer.begin_transaction()
             self._open = True
 
-    def send(self, change: RowChange) -> None:
+    def send(self, change: MaxwellMessage) -> None:
         """Step 4."""
         if not self._open:
             self.begin()
@@ -135,7 +135,7 @@ class Publisher:
             else:
                 return
 
-    def _partitions_of(self, change: RowChange) -> Iterable[int]:
+    def _partitions_of(self, change: MaxwellMessage) -> Iterable[int]:
         if self._target.order == "global":
             return (0,)
         return range(self._partitions) if change.type == TRUNCATE else (_BY_KEY,)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from waterclock.cdc.position import Position
-from waterclock.changes.events import RowChange
+from waterclock.changes.maxwell_message import MaxwellMessage
 
 
 class Mark(Enum):
@@ -22,7 +22,7 @@ class Mark(Enum):
     QUIET = "quiet"
 
 
-Item = RowChange | Mark
+Item = MaxwellMessage | Mark
 
 
 class Source(Protocol):
@@ -43,7 +43,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Wanted:
+class TableFilter:
     """Whose rows are asked for: patterns of `database.table`, as in a shell; none stands for all but the server's own.
 
     >>> wanted = Wanted(["shop.*"])

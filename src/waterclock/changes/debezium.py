@@ -16,7 +16,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from waterclock.changes.change import Change, Met, Operation, no_number
+from waterclock.changes.row_change import Message, Operation, RowChange, no_number
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
@@ -51,7 +51,7 @@ def check_types(types: Mapping[str, str]) -> None:
             )
 
 
-def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Change]:
+def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterator[RowChange]:
     """The changes that a message asks for; none for a tombstone, a heartbeat or a transaction's mark.
 
     `types` maps a column to a logical type's name, for messages without a schema: `{"price": "Decimal:2"}`.
@@ -77,7 +77,7 @@ def changes(message: Met, types: Mapping[str, str] | None = None) -> Iterator[Ch
     values: dict[str, Any] = {}
     if operation in ("insert", "update"):
         values = _converted(payload["after"], fields, types or {})
-    yield Change(table, operation, told, position, values)
+    yield RowChange(table, operation, told, position, values)
 
 
 def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] | None]:
@@ -123,12 +123,12 @@ def _converted(row: Mapping[str, Any], fields: Mapping[str, Field], types: Mappi
     for name, value in row.items():
         if value in (_UNTOUCHED_TEXTS if isinstance(value, str) else _UNTOUCHED_PARTS):
             continue  # it keeps what it has
-        field = fields.get(name) or _told(types.get(name, ""))
+        field = fields.get(name) or _field_of_type(types.get(name, ""))
         found[name] = None if value is None else _value(value, field)
     return found
 
 
-def _told(word: str) -> Field:
+def _field_of_type(word: str) -> Field:
     """`Decimal:2` as the schema would say it."""
     name, _, scale = word.partition(":")
     return {"name": _BY_WORD.get(name), "type": name, "parameters": {"scale": scale or "0"}}

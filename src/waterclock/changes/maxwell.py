@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from waterclock.changes.change import Change, Met, Operation, no_number
+from waterclock.changes.row_change import Message, Operation, RowChange, no_number
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
@@ -29,12 +29,12 @@ _OTHERS = {"bootstrap-start", "bootstrap-complete", "table-create", "table-alter
            "database-alter", "database-drop"}  # fmt: skip
 
 
-def changes(message: Met) -> Iterator[Change]:
+def changes(message: Message) -> Iterator[RowChange]:
     """The changes that a message asks for; none for a tombstone, a heartbeat or a word about a table's form.
 
     >>> row = b'{"database":"shop","table":"item","type":"insert","primary_key_columns":["id"],"data":{"id":4,"p":1.10}}'
-    >>> next(changes(Met(None, row, 7)))
-    Change(table='shop.item', operation='insert', key={'id': 4}, position=(7,), values={'id': 4, 'p': Decimal('1.10')})
+    >>> next(changes(Message(None, row, 7)))
+    RowChange(table='shop.item', operation='insert', key={'id': 4}, position=(7,), values={'id': 4, 'p': Decimal('1.10')})
     """
     if message.value is None:
         return
@@ -46,7 +46,7 @@ def changes(message: Met) -> Iterator[Change]:
     operation, data = _OPERATIONS.get(str(fields.get("type"))), fields.get("data")
     table, position = f"{fields['database']}.{fields['table']}", _position(fields, message.offset)
     if operation == "truncate":
-        yield Change(table, operation, {}, position, {})
+        yield RowChange(table, operation, {}, position, {})
         return
     if operation is None or not isinstance(data, dict):
         what = f"has the type {fields.get('type')!r}, which Maxwell does not write"
@@ -54,12 +54,12 @@ def changes(message: Met) -> Iterator[Change]:
     names = _key_names(fields, message)
     former = {**data, **(fields.get("old") or {})}
     if operation == "delete":
-        yield Change(table, "delete", _key(data, names, message), position, {})
+        yield RowChange(table, "delete", _key(data, names, message), position, {})
     elif operation == "update" and _key(former, names, message) != _key(data, names, message):
-        yield Change(table, "delete", _key(former, names, message), position, {})
-        yield Change(table, "insert", _key(data, names, message), position, data)
+        yield RowChange(table, "delete", _key(former, names, message), position, {})
+        yield RowChange(table, "insert", _key(data, names, message), position, data)
     else:
-        yield Change(table, operation, _key(data, names, message), position, data)
+        yield RowChange(table, operation, _key(data, names, message), position, data)
 
 
 def _read(value: bytes) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
     return (offset,)
 
 
-def _key_names(fields: Mapping[str, Any], message: Met) -> list[str]:
+def _key_names(fields: Mapping[str, Any], message: Message) -> list[str]:
     if "primary_key_columns" in fields:
         return [str(name) for name in fields["primary_key_columns"]]
     if message.key is None:
@@ -89,7 +89,7 @@ def _key_names(fields: Mapping[str, Any], message: Met) -> list[str]:
     return [name[3:] for name in _read(message.key) if name.startswith("pk.")]
 
 
-def _key(data: Mapping[str, Any], names: list[str], message: Met) -> dict[str, Any]:
+def _key(data: Mapping[str, Any], names: list[str], message: Message) -> dict[str, Any]:
     missing = [name for name in names if name not in data]
     if missing:
         raise Unreadable(f"The message at offset {message.offset} lacks {', '.join(missing)} of its own primary key.")

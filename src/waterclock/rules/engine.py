@@ -22,12 +22,12 @@ from typing import Any
 
 from waterclock.rules.deadlines import Deadline, Deadlines, Pack, Rested, Unpack
 from waterclock.rules.duplicates import Duplicates
-from waterclock.rules.events import Counters, Event, Found
+from waterclock.rules.events import Counters, Event, Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.ordering import AsTheyCome, ByTime, Keep
 from waterclock.rules.results import EVENT, GAP, LATE, Key
 from waterclock.rules.sequence import BySequence
-from waterclock.rules.watching import Watching
+from waterclock.rules.watching import Watch
 
 NO_WATERMARK = -(2**61)
 CLOSED = 2**61
@@ -50,9 +50,9 @@ class Engine:
         self.rules = rules
         self.watermark = NO_WATERMARK
         self.counters = Counters()
-        self._results: list[Found] = []
+        self._results: list[Outcome] = []
         self._order = self._make_order()
-        self._watching = Watching(rules, self)
+        self._watching = Watch(rules, self)
         self._unpack = unpack
         self._waking = waking
         self._deadlines = self._make_deadlines()
@@ -61,7 +61,7 @@ class Engine:
         self._watches = bool(rules.delays or rules.expects or rules.quiets)
         self._rule_of_event = "pass" if isinstance(self._order, AsTheyCome) and not self._by_time else "order"
 
-    def step(self, events: Iterable[tuple[Key | None, Event]], watermark: int) -> list[Found]:
+    def step(self, events: Iterable[tuple[Key | None, Event]], watermark: int) -> list[Outcome]:
         """Take `events` in the order of arrival at `watermark` (microseconds; one that goes back is clamped)."""
         self._advance(watermark)
         for key, event in events:
@@ -141,20 +141,20 @@ class Engine:
         if self._watches:
             self._watching.see(key, event)
         if event.deliver is None:
-            self._results.append(Found(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
+            self._results.append(Outcome(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
         else:
             self.counters.held += 1
             self._deadlines.add((event.deliver, DELIVER, key, event.id, event.ref))
 
     def late(self, key: Key, event: Event) -> None:
         self.counters.late += 1
-        self._results.append(Found(LATE, key, LATE, event.time, event.id, event.ref))
+        self._results.append(Outcome(LATE, key, LATE, event.time, event.id, event.ref))
 
     def gap(self, key: Key, rule: str, due: int, source_id: str, event: Event | None) -> None:
-        self._results.append(Found(GAP, key, rule, due, source_id, event and event.ref))
+        self._results.append(Outcome(GAP, key, rule, due, source_id, event and event.ref))
 
     def found(self, kind: str, key: Key, rule: str, due: int, source_id: str) -> None:
-        self._results.append(Found(kind, key, rule, due, source_id, None))
+        self._results.append(Outcome(kind, key, rule, due, source_id, None))
 
     def when_due(self, kind: str, key: Key, due: int, a: Any, b: Any) -> None:
         self._deadlines.add((due, kind, key, a, b))
@@ -214,7 +214,7 @@ class Engine:
             self._order.overdue(key, due)
         elif kind == DELIVER:
             self.counters.held -= 1
-            self._results.append(Found(EVENT, key, "deliver_at", due, a, b))
+            self._results.append(Outcome(EVENT, key, "deliver_at", due, a, b))
         elif self._order.holds_before(key, due):
             self._parked.setdefault(key, []).append(deadline)
         else:

@@ -22,7 +22,7 @@ class Event(NamedTuple):
     ref: Any
 
 
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """One result inside the engine; `ref` is the event's handle where the result carries the event, else None."""
 
     kind: str

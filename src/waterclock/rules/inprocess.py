@@ -12,7 +12,7 @@ from typing import Any
 
 from waterclock.rules.durations import Time, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
-from waterclock.rules.events import Event, Found
+from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, Result, result_id
 
@@ -74,10 +74,10 @@ class _Reader:
             ref=row,
         )
 
-    def result(self, watermark: int | None) -> Callable[[Found], Result]:
+    def result(self, watermark: int | None) -> Callable[[Outcome], Result]:
         at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)
 
-        def make(found: Found) -> Result:
+        def make(found: Outcome) -> Result:
             kind, key, rule, due, source_id, ref = found
             shown = self._shown(due)
             return Result(kind, key, rule, shown, at, source_id, result_id(kind, key, rule, source_id), ref)

@@ -33,7 +33,7 @@ class TypePlan:
     opens: list[tuple[int, int]]
 
 
-class Watching:
+class Watch:
     """The delays, open expectations and silences of one bucket."""
 
     def __init__(self, rules: Rules, engine: Arms) -> None:

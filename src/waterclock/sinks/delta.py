@@ -58,7 +58,7 @@ class DeltaSink:
         wanted = {**_SIDES, "": pa.schema([*_PLACE, *flat_schema(results)])}
         for name in wanted[""].names:
             names.delta_column(name)
-        with self._told():
+        with self._errors_of_delta():
             self._refuse_another_table_around()
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             for part, table in found.items():
@@ -75,7 +75,7 @@ class DeltaSink:
                 f"waterclock removes nothing behind a URL: remove {self._location}, and the same with {DEAD_LETTERS} and "
                 f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
             )
-        with self._told():
+        with self._errors_of_delta():
             for part, needed in _NEEDED.items():
                 self._refuse_other_things(part)
                 table = self._found(part)
@@ -89,7 +89,7 @@ class DeltaSink:
 
     def last_applied(self) -> Applied | None:
         """See `Sink`."""
-        with self._told():
+        with self._errors_of_delta():
             queries = set(self._batches(["query_id"]).column(0).to_pylist())
             found = {query: self._version(query) for query in queries}
         applied = [Applied(query, version) for query, version in found.items() if version is not None]
@@ -144,7 +144,7 @@ class DeltaSink:
     def totals(self) -> dict[str, int]:
         """See `Sink`."""
         total: dict[str, int] = {}
-        with self._told():
+        with self._errors_of_delta():
             rows = self._batches(["query_id", "batch_id", "counters"]).to_pylist()
         for row in rows:
             if self.is_applied(row["query_id"], row["batch_id"]):  # rule 1
@@ -206,7 +206,7 @@ class DeltaSink:
             )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_of_delta(self) -> Iterator[None]:
         """What Delta or the system says of a place, as an error of ours that names it."""
         try:
             yield

@@ -13,7 +13,7 @@ from typing import Any
 
 from waterclock.sinks.names import fitting_postgres
 from waterclock.sinks.postgres_session import Session
-from waterclock.sinks.replica import STAGED, Form, State, literal, shown
+from waterclock.sinks.replica import STAGED, Form, ReducedRow, literal, shown
 from waterclock.sinks.tables import Table, quoted
 
 POSITION_TYPES = ("text", "text", "text", "boolean")
@@ -76,7 +76,7 @@ class PostgresTables:
         using = f" USING to_{wider}({quoted(column)})" if kind == "j" else ""
         self.run(f"ALTER TABLE {self.name(table)} ALTER COLUMN {quoted(column)} TYPE {wider}{using}")
 
-    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[State]) -> str:
+    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
         """See `Place`."""
         columns = ", ".join(map(quoted, kinds))
         own = f"''::text AS {STAGED[0]}, ''::text AS {STAGED[1]}, false AS {STAGED[2]}, false AS {STAGED[3]}"
@@ -108,7 +108,7 @@ def _fitting(what: str, name: str) -> str:
     return fitting_postgres(name, f"the {what} {name!r} of the source", remedy)
 
 
-def _line(kinds: Mapping[str, str], row: State) -> str:
+def _line(kinds: Mapping[str, str], row: ReducedRow) -> str:
     """A row as COPY reads it."""
     values = [shown(kind, row.values.get(name)) for name, kind in kinds.items()]
     texts = [_NULL if value is None else value.translate(_ESCAPES) for value in values]

@@ -62,7 +62,7 @@ class Session:
     def commit(self) -> None:
         """End the transaction. CommitUnknown where the answer did not come."""
         try:
-            with self._told():
+            with self._errors_of_postgres():
                 done = self._connected().execute("COMMIT").statusmessage
         except SinkLost as error:
             raise CommitUnknown(f"{error} A commit was not answered; it may have got through.") from error
@@ -83,7 +83,7 @@ class Session:
 
     def run(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """The rows that a statement gives, if any. A percent sign is itself where there are no parameters."""
-        with self._told():
+        with self._errors_of_postgres():
             cursor = self._connected().execute(statement, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
@@ -97,7 +97,7 @@ class Session:
     @contextmanager
     def copy(self, statement: str) -> Iterator[Any]:
         """What takes the bytes of a COPY FROM STDIN; with its end they are in the table, with an error none is."""
-        with self._told(), self._connected().cursor() as cursor, cursor.copy(statement) as copy:
+        with self._errors_of_postgres(), self._connected().cursor() as cursor, cursor.copy(statement) as copy:
             yield copy
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Session:
         return db
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_of_postgres(self) -> Iterator[None]:
         """What PostgreSQL says, as an error of ours."""
         try:
             yield

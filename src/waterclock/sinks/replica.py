@@ -1,11 +1,6 @@
 """Tables that mirror those of a database: each change goes to the table that it names, and tables are made as they come.
 
-What a sink is given is a table of changes (CHANGES), each with its table, its key and its position as texts:
-
-    operation   "insert", "update", "delete", or "truncate", which has no key
-    key         the primary key as JSON, each value's text behind its kind: the same text for the same row
-    position    texts of one length in which the later change is the larger one
-    names       the columns that the change brings; texts, kinds: their values, and of what kind each is (KINDS)
+What a sink is given is a table of packed changes: CHANGES of changes/packed.py says what stands in its columns.
 
 Promises, however often changes and batches come, and in whatever order; updates that do not bring all columns have to come
 in theirs, which is the order of their partition, though a writer may begin again some way back:
@@ -31,23 +26,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from waterclock.changes.packed import CHANGES, NULL, PackedChange
 from waterclock.errors import UsageError
 from waterclock.sinks.tables import POSITIONS, Table, listed, quoted
 
-CHANGES = pa.schema(
-    [
-        ("table", pa.string()),
-        ("operation", pa.string()),
-        ("key", pa.string()),
-        ("position", pa.string()),
-        ("names", pa.list_(pa.string())),
-        ("kinds", pa.string()),
-        ("texts", pa.list_(pa.string())),
-    ]
-)
-# a letter for what a value is; null has none of its own
-KINDS = {"b": "boolean", "i": "whole number of 64 bits", "n": "number", "t": "text", "x": "bytes", "j": "JSON"}
-NULL = " "
 POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
 POSITION_KEY = ("table_name", "key")
 _ASKED = 500  # keys in one question
@@ -61,10 +43,7 @@ class Replica:
     """That a sink is given changes, and mirrors each table that they name."""
 
 
-Row = tuple[Any, ...]  # of CHANGES
-
-
-class State(NamedTuple):
+class ReducedRow(NamedTuple):
     """What a batch's changes of one key come to. `whole`: columns that are not in `values` are null, not kept."""
 
     key: str
@@ -83,17 +62,17 @@ class Form:
 
 
 @dataclass(slots=True)
-class Changed:
+class TableChanges:
     """A table's part of a batch: the last truncate's position, "" where there is none, and the rows after it. `several`
     are the changes of the keys that have more than one, and of them an update last, which may keep columns."""
 
     table: str
     truncated: str = ""
-    rows: list[State] = field(default_factory=list)
-    several: dict[str, list[Row]] = field(default_factory=dict)
+    rows: list[ReducedRow] = field(default_factory=list)
+    several: dict[str, list[PackedChange]] = field(default_factory=dict)
 
 
-class Place(Protocol):
+class MirroringDatabase(Protocol):
     """A database with mirrored tables in it; `table` is the source's name, such as shop.item."""
 
     def form(self, table: str) -> Form | None:
@@ -109,7 +88,7 @@ class Place(Protocol):
     def widen(self, table: str, column: str, kind: str) -> None:
         """Give a column the type of `kind`, which holds all that it held."""
 
-    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[State]) -> str:
+    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
         """A temporary table of STAGED and the columns of `kinds`; the value is its name, quoted."""
 
     def drop(self, staged: str) -> None: ...
@@ -125,25 +104,27 @@ def positions_table(types: Sequence[str]) -> Table:
 # A batch -------------------------------------------------------------------------------------------------------
 
 
-def reduced(changes: pa.Table) -> Iterator[Changed]:
+def reduced(changes: pa.Table) -> Iterator[TableChanges]:
     """The changes of a batch by table, in the order of their names, one row a key."""
     columns = [changes.column(name).to_pylist() for name in CHANGES.names]
-    rows = sorted(zip(*columns, strict=True), key=lambda row: (row[0], row[2], row[3]))
-    for table, of_table in groupby(rows, key=lambda row: row[0]):
-        made = Changed(str(table))
-        for key, of_key in groupby(of_table, key=lambda row: row[2]):
+    rows = sorted(
+        map(PackedChange._make, zip(*columns, strict=True)), key=lambda row: (row.table, row.key, row.position)
+    )
+    for table, of_table in groupby(rows, key=lambda row: row.table):
+        made = TableChanges(table)
+        for key, of_key in groupby(of_table, key=lambda row: row.key):
             found = list(of_key)
             if key == _TRUNCATE:
-                made.truncated = found[-1][3]
+                made.truncated = found[-1].position
                 continue
-            made.rows.append(_state(key, found))
-            if found[-1][1] == "update" and found[0][3] < found[-1][3]:
+            made.rows.append(_reduced_row(key, found))
+            if found[-1].operation == "update" and found[0].position < found[-1].position:
                 made.several[key] = found
         made.rows = [row if row.position > made.truncated else row._replace(gone=True) for row in made.rows]
         yield made
 
 
-def _state(key: str, changes: Sequence[Row]) -> State:
+def _reduced_row(key: str, changes: Sequence[PackedChange]) -> ReducedRow:
     """What the changes of a key come to, the later ones behind."""
     gone, whole, last = False, False, ""
     values: dict[str, tuple[str, str | None]] = {}
@@ -156,13 +137,13 @@ def _state(key: str, changes: Sequence[Row]) -> State:
             values = brought if begins else {**values, **brought}
             gone, whole = False, whole or begins
         last = position
-    return State(key, last, gone, whole, values)
+    return ReducedRow(key, last, gone, whole, values)
 
 
 # Into the tables -----------------------------------------------------------------------------------------------
 
 
-def apply(place: Place, positions: str, changes: pa.Table) -> None:
+def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
     """Put a batch's changes where they belong; `positions` is the quoted name of the table of positions."""
     for changed in reduced(changes):
         form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
@@ -179,7 +160,9 @@ def apply(place: Place, positions: str, changes: pa.Table) -> None:
             _put(place, positions, changed.table, form, list(names), list(of_names))
 
 
-def _of_newer_changes(place: Place, positions: str, changed: Changed, form: Form, truncated: str) -> list[State]:
+def _of_newer_changes(
+    place: MirroringDatabase, positions: str, changed: TableChanges, form: Form, truncated: str
+) -> list[ReducedRow]:
     """The rows; one that keeps columns is made of those changes only that are newer than what is known of its key.
 
     A writer that begins again some way back brings changes a second time. Where a batch has a new change that leaves
@@ -189,17 +172,17 @@ def _of_newer_changes(place: Place, positions: str, changed: Changed, form: Form
     some = {key: of_key for key, of_key in changed.several.items() if not columns <= set(of_key[-1][4])}
     known = _known(place, positions, changed.table, list(some))
 
-    def renewed(row: State) -> State:
+    def renewed(row: ReducedRow) -> ReducedRow:
         if row.gone or row.key not in known:
             return row
         floor = max(known[row.key], truncated, changed.truncated)
         newer = [change for change in some[row.key] if change[3] > floor]
-        return _state(row.key, newer) if newer else row
+        return _reduced_row(row.key, newer) if newer else row
 
     return [renewed(row) for row in changed.rows]
 
 
-def _known(place: Place, positions: str, table: str, keys: list[str]) -> dict[str, str]:
+def _known(place: MirroringDatabase, positions: str, table: str, keys: list[str]) -> dict[str, str]:
     """The position of each of the keys that has one."""
     found: dict[str, str] = {}
     for start in range(0, len(keys), _ASKED):
@@ -209,19 +192,19 @@ def _known(place: Place, positions: str, table: str, keys: list[str]) -> dict[st
     return found
 
 
-def _last_truncate(place: Place, positions: str, table: str) -> str:
+def _last_truncate(place: MirroringDatabase, positions: str, table: str) -> str:
     """The position of the table's last truncate; "" where there was none."""
     query = f"SELECT position FROM {positions} WHERE table_name = {literal(table)} AND key = '{_TRUNCATE}'"
     return str(next(iter(place.run(query)), [""])[0])
 
 
-def _length_of_positions(place: Place, positions: str, table: str) -> int | None:
+def _length_of_positions(place: MirroringDatabase, positions: str, table: str) -> int | None:
     """Of the table's positions so far; None where there is none, so the table is not ours."""
     found = place.run(f"SELECT length(position) FROM {positions} WHERE table_name = {literal(table)} LIMIT 1")
     return int(found[0][0]) if found else None
 
 
-def _refuse_other_positions(changed: Changed, length: int | None) -> None:
+def _refuse_other_positions(changed: TableChanges, length: int | None) -> None:
     """Positions with other parts cannot be compared with what is there."""
     found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
     if len(found | ({length} if length is not None else set())) > 1:
@@ -231,12 +214,14 @@ def _refuse_other_positions(changed: Changed, length: int | None) -> None:
         )
 
 
-def _names(row: State) -> tuple[str, ...]:
+def _names(row: ReducedRow) -> tuple[str, ...]:
     """The columns that are written: those of the key for a row that is gone."""
     return tuple(sorted(json.loads(row.key))) if row.gone else tuple(row.values)
 
 
-def _put(place: Place, positions: str, table: str, form: Form, names: list[str], rows: list[State]) -> None:
+def _put(
+    place: MirroringDatabase, positions: str, table: str, form: Form, names: list[str], rows: list[ReducedRow]
+) -> None:
     """Rows that bring the same columns, in numbered steps."""
     names = [name for name in names if name in form.columns]
     staged = place.stage(table, {name: form.columns[name] for name in names}, rows)
@@ -272,7 +257,7 @@ def statements(
     ]
 
 
-def _truncate(place: Place, positions: str, changed: Changed) -> None:
+def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -> None:
     """Rows whose position is smaller go; what comes later with a smaller one is to find the truncate's."""
     table = literal(changed.table)
     older = f"table_name = {table} AND position < '{changed.truncated}' AND key <> '{_TRUNCATE}' AND NOT deleted"
@@ -287,10 +272,10 @@ def _truncate(place: Place, positions: str, changed: Changed) -> None:
     )
 
 
-def _empty(place: Place, table: str, keys: list[str]) -> None:
+def _empty(place: MirroringDatabase, table: str, keys: list[str]) -> None:
     form = place.form(table)
     assert form is not None
-    rows = [State(key, "", True, True, _as_values(key)) for key in keys]
+    rows = [ReducedRow(key, "", True, True, _as_values(key)) for key in keys]
     staged = place.stage(table, {name: form.columns[name] for name in form.key}, rows)
     key = listed(list(form.key))
     place.run(f"DELETE FROM {place.name(table)} WHERE ({key}) IN (SELECT {key} FROM {staged})")
@@ -301,7 +286,7 @@ def _as_values(key: str) -> dict[str, tuple[str, str | None]]:
     return {name: (value[0], value[1:]) for name, value in json.loads(key).items()}
 
 
-def empty_all(place: Place, positions: str) -> None:
+def empty_all(place: MirroringDatabase, positions: str) -> None:
     """Take all rows out of the tables that were written to; the tables stay, with the types that they have."""
     for (table,) in place.run(f"SELECT DISTINCT table_name FROM {positions}"):
         if place.form(table) is not None:
@@ -311,7 +296,7 @@ def empty_all(place: Place, positions: str) -> None:
 # Forms ---------------------------------------------------------------------------------------------------------
 
 
-def _fitting(place: Place, table: str, rows: list[State], form: Form | None) -> Form:
+def _fitting(place: MirroringDatabase, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
     """The table's form once it can take `rows`."""
     wanted = _kinds(rows)
     key = sorted(json.loads(rows[0].key)) if rows else ()
@@ -336,7 +321,7 @@ def _fitting(place: Place, table: str, rows: list[State], form: Form | None) -> 
     return Form(columns, form.key)
 
 
-def _kinds(rows: list[State]) -> dict[str, str]:
+def _kinds(rows: list[ReducedRow]) -> dict[str, str]:
     """The columns that rows bring with a value, and the kind that holds all of them."""
     found: dict[str, str] = {}
     for row in rows:
@@ -357,7 +342,7 @@ def joined(one: str, other: str) -> str:
     return "n" if {one, other} == {"i", "n"} else "j"
 
 
-def _refuse_what_is_somebody_elses(place: Place, table: str) -> None:
+def _refuse_what_is_somebody_elses(place: MirroringDatabase, table: str) -> None:
     if place.run(f"SELECT 1 FROM {place.name(table)} LIMIT 1"):
         raise UsageError(
             f"the table {place.name(table)} is there already and holds rows that waterclock did not write: it is "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from waterclock.sinks.replica import STAGED, Form, State
+from waterclock.sinks.replica import STAGED, Form, ReducedRow
 from waterclock.sinks.tables import Table, quoted
 
 POSITION_TYPES = ("TEXT", "TEXT", "TEXT", "INTEGER")
@@ -45,7 +45,7 @@ class SQLiteTables:
     def widen(self, table: str, column: str, kind: str) -> None:
         """See `Place`: a column without a type takes everything."""
 
-    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[State]) -> str:
+    def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
         """See `Place`."""
         columns = ", ".join(map(quoted, [*STAGED, *kinds]))
         self.run(f"CREATE TABLE {_STAGED} ({columns})")
@@ -62,7 +62,7 @@ class SQLiteTables:
         return list(self._run(statement))
 
 
-def _values(names: list[str], row: State) -> list[Any]:
+def _values(names: list[str], row: ReducedRow) -> list[Any]:
     return [row.key, row.position, row.gone, row.whole, *(_value(row.values.get(name)) for name in names)]
 
 

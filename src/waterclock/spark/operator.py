@@ -24,8 +24,8 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
+from waterclock.spark.state.blobs import MapState
 from waterclock.spark.state.bucket import Bucket, Stored
-from waterclock.spark.state.shelf import MapState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

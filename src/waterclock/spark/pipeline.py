@@ -46,7 +46,7 @@ from waterclock.spark.toml.sink import place_of
 from waterclock.spark.transform import conform
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
-from waterclock.spark.watching.statistics import Gathering, PipelineStatistics
+from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +102,7 @@ class Pipeline:
         self._failure: BaseException | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
-        self._gathering = Gathering(config.name, self._clock)
+        self._gathering = Gatherer(config.name, self._clock)
         self._last_us = CLOSING_US - config.watermark_delay_us  # the watermark that the close is shown at
         self._behind = Behind(config, self._checkpoint)
 
@@ -168,7 +168,7 @@ class Pipeline:
             self._query = self._start(session, live)
             interrupts.call(partial(self._work, session, live), self._stop)
         except PySparkException as error:
-            raise self._told(self._failure or error) from error
+            raise self._explained(self._failure or error) from error
         except KeyboardInterrupt:
             if not live:  # of a live run, it is the end
                 raise
@@ -279,7 +279,7 @@ class Pipeline:
             seconds=seconds,
         )
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _explained(self, error: BaseException) -> BaseException:
         """What to tell of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
         if isinstance(error, WaterclockError):
             return error

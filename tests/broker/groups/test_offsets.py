@@ -22,7 +22,7 @@ from tests.broker.groups.clients import (
     people,
     stable_group,
 )
-from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.wire.errors import Error
 
 MINUTE_MS = 60_000
@@ -173,7 +173,7 @@ def test_transactions_commit_with_less(served: Turned) -> None:
 
 def test_what_an_open_transaction_has_written_is_unstable(served: Turned, client: Client) -> None:
     client.commit("g", 5)
-    offsets, written = served.broker._core.groups.offsets, {("t", 0): Committed(9, -1, "", 0)}
+    offsets, written = served.broker._core.groups.offsets, {("t", 0): CommittedOffset(9, -1, "", 0)}
     served.broker.call(lambda: offsets.hold("g", 1000, written))
     row = client.fetched("g", stable=True)
     assert (row.error_code, row.committed_offset) == (Error.UNSTABLE_OFFSET_COMMIT, -1)
@@ -219,7 +219,7 @@ def test_offsets_go_with_their_topic(client: Client) -> None:
 
 def test_what_is_written_for_a_topic_that_is_gone_cannot_be_named_by_id(served: Turned, client: Client) -> None:
     """A transaction may end after its topic."""
-    written = {("gone", 0): Committed(9, -1, "", 0), ("t", 0): Committed(8, -1, "", 0)}
+    written = {("gone", 0): CommittedOffset(9, -1, "", 0), ("t", 0): CommittedOffset(8, -1, "", 0)}
     served.broker.call(lambda: served.broker._core.groups.offsets.apply("g", written))
     group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
     found = client.ask(FETCH, 10, groups=[group], require_stable=False).groups[0]
@@ -277,7 +277,7 @@ class TestRetention:
     def test_spares_what_a_transaction_is_about_to_write(self, served: Turned, client: Client) -> None:
         client.commit("g", 5)
         offsets = served.broker._core.groups.offsets
-        served.broker.call(lambda: offsets.hold("g", 1000, {("t", 0): Committed(9, -1, "", 0)}))
+        served.broker.call(lambda: offsets.hold("g", 1000, {("t", 0): CommittedOffset(9, -1, "", 0)}))
         served.advance_ms(120 * MINUTE_MS)
         assert client.fetched("g").committed_offset == 5
 

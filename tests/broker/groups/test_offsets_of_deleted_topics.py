@@ -16,7 +16,7 @@ from tests.broker.full_disks import full_disk, settle, slow_disk
 from tests.broker.groups.clients import COMMIT, DELETE_TOPICS, Client, Turned
 from tests.broker.replication.pairs import pair
 from tests.broker.transactions import client as transactional
-from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.groups.offsets import CommittedOffset
 
 NOTHING = ("NONE", -1)
 
@@ -209,7 +209,7 @@ def test_an_offset_of_a_store_that_knew_no_ids_is_kept(tmp_path: Path) -> None:
     with Turned(data=tmp_path) as served:
         client = Client(served)
         client.create_topic("t")
-        old = list(Committed(9, -1, "", 0))[:5]
+        old = list(CommittedOffset(9, -1, "", 0))[:5]
         for topic in ("t", "gone"):
             served.broker.call(partial(served.broker._core.store.put, "offset", f"g:{topic}:0", old))
         settle(served.broker)

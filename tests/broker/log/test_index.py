@@ -20,7 +20,7 @@ from waterclock.broker.log import compaction
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.index import ENTRY, Index
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.stored_index import StoredIndex
@@ -232,7 +232,7 @@ def indexes_open(log: Partition) -> list[str]:
 # Aborted transactions
 
 
-class Looked(Aborted):
+class Looked(AbortedTransaction):
     """A row that counts how often its first offset is looked at."""
 
     count = 0
@@ -253,7 +253,10 @@ def test_a_reader_of_old_records_does_not_pay_for_later_transactions() -> None:
 
 
 def test_a_long_transaction_is_told_of_to_who_reads_its_start_though_later_ones_ended_before() -> None:
-    aborted, rows = AbortedTransactions(), [Aborted(1, 24, 25), Aborted(2, 40, 41), Aborted(3, 0, 50)]
+    aborted, rows = (
+        AbortedTransactions(),
+        [AbortedTransaction(1, 24, 25), AbortedTransaction(2, 40, 41), AbortedTransaction(3, 0, 50)],
+    )
     for row in rows:
         aborted.add(row)
     assert aborted.between(0, 3) == rows[2:]
@@ -267,10 +270,10 @@ def test_a_long_transaction_is_told_of_to_who_reads_its_start_though_later_ones_
 def test_a_reader_is_told_of_every_transaction_that_concerns_it(
     some: list[tuple[int, int]], first: int, upto: int
 ) -> None:
-    aborted, rows, marker = AbortedTransactions(), list[Aborted](), 0
+    aborted, rows, marker = AbortedTransactions(), list[AbortedTransaction](), 0
     for number, (step, length) in enumerate(some):
         marker += step
-        rows.append(Aborted(number, max(0, marker - length), marker))
+        rows.append(AbortedTransaction(number, max(0, marker - length), marker))
         aborted.add(rows[-1])
     concern = [row for row in rows if row.last >= first and row.first < upto]
     assert aborted.between(first, upto) == concern

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.broker.record_batches import CONTROL, Rec, batch, end_marker, stored, whole
-from waterclock.broker.hands import Hands
 from waterclock.broker.log.batch import at_append_time, commits, header_of, marker
 from waterclock.broker.log.codecs import GZIP, LZ4, MOST_UNPACKED, SNAPPY, ZSTD, compressed, uncompressed
 from waterclock.broker.log.index import ENTRY
 from waterclock.broker.log.records import keyless, keys, records, timestamps
 from waterclock.broker.log.rewriting import emptied, rewritten
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.worker import Worker
 
 REC = st.builds(Rec, st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=300), st.integers(0, 2**42))
 RECS = st.lists(REC, min_size=1, max_size=5)
@@ -117,12 +117,12 @@ def test_a_short_deed_does_not_wait_for_a_long_one() -> None:
             yield None
         yield "after the short one"
 
-    hands = Hands(lambda then, *values: then(*values))
-    hands.do_in_steps(long(), told.append, lambda error: over.set())
-    hands.do(short.set, told.append)
+    worker = Worker(lambda then, *values: then(*values))
+    worker.do_in_steps(long(), told.append, lambda error: over.set())
+    worker.do(short.set, told.append)
     assert over.wait(20)
     assert told == [None, "after the short one"]
-    hands.close()
+    worker.close()
 
 
 def test_what_the_disk_refuses_is_told_and_the_next_deed_is_done() -> None:
@@ -130,10 +130,10 @@ def test_what_the_disk_refuses_is_told_and_the_next_deed_is_done() -> None:
         raise OSError(28, "full")
 
     told: list[OSError | None] = []
-    hands = Hands(lambda then, *values: then(*values))
-    hands.do(refuse, told.append)
-    hands.do(lambda: None, told.append)
-    hands.close()
+    worker = Worker(lambda then, *values: then(*values))
+    worker.do(refuse, told.append)
+    worker.do(lambda: None, told.append)
+    worker.close()
     assert [str(error) for error in told] == ["[Errno 28] full", "None"]
 
 
@@ -145,17 +145,17 @@ def test_a_long_deed_is_left_where_it_is_when_the_broker_closes() -> None:
             begun.set()
             yield None
 
-    hands = Hands(lambda then, *values: then(*values))
-    hands.do_in_steps(long(), print, lambda error: None)
+    worker = Worker(lambda then, *values: then(*values))
+    worker.do_in_steps(long(), print, lambda error: None)
     assert begun.wait(20)
-    hands.close()
+    worker.close()
 
 
 def test_what_is_asked_for_after_the_end_is_done_at_once_and_after_what_came_before() -> None:
     """A broker that closes takes a snapshot of each partition when its thread is gone."""
     done: list[str] = []
-    hands = Hands(lambda then, *values: then(*values))
-    hands.do(lambda: done.append("before"), print)
-    hands.close()
-    hands.do(lambda: done.append("after"), lambda error: done.append(f"told: {error}"))
+    worker = Worker(lambda then, *values: then(*values))
+    worker.do(lambda: done.append("before"), print)
+    worker.close()
+    worker.do(lambda: done.append("after"), lambda error: done.append(f"told: {error}"))
     assert done == ["before", "after", "told: None"]

@@ -33,7 +33,7 @@ def connections(broker: Broker) -> list[Connection]:
 
 
 def held(broker: Broker) -> int:
-    return broker.call(lambda: broker._core.listener.room.held)
+    return broker.call(lambda: broker._core.listener.memory.held)
 
 
 def plug(bootstrap: str, buffer: int | None = None) -> socket.socket:

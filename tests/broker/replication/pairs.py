@@ -12,7 +12,7 @@ from tests.broker.raw_client import RawClient
 from waterclock import ManualClock
 from waterclock.broker import Broker
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.following import Following
+from waterclock.broker.replication.follower import Follower
 from waterclock.broker.topics import Topics
 
 PATIENCE_S = 20.0
@@ -63,7 +63,7 @@ class Pair:
 
         def lacks_nothing() -> bool:
             said, other = broker.statistics(), self.two if broker is self.one else self.one
-            if isinstance(other._role, Following) and other._role.replica.applied is None:
+            if isinstance(other._role, Follower) and other._role.replica.applied is None:
                 return False  # what the store has is still to come
             return said.replication.in_sync == said.partitions + 1 and said.replication.lag == 0
 
@@ -105,10 +105,10 @@ def pair(folder: Path, settings: dict[str, str] | None = None, clock: ManualCloc
         both.close()
 
 
-def following(broker: Broker) -> Following:
+def following(broker: Broker) -> Follower:
     """A follower's own object."""
     role = broker._role
-    assert isinstance(role, Following)
+    assert isinstance(role, Follower)
     return role
 
 
@@ -131,7 +131,7 @@ def topic_id(broker: Broker, topic: str) -> object:
 
 def _topics(broker: Broker) -> Topics:
     role = broker._role
-    return role.replica.topics if isinstance(role, Following) else role.topics
+    return role.replica.topics if isinstance(role, Follower) else role.topics
 
 
 def high(broker: Broker, topic: str = "t", number: int = 0) -> int:

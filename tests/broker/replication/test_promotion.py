@@ -29,7 +29,7 @@ from tests.broker.replication.pairs import (
 from tests.broker.transactions.client import Client, batch
 from waterclock.broker import Broker
 from waterclock.broker.replication.deposing import depose
-from waterclock.broker.replication.leading import Follower
+from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
@@ -150,7 +150,7 @@ def test_a_leader_of_an_older_epoch_deposes_nobody(both: Pair) -> None:
     both.one.promote()  # in epoch 2, and the other has not heard
     until(lambda: both.one.leads)
     with client(both.one) as raw:
-        name = Follower("127.0.0.1:1", "0" * 32).name()
+        name = KnownFollower("127.0.0.1:1", "0" * 32).name()
         for epoch in (1, 2):
             asyncio.run(depose(both.one.bootstrap, 2, name, epoch))
             assert raw.produce("t", b"x", acks=1)[0] == Error.NONE

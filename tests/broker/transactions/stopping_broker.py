@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from waterclock.broker import Broker
-from waterclock.broker.transactions.ending import DelayedMarkers, Ending
 from waterclock.broker.transactions.ledger import Ledger
+from waterclock.broker.transactions.markers import DelayedMarkers, MarkerWriter
 from waterclock.broker.transactions.record import Record
 
 
@@ -31,23 +31,23 @@ def before_the_decision() -> None:
 
 
 def after_the_decision() -> None:
-    Ending._settle_groups = die  # type: ignore[method-assign]
+    MarkerWriter._settle_groups = die  # type: ignore[method-assign]
 
 
 def before_the_markers() -> None:
-    Ending._mark = die  # type: ignore[method-assign]
+    MarkerWriter._mark = die  # type: ignore[method-assign]
 
 
 def after_the_first_marker() -> None:
-    append, done = Ending.append, []
+    append, done = MarkerWriter.append, []
 
-    def once(self: Ending, *arguments: Any) -> Any:
+    def once(self: MarkerWriter, *arguments: Any) -> Any:
         if done:
             die()
         done.append(append(self, *arguments))
         return done[0]
 
-    Ending.append = once  # type: ignore[method-assign]
+    MarkerWriter.append = once  # type: ignore[method-assign]
 
 
 def after_the_markers() -> None:

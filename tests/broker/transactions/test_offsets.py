@@ -148,7 +148,7 @@ def test_a_decision_and_its_offsets_are_one_commit_of_the_store(broker: Broker, 
     commit, seen = store.commit, []
 
     def noted(changes: list[object], then: object) -> None:
-        seen.append([change.room for change in changes])  # type: ignore[attr-defined]
+        seen.append([change.namespace for change in changes])  # type: ignore[attr-defined]
         commit(changes, then)  # type: ignore[arg-type]
 
     store.commit = noted  # type: ignore[method-assign, assignment]

@@ -11,7 +11,7 @@ pytest.importorskip("kio")
 from tests.broker.transactions.client import Client, Described, Id, batch
 from waterclock import ManualClock
 from waterclock.broker import Broker
-from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.record import LAST_EPOCH, Record, follows
 from waterclock.broker.transactions.states import BEFORE, State
@@ -129,13 +129,24 @@ def test_a_step_that_the_table_does_not_have_is_a_fault() -> None:
 
 def test_a_record_comes_back_from_the_store_as_it_was() -> None:
     record = Record(
-        1000, 5, 3, 2, 4, -1, State.ONGOING, {("t", 0): None}, {"g:1": {("t", 1): Committed(7, 1, "x", 9)}}, 10, 11, 2
+        1000,
+        5,
+        3,
+        2,
+        4,
+        -1,
+        State.ONGOING,
+        {("t", 0): None},
+        {"g:1": {("t", 1): CommittedOffset(7, 1, "x", 9)}},
+        10,
+        11,
+        2,
     )
     assert Record.of(record.kept()) == record
 
 
 def test_a_decided_record_leaves_its_offsets_to_the_groups() -> None:
-    record = Record(1000, 5, 3, state=State.ONGOING, offsets={"g": {("t", 1): Committed(7, 1, "", 9)}})
+    record = Record(1000, 5, 3, state=State.ONGOING, offsets={"g": {("t", 1): CommittedOffset(7, 1, "", 9)}})
     assert Record.of(record.decided(True, 1, -1, 0).kept()).offsets == {}
 
 

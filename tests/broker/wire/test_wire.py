@@ -20,13 +20,13 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from kio.schema.errors import ErrorCode  # noqa: E402
 
-from waterclock.broker.log.producers import Aborted  # noqa: E402
+from waterclock.broker.log.producers import AbortedTransaction  # noqa: E402
 from waterclock.broker.log.segment import Segment, Slice  # noqa: E402
 from waterclock.broker.wire import fetch, produce  # noqa: E402
 from waterclock.broker.wire.errors import Error  # noqa: E402
-from waterclock.broker.wire.fetch import FetchRequest, Found, Wanted  # noqa: E402
+from waterclock.broker.wire.fetch import FetchedPartition, FetchPartition, FetchRequest  # noqa: E402
 from waterclock.broker.wire.fields import as_uvarint, uvarint  # noqa: E402
-from waterclock.broker.wire.produce import Appended, ProduceRequest  # noqa: E402
+from waterclock.broker.wire.produce import ProducedPartition, ProduceRequest  # noqa: E402
 
 PRODUCE, FETCH = range(3, 14), range(4, 19)
 int16, int32, int64 = (st.integers(-(2**n), 2**n - 1) for n in (15, 31, 63))
@@ -98,7 +98,7 @@ def test_a_produce_request_of_kio_is_read_as_it_was_meant(
 
 
 APPENDED = st.builds(
-    Appended, int32, error, int64, st.integers(-1, 2**41), int64, st.none() | st.text(max_size=200),
+    ProducedPartition, int32, error, int64, st.integers(-1, 2**41), int64, st.none() | st.text(max_size=200),
     st.lists(int32, max_size=3).map(tuple),
 )  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_an_answer_to_produce_is_kios_to_the_last_byte(version: int, correlation
     assert body == written(entity)
 
 
-def blamed(kio: Any, row: Appended) -> tuple[Any, ...]:
+def blamed(kio: Any, row: ProducedPartition) -> tuple[Any, ...]:
     """The records to blame, where the version tells them."""
     if not hasattr(kio, "BatchIndexAndErrorMessage"):
         return ()
@@ -147,7 +147,7 @@ def moment(at_ms: int) -> datetime.datetime | None:
 @settings(max_examples=30)
 @given(
     st.tuples(int32, int32, int32, int32, st.booleans(), int32, int32),
-    st.lists(st.tuples(name, st.lists(st.builds(Wanted, int32, int32, int64, int32), max_size=3)), max_size=3),
+    st.lists(st.tuples(name, st.lists(st.builds(FetchPartition, int32, int32, int64, int32), max_size=3)), max_size=3),
     st.tuples(st.lists(st.tuples(name, st.lists(int32, max_size=3)), max_size=2), st.text(max_size=200), st.booleans()),
 )
 def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
@@ -179,7 +179,7 @@ def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
     assert read == FetchRequest(replica, wait_ms, least, most, committed, *told, ours)
 
 
-def partition(kio: Any, row: Wanted, tagged: bool) -> Any:
+def partition(kio: Any, row: FetchPartition, tagged: bool) -> Any:
     extra = {"replica_directory_id": uuid.UUID(int=5), "high_watermark": 9} if tagged else {}
     return make(
         kio.FetchPartition, partition=row.partition, current_leader_epoch=row.leader_epoch, fetch_offset=row.offset,
@@ -194,10 +194,10 @@ def segment(tmp_path_factory: pytest.TempPathFactory) -> Segment:
     return segment
 
 
-ABORTED = st.none() | st.lists(st.builds(Aborted, int64, int64, int64), max_size=3)
+ABORTED = st.none() | st.lists(st.builds(AbortedTransaction, int64, int64, int64), max_size=3)
 SIZES = st.sampled_from([0, 1, 100, fetch.SMALL, fetch.SMALL + 1, 80 << 10])
 FOUND = st.tuples(
-    st.builds(lambda *row: Found(*row), int32, error, int64, int64, int64, ABORTED),
+    st.builds(lambda *row: FetchedPartition(*row), int32, error, int64, int64, int64, ABORTED),
     st.none() | st.tuples(st.integers(0, 20 << 10), SIZES),
 )
 
@@ -224,7 +224,7 @@ def test_an_answer_to_fetch_is_kios_to_the_last_byte(
     assert body == written(entity)
 
 
-def data(kio: Any, row: Found) -> Any:
+def data(kio: Any, row: FetchedPartition) -> Any:
     rows = None
     if row.aborted is not None:
         rows = tuple(kio.AbortedTransaction(producer_id=a.producer_id, first_offset=a.first) for a in row.aborted)
@@ -236,7 +236,15 @@ def data(kio: Any, row: Found) -> Any:
 
 
 def test_records_of_more_than_a_packet_are_not_copied(segment: Segment) -> None:
-    rows = [(b"t", [Found(0, Error.NONE, records=Slice(segment, 0, size)) for size in (fetch.SMALL, fetch.SMALL + 1)])]
+    rows = [
+        (
+            b"t",
+            [
+                FetchedPartition(0, Error.NONE, records=Slice(segment, 0, size))
+                for size in (fetch.SMALL, fetch.SMALL + 1)
+            ],
+        )
+    ]
     assert [part.size for part in fetch.answer(1, 12, rows) if isinstance(part, Slice)] == [fetch.SMALL + 1]
 
 
@@ -254,7 +262,7 @@ def requests() -> list[tuple[Any, int, bytes]]:
         rows.append((produce.read, version, written(entity)))
     for version in FETCH:
         kio = classes("fetch", version, "request")
-        parts = (partition(kio, Wanted(1, 2, 3, 4), True),)
+        parts = (partition(kio, FetchPartition(1, 2, 3, 4), True),)
         topic = make(kio.FetchTopic, **topic_of("t", version, fetch.BY_ID)[1], partitions=parts)
         forgotten = {"forgotten_topics_data": ()} if version >= 7 else {}
         entity = make(

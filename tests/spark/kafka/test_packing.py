@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from waterclock import Rules
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Place
+from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.packing import Packing
 from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
 from waterclock.spark.source import END_US, FIRST
@@ -17,7 +17,7 @@ from waterclock.spark.source import END_US, FIRST
 LAYOUT = TopicLayout({"k": "string", "t": "timestamp"}, {}, Rules(key="k", time="t"))
 DELAY_US = 3_600_000_000
 NOON_US = 1_577_880_000_000_000
-KNOWN: list[Place] = [("orders", 0), ("orders", 1), ("returns", 0)]
+KNOWN: list[Partition] = [("orders", 0), ("orders", 1), ("returns", 0)]
 
 
 def records(*values: bytes, partition: int = 1, start: int = 9) -> Records:
@@ -30,7 +30,7 @@ def event(key: str, hour: int = 12) -> bytes:
     return f'{{"k": "{key}", "t": "2020-01-01T{hour:02}:00:00Z"}}'.encode()
 
 
-def packed(given: Records, gone: tuple[Place, ...] = ()) -> list[dict[str, Any]]:
+def packed(given: Records, gone: tuple[Partition, ...] = ()) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = Packing(LAYOUT, DELAY_US).pack(given, KNOWN, gone).to_pylist()
     return [{**row, "frame": frames.from_bytes(row["frame"])} for row in found]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from waterclock import Rules
 from waterclock.spark.files.reading import Layout, read_file
 from waterclock.spark.kafka import records as reading
-from waterclock.spark.kafka.records import HEARTBEAT, UNREADABLE, Records, Taken, TopicLayout, read_records
+from waterclock.spark.kafka.records import HEARTBEAT, UNREADABLE, ReadRecords, Records, TopicLayout, read_records
 from waterclock.spark.state.rows import ROW_ID
 
 COLUMNS = {"k": "string", "t": "timestamp", "n": "long", "d": "double", "s": "string"}
@@ -39,17 +39,17 @@ def records(*values: bytes | None, **columns: list[Any]) -> Records:
     return Records("orders", 3, list(range(100, 100 + count)), values=list(values), **given)
 
 
-def slowly(given: Records, layout: TopicLayout) -> Taken:
+def slowly(given: Records, layout: TopicLayout) -> ReadRecords:
     with patch.object(reading, "_fast", lambda bodies, layout: None):
         return read_records(given, layout)
 
 
-def rows(taken: Taken) -> list[dict[str, Any]]:
+def rows(taken: ReadRecords) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = taken.rows.to_pylist()
     return found
 
 
-def letters(taken: Taken) -> list[tuple[str, int, str]]:
+def letters(taken: ReadRecords) -> list[tuple[str, int, str]]:
     return [(each["file"], each["line"], each["reason"]) for each in taken.dead.to_pylist()]
 
 

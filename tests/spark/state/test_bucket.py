@@ -17,8 +17,8 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
 from waterclock.spark.state import chunks
+from waterclock.spark.state.blobs import BlobStore, MapState
 from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, Stored
-from waterclock.spark.state.shelf import MapState, Shelf
 
 SCHEMA = pa.schema(
     [
@@ -51,7 +51,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 State = tuple[Stored, dict[int, bytes]]
-NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the shelf here, and nearly all does
+NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the blob store here, and nearly all does
 
 
 @pytest.fixture(params=[NO_PAGES, PAGES], ids=["no pages", "pages"], autouse=True)
@@ -109,7 +109,7 @@ def test_the_same_steps_leave_the_same_bytes() -> None:
 def test_what_rests_is_carried_over_unread() -> None:
     rules, events = KINDS_OF_RULES["delivered"], rows()
     _, fresh = step(rules, None, events[:30], NO_WATERMARK)
-    _, before = step(rules, fresh, [], NO_WATERMARK)  # what is large goes to the shelf when it has rested once
+    _, before = step(rules, fresh, [], NO_WATERMARK)  # what is large goes to the blob store when it has rested once
     _, after = step(rules, before, [], NO_WATERMARK)
     assert after == before
 
@@ -136,7 +136,7 @@ def test_a_blob_that_is_gone_from_the_state_is_told_with_the_remedy() -> None:
             return None
 
     with pytest.raises(StateMismatch, match="lacks its blob 7, so the checkpoint is damaged: restore it"):
-        Shelf(MapState(Nothing())).get(7)
+        BlobStore(MapState(Nothing())).get(7)
 
 
 @pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
@@ -275,12 +275,12 @@ def test_as_many_keys_as_may_be_awake_are_and_with_one_more_all_rest(monkeypatch
 
 
 def test_chunks_of_a_slot_go_to_the_shelf_when_they_are_as_large_as_said_together() -> None:
-    shelf = Shelf(blobs := Disk())
+    shelf = BlobStore(blobs := Disk())
     first, second = bytes(chunks.LARGE // 2), bytes(chunks.LARGE - chunks.LARGE // 2)
-    assert chunks.shelved([7, first, second[1:]], shelf) == [7, first, second[1:]]
+    assert chunks.stored_apart([7, first, second[1:]], shelf) == [7, first, second[1:]]
     assert blobs == {}
-    assert chunks.shelved([7, first, second], shelf) == [7, 0]
-    assert chunks.from_shelf(0, shelf) == [first, second]
+    assert chunks.stored_apart([7, first, second], shelf) == [7, 0]
+    assert chunks.from_store(0, shelf) == [first, second]
 
 
 def test_deliveries_spread_over_years_rest_on_the_shelf() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.state.blobs import Disk
+from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.pages import Pages, most_by
-from waterclock.spark.state.shelf import Shelf
 from waterclock.spark.state.states import States
 
 ROWS = pa.schema([("row", pa.string())])
@@ -49,8 +49,8 @@ class Bench:
         self.expected: dict[Any, tuple[bytes, list[str]]] = {}
 
     def step(self, add: dict[Any, tuple[bytes, list[str]]], take: set[Any]) -> None:
-        shelf = Shelf(self.disk, self.free)
-        pages = Pages(shelf, self.stored)
+        store = BlobStore(self.disk, self.free)
+        pages = Pages(store, self.stored)
         assert plain(pages.take(take)) == {key: self.expected.pop(key) for key in take & self.expected.keys()}
         assert plain(pages.take(take)) == {}
         fresh = {key: state for key, state in add.items() if key not in self.expected}
@@ -58,12 +58,12 @@ class Bench:
             pages.add(states(fresh), None)
         pages.tidy()
         self.expected |= fresh
-        self.free, self.stored = shelf.free, pages.dump()
-        self.size += shelf.grown
+        self.free, self.stored = store.free, pages.dump()
+        self.size += store.grown
         assert self.size == self.disk.size()
 
     def all(self) -> dict[Any, tuple[bytes, list[str]]]:
-        return plain(Pages(Shelf(self.disk, self.free), self.stored).take(self.expected.keys() | {"nobody"}))
+        return plain(Pages(BlobStore(self.disk, self.free), self.stored).take(self.expected.keys() | {"nobody"}))
 
 
 texts = st.sampled_from([f"k{n}" for n in range(30)])
@@ -136,8 +136,8 @@ def test_of_a_page_without_a_wanted_key_only_the_hashes_are_read() -> None:
 
 
 def test_a_page_wakes_whole_when_its_time_comes() -> None:
-    shelf = Shelf(Disk())
-    pages = Pages(shelf, ())
+    store = BlobStore(Disk())
+    pages = Pages(store, ())
     pages.add(states({"a": (b"1", []), "b": (b"2", [])}), 100)
     pages.add(states({"c": (b"3", [])}), None)
     assert list(plain(pages.take({"b"}))) == ["b"]
@@ -147,14 +147,14 @@ def test_a_page_wakes_whole_when_its_time_comes() -> None:
 
 
 def test_all_pages_whose_time_has_come_wake_at_once() -> None:
-    pages = Pages(Shelf(Disk()), ())
+    pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([90, 101, 100, None, 95]):
         pages.add(states({n: (b"x", [])}), wake_at)
     assert sorted(plain(pages.take_due(100))) == [0, 2, 4]
 
 
 def test_of_pages_that_become_one_the_time_of_most_counts() -> None:
-    pages = Pages(Shelf(Disk()), ())
+    pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([101, None, 9_999_999, 100]):
         pages.add(states({n: (b"x", [])}), wake_at)
     for n in range(4, 7):

@@ -21,7 +21,7 @@ from waterclock.spark import frames
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.toml.config import load
 from waterclock.spark.watching.prometheus import COUNTED, prometheus
-from waterclock.spark.watching.statistics import Gathering, Phase, PipelineStatistics
+from waterclock.spark.watching.statistics import Gatherer, Phase, PipelineStatistics
 
 HOUR_US = 3_600_000_000
 
@@ -32,14 +32,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def gathering(clock: ManualClock) -> Gathering:
-    made = Gathering("orders", clock)
+def gathering(clock: ManualClock) -> Gatherer:
+    made = Gatherer("orders", clock)
     made.holds({"events": 100})
     made.begin()
     return made
 
 
-def took(gathering: Gathering, batch_id: int, events: int, results: int = 0, **times: int) -> None:
+def took(gathering: Gatherer, batch_id: int, events: int, results: int = 0, **times: int) -> None:
     counted = {"events": events, "results": results}
     moments = (times.get("watermark"), times.get("newest"))
     gathering.took(batch_id, counted, {"events": 100 + events}, moments, {"sink": 0.25})
@@ -55,19 +55,19 @@ def progress(**ms: int) -> Any:
 
 
 def test_before_the_first_batch_what_is_not_known_is_none() -> None:
-    seen = Gathering("orders", ManualClock()).seen("files", unknown)
+    seen = Gatherer("orders", ManualClock()).seen("files", unknown)
     assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
     assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
 
 
-def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gathering) -> None:
+def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gatherer) -> None:
     assert (gathering.seen("files", unknown).events, gathering.seen("files", unknown).batches) == (100, 0)
     took(gathering, 7, 5)
     seen = gathering.seen("files", unknown)
     assert (seen.events, seen.batches, seen.batch_id) == (105, 1, 7)
 
 
-def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gathering) -> None:
+def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(gathering: Gatherer) -> None:
     def asked(totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
         took(gathering, 0, 5, watermark=7)
         return {"": 105 - (totals or {})["events"]}
@@ -79,7 +79,7 @@ def test_a_batch_that_ends_while_the_source_is_asked_is_in_none_of_the_figures(g
 
 
 def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
-    gathering: Gathering, clock: ManualClock
+    gathering: Gatherer, clock: ManualClock
 ) -> None:
     clock.advance_s(10)
     took(gathering, 0, 100, 50)
@@ -92,14 +92,14 @@ def test_a_rate_is_over_the_time_since_the_start_and_over_the_last_minute_later(
     assert gathering.seen("files", unknown).events_per_second == 20 / 60
 
 
-def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gathering, clock: ManualClock) -> None:
+def test_a_rate_falls_to_nothing_while_nothing_comes(gathering: Gatherer, clock: ManualClock) -> None:
     clock.advance_s(1)
     took(gathering, 0, 100)
     clock.advance_s(60)
     assert gathering.seen("files", unknown).events_per_second == 0.0
 
 
-def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Gathering, clock: ManualClock) -> None:
+def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Gatherer, clock: ManualClock) -> None:
     now_us = clock.wall_ms() * 1000
     took(gathering, 0, 1, watermark=now_us - 3 * HOUR_US, newest=now_us - HOUR_US)
     assert gathering.seen("files", unknown).behind_newest_s == 7200.0
@@ -109,7 +109,7 @@ def test_the_watermark_lags_behind_the_newest_event_and_behind_now(gathering: Ga
     assert gathering.seen("files", unknown).behind_now_s == 10_860.0
 
 
-def test_times_never_go_back(gathering: Gathering) -> None:
+def test_times_never_go_back(gathering: Gatherer) -> None:
     took(gathering, 0, 1, watermark=5, newest=9)
     took(gathering, 1, 1, newest=7)
     took(gathering, 2, 1, watermark=4)
@@ -117,13 +117,13 @@ def test_times_never_go_back(gathering: Gathering) -> None:
     assert (seen.watermark_us, seen.newest_us) == (5, 9)
 
 
-def test_after_the_close_nothing_is_behind(gathering: Gathering) -> None:
+def test_after_the_close_nothing_is_behind(gathering: Gatherer) -> None:
     took(gathering, 0, 1, watermark=CLOSED, newest=9)
     seen = gathering.seen("files", unknown)
     assert (seen.behind_newest_s, seen.behind_now_s) == (0.0, 0.0)
 
 
-def test_phases_are_added_up_ours_and_sparks(gathering: Gathering) -> None:
+def test_phases_are_added_up_ours_and_sparks(gathering: Gatherer) -> None:
     took(gathering, 0, 1)
     took(gathering, 1, 1)
     gathering.heard(progress(addBatch=1500, walCommit=40))
@@ -134,13 +134,13 @@ def test_phases_are_added_up_ours_and_sparks(gathering: Gathering) -> None:
     assert (gathering.seen("", unknown).state_rows, gathering.seen("", unknown).state_memory_bytes) == (16, 2_000)
 
 
-def test_a_progress_without_state_leaves_the_state_as_it_was_known(gathering: Gathering) -> None:
+def test_a_progress_without_state_leaves_the_state_as_it_was_known(gathering: Gatherer) -> None:
     gathering.heard(progress(addBatch=1))
     gathering.heard(SimpleNamespace(durationMs={}, stateOperators=[]))
     assert gathering.seen("files", unknown).state_rows == 16
 
 
-def test_the_record_is_frozen_and_a_later_batch_does_not_change_it(gathering: Gathering) -> None:
+def test_the_record_is_frozen_and_a_later_batch_does_not_change_it(gathering: Gatherer) -> None:
     took(gathering, 0, 5)
     before = gathering.seen("files", unknown)
     plain = asdict(before)

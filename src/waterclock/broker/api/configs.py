@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from waterclock.broker.api.resources import BROKER, TOPIC, Refused, Resource, Resources, described
-from waterclock.broker.api.several import Several
+from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.resources import BROKER, TOPIC, Resource, ResourceRefusal, Resources, described
 from waterclock.broker.api.table import Api
 from waterclock.broker.bounds import TYPES
 from waterclock.broker.settings import Setting
@@ -54,7 +54,7 @@ class ConfigApis:
             resource = self._resources.find(asked.resource_type, asked.resource_name)
             wanted = set(asked.configuration_keys or resource.names())
             rows = [self._row(request, resource, name) for name in resource.names() if name in wanted]
-        except Refused as refused:
+        except ResourceRefusal as refused:
             error, message = refused.error, str(refused)
         return request.make(
             "DescribeConfigsResult", error_code=error, error_message=message, resource_type=asked.resource_type,
@@ -79,23 +79,23 @@ class ConfigApis:
         asked = request.body.resources
         times = Counter((one.resource_type, one.resource_name) for one in asked)
         rows: list[Any] = [None] * len(asked)
-        several = Several(len(asked), lambda: request.answer(responses=tuple(rows)))
+        several = Countdown(len(asked), lambda: request.answer(responses=tuple(rows)))
         for place, one in enumerate(asked):
             row = partial(self._altered, request, one, rows, place)
             row(Error.NONE, None)
             try:
                 if times[one.resource_type, one.resource_name] > 1:
-                    raise Refused(Error.INVALID_REQUEST, "A resource may stand in a request once only.")
+                    raise ResourceRefusal(Error.INVALID_REQUEST, "A resource may stand in a request once only.")
                 self._alter(request, one, change, several, row)
-            except Refused as refused:
+            except ResourceRefusal as refused:
                 row(refused.error, str(refused))
                 several.settled()
 
     def _alter(
-        self, request: Request, asked: Any, change: Change, several: Several, row: Callable[[Error, str | None], None]
+        self, request: Request, asked: Any, change: Change, several: Countdown, row: Callable[[Error, str | None], None]
     ) -> None:
         if asked.resource_type == TOPIC and not asked.resource_name:
-            raise Refused(Error.INVALID_REQUEST, "There are no settings of all topics: change the broker's.")
+            raise ResourceRefusal(Error.INVALID_REQUEST, "There are no settings of all topics: change the broker's.")
         resource = self._resources.find(asked.resource_type, asked.resource_name)
         given = change(resource, asked.configs)
         resource.check(given)
@@ -128,10 +128,10 @@ class ConfigApis:
 def _checked(asked: tuple[Any, ...]) -> tuple[Any, ...]:
     """Refused where a name comes twice, or without its value."""
     if len({one.name for one in asked}) < len(asked):
-        raise Refused(Error.INVALID_REQUEST, "A setting may stand in a request once only.")
+        raise ResourceRefusal(Error.INVALID_REQUEST, "A setting may stand in a request once only.")
     for one in asked:
         if one.value is None and getattr(one, "config_operation", SET) != DELETE:
-            raise Refused(Error.INVALID_REQUEST, f"A value is missing for {one.name}")
+            raise ResourceRefusal(Error.INVALID_REQUEST, f"A value is missing for {one.name}")
     return asked
 
 
@@ -155,10 +155,10 @@ def _incremental(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
 
 def _as_list(resource: Resource, given: Mapping[str, str], asked: Any) -> str:
     if asked.config_operation not in (APPEND, SUBTRACT):
-        raise Refused(Error.INVALID_REQUEST, f"There is no operation {asked.config_operation}")
+        raise ResourceRefusal(Error.INVALID_REQUEST, f"There is no operation {asked.config_operation}")
     setting = resource.setting(asked.name)
     if not _is_list(setting):
-        raise Refused(
+        raise ResourceRefusal(
             Error.INVALID_CONFIG, f"{asked.name} is no list: it can be neither appended to nor subtracted from."
         )
     has = _parts(given[asked.name] if asked.name in given else resource.words(asked.name)[0].text)

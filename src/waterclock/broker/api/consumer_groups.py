@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.group_admin import authorized
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.assignors import Part
+from waterclock.broker.groups.assignors import TopicPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.heartbeats import Beat, Heard, Refused, check
+from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, HeartbeatRefusal, check
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -55,10 +55,10 @@ class ConsumerGroupApis:
         try:
             check(beat, request.version)
             self._coordinator.hear(beat, lambda heard: self._heard(request, heard))
-        except Refused as refused:
+        except HeartbeatRefusal as refused:
             self._heard(request, refused.heard)
 
-    def _heard(self, request: Request, heard: Heard) -> None:
+    def _heard(self, request: Request, heard: HeartbeatAnswer) -> None:
         interval_ms = 0 if heard.error else self._settings["group.consumer.heartbeat.interval.ms"]
         assignment = None
         if heard.assigned is not None:
@@ -68,7 +68,7 @@ class ConsumerGroupApis:
             heartbeat_interval=interval_ms * MILLISECOND, assignment=assignment,
         )  # fmt: skip
 
-    def _rows(self, request: Request, parts: Iterable[Part]) -> tuple[Any, ...]:
+    def _rows(self, request: Request, parts: Iterable[TopicPartition]) -> tuple[Any, ...]:
         numbers: dict[UUID, list[int]] = {}
         for topic_id, number in sorted(parts):
             numbers.setdefault(topic_id, []).append(number)

@@ -22,13 +22,13 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.wire import fetch
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.fetch import FetchRequest, Found, Wanted
+from waterclock.broker.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
-    from waterclock.broker.replication.leading import Leading
+    from waterclock.broker.replication.leader import Leader
     from waterclock.broker.topics import Topics
 
 VERSIONS: Final = (4, 18)
@@ -83,7 +83,7 @@ class DelayedFetch:
             return partition.durable
         return partition.stable if self._request.committed else partition.high
 
-    def _error(self, partition: Partition, wanted: Wanted) -> Error:
+    def _error(self, partition: Partition, wanted: FetchPartition) -> Error:
         if partition.deleted:
             return Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         if partition.deposed:
@@ -93,7 +93,7 @@ class DelayedFetch:
             return Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH
         return Error.NONE if partition.start <= wanted.offset <= partition.end else Error.OFFSET_OUT_OF_RANGE
 
-    def _readable(self, partition: Partition, wanted: Wanted, missing: int) -> int:
+    def _readable(self, partition: Partition, wanted: FetchPartition, missing: int) -> int:
         """How many bytes can be read; no more is found out than whether they are enough."""
         end = self._end(partition)
         if wanted.offset >= end:
@@ -106,7 +106,7 @@ class DelayedFetch:
             return missing  # the answer says so
         return records.size if records is not None else 0
 
-    def _found(self) -> list[tuple[bytes, list[Found]]]:
+    def _found(self) -> list[tuple[bytes, list[FetchedPartition]]]:
         room = most = min(self._request.max_bytes, self._most)
         places, topics = iter(self.places), []
         for key, rows in self._request.topics:
@@ -117,22 +117,24 @@ class DelayedFetch:
             topics.append((key, found))
         return topics
 
-    def _row(self, partition: Partition | None, wanted: Wanted, room: int, first: bool) -> Found:
+    def _row(self, partition: Partition | None, wanted: FetchPartition, room: int, first: bool) -> FetchedPartition:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
         if partition is None:
             by_id = self._version >= fetch.BY_ID
-            return Found(wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION)
+            return FetchedPartition(
+                wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+            )
         error = self._error(partition, wanted)
         if error:
             follows = self._request.replica >= 0  # and is told where to begin anew
-            return Found(wanted.partition, error, start=partition.start if follows else -1)
+            return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, room), first)
         except (LogDamaged, OSError) as damage:
             log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
-            return Found(wanted.partition, Error.KAFKA_STORAGE_ERROR)
+            return FetchedPartition(wanted.partition, Error.KAFKA_STORAGE_ERROR)
 
-    def _records(self, partition: Partition, wanted: Wanted, limit: int, first: bool) -> Found:
+    def _records(self, partition: Partition, wanted: FetchPartition, limit: int, first: bool) -> FetchedPartition:
         end, records, aborted = self._end(partition), None, None
         if wanted.offset < end and (first or limit > 0):
             records = partition.read(wanted.offset, limit, end)
@@ -141,13 +143,15 @@ class DelayedFetch:
         if self._request.committed:
             upto = min(end, partition.bound(records)) if records is not None else wanted.offset
             aborted = partition.aborted.between(wanted.offset, upto)
-        return Found(wanted.partition, Error.NONE, partition.high, partition.stable, partition.start, aborted, records)
+        return FetchedPartition(
+            wanted.partition, Error.NONE, partition.high, partition.stable, partition.start, aborted, records
+        )
 
 
 class FetchApi:
     """`most_bytes` bounds every answer, whatever a reader asks for. `leading` is told of the follower's fetches."""
 
-    def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leading) -> None:
+    def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leader) -> None:
         self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.metadata import NOBODY_ASKED
-from waterclock.broker.api.several import Several
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.wire.codec import Request
@@ -85,7 +85,7 @@ class GroupAdminApis:
         """The answer goes out when the last of them is gone for good."""
         names = request.body.groups_names
         errors = [Error.NONE] * len(names)
-        several = Several(len(names), lambda: self._deleted(request, errors))
+        several = Countdown(len(names), lambda: self._deleted(request, errors))
         for place, group_id in enumerate(names):
             refused = partial(errors.__setitem__, place, Error.COORDINATOR_NOT_AVAILABLE)
             errors[place] = self._coordinator.delete(group_id, several.after(refused))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.offsets import NEVER, Committed, Place
+from waterclock.broker.groups.offsets import NEVER, CommittedOffset, Place
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMMIT, FETCH, DELETE = 8, 9, 47
 BY_ID: Final = 10
 MILLISECOND: Final = timedelta(milliseconds=1)
-NOTHING: Final = Committed(-1, -1, "", 0)
+NOTHING: Final = CommittedOffset(-1, -1, "", 0)
 
 
 class GroupOffsetApis:
@@ -48,7 +48,7 @@ class GroupOffsetApis:
 
     def commit(self, request: Request) -> None:
         body = request.body
-        good: dict[Place, Committed] = {}
+        good: dict[Place, CommittedOffset] = {}
         places = list(self._places(request))
         errors = {at: error for at, _, _, error, _ in places if error}  # place in the request -> what is wrong
         refusal = self._refusal(request) if len(errors) < len(places) else Error.NONE
@@ -83,12 +83,12 @@ class GroupOffsetApis:
             return Error.UNSUPPORTED_VERSION
         return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND else error
 
-    def _committed(self, request: Request, asked: Any, topic: str) -> Committed:
+    def _committed(self, request: Request, asked: Any, topic: str) -> CommittedOffset:
         now_ms = self._coordinator.wall_ms()
         retention = getattr(request.body, "retention_time", -MILLISECOND)
         expires_ms = NEVER if retention == -MILLISECOND else now_ms + retention // MILLISECOND
         epoch = getattr(asked, "committed_leader_epoch", -1)
-        return Committed(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms, topic)
+        return CommittedOffset(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms, topic)
 
     def _durable(self, request: Request, errors: dict[tuple[int, int], Error], done: bool) -> None:
         everywhere = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE

@@ -9,7 +9,7 @@ from waterclock.broker.api.consumer_groups import ConsumerGroupApis
 from waterclock.broker.api.group_admin import GroupAdminApis
 from waterclock.broker.api.group_offsets import GroupOffsetApis
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.members import Joined, Joining, Synced
+from waterclock.broker.groups.members import JoinAnswer, JoinRequest, SyncAnswer
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -59,14 +59,14 @@ class GroupApis:
         body, connection = request.body, request.slot.connection
         session_ms = body.session_timeout // MILLISECOND
         rebalance = getattr(body, "rebalance_timeout", None)
-        asked = Joining(
+        asked = JoinRequest(
             body.group_id, body.member_id, getattr(body, "group_instance_id", None), connection.client_id,
             client_host(request), session_ms, session_ms if rebalance is None else rebalance // MILLISECOND,
             body.protocol_type, tuple((p.name, p.metadata) for p in body.protocols),
         )  # fmt: skip
         self._coordinator.join(asked, request.version, lambda joined: self._joined(request, joined))
 
-    def _joined(self, request: Request, joined: Joined) -> None:
+    def _joined(self, request: Request, joined: JoinAnswer) -> None:
         members = tuple(
             request.make("JoinGroupResponseMember", member_id=member, group_instance_id=instance, metadata=metadata)
             for member, instance, metadata in joined.members
@@ -86,7 +86,7 @@ class GroupApis:
         if request.version >= 5 and None in protocol:  # from then on it must be said
             group, error = None, Error.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
-            self._synced(request, Synced(error))
+            self._synced(request, SyncAnswer(error))
             return
         self._coordinator.classic.sync(
             group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, protocol,
@@ -94,7 +94,7 @@ class GroupApis:
             lambda synced: self._synced(request, synced),
         )  # fmt: skip
 
-    def _synced(self, request: Request, synced: Synced) -> None:
+    def _synced(self, request: Request, synced: SyncAnswer) -> None:
         request.answer(
             error_code=synced.error, protocol_type=synced.protocol_type, protocol_name=synced.protocol,
             assignment=synced.assignment,

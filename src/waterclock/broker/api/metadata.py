@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from waterclock.broker.api.several import Several
+from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.table import Api
 from waterclock.broker.topics import Topic, Topics, legal
 from waterclock.broker.wire.codec import Request
@@ -43,7 +43,7 @@ class MetadataApis:
 
     def metadata(self, request: Request) -> None:
         missing = self._missing(request)
-        several = Several(len(missing), lambda: self._answer(request))
+        several = Countdown(len(missing), lambda: self._answer(request))
         for name in missing:
             if name in self._topics.making:
                 self._topics.when_made(name, several.settled)

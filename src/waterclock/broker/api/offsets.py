@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
-from waterclock.broker.replication.leading import Follower
+from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.replication.leading import Leading
+    from waterclock.broker.replication.leader import Leader
     from waterclock.broker.topics import Topics
 
 LIST_OFFSETS: Final = 2
@@ -34,7 +34,7 @@ FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9
 class OffsetApis:
     """ListOffsets and OffsetForLeaderEpoch."""
 
-    def __init__(self, topics: Topics, leading: Leading) -> None:
+    def __init__(self, topics: Topics, leading: Leader) -> None:
         self._topics, self._leading = topics, leading
 
     def apis(self) -> dict[int, Api]:
@@ -79,7 +79,7 @@ class OffsetApis:
 
     def leader_epoch(self, request: Request) -> None:
         topics = []
-        copied = getattr(request.body, "replica_id", -1) >= 0 and Follower.of(request.slot.connection.client_id)
+        copied = getattr(request.body, "replica_id", -1) >= 0 and KnownFollower.of(request.slot.connection.client_id)
         for topic in request.body.topics:
             rows = tuple(self._end_of(request, topic.topic, asked, bool(copied)) for asked in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))

@@ -21,7 +21,7 @@ from waterclock.broker.log.refusal import explain
 from waterclock.broker.transactions.admission import Admission, transactional
 from waterclock.broker.wire import produce
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.produce import Appended, ProduceRequest
+from waterclock.broker.wire.produce import ProducedPartition, ProduceRequest
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ CODEC_AT: Final = 22  # the byte of a batch whose last bits name its compression
 ZSTD_SINCE: Final = 7  # the version of Produce. KIP-110
 VERSIONS: Final = (3, 13)
 
-Rows: TypeAlias = "list[tuple[bytes, list[Appended]]]"
+Rows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
 Written: TypeAlias = "Callable[[], bool] | None"
 
 
@@ -147,7 +147,7 @@ class ProduceApi:
             for number, batch in batches:
                 if partitions is None or not 0 <= number < len(partitions):
                     error = missing if partitions is None else Error.UNKNOWN_TOPIC_OR_PARTITION
-                    some.append(Appended(number, error))
+                    some.append(ProducedPartition(number, error))
                     continue
                 partition = partitions[number]
                 some.append(row := self._append(request, partition, batch, now_ms, version))
@@ -158,7 +158,7 @@ class ProduceApi:
 
     def _append(
         self, request: ProduceRequest, partition: Partition, batch: memoryview, now_ms: int, version: int
-    ) -> Appended:
+    ) -> ProducedPartition:
         error = self._refused(request, partition, batch, version)
         base = -1
         if not error:
@@ -169,9 +169,11 @@ class ProduceApi:
                 self.bytes += len(batch)
                 self._flusher.mark(partition)
         if error:
-            return Appended(partition.number, error, -1, -1, -1, *explain(error, batch, partition.settings, now_ms))
+            return ProducedPartition(
+                partition.number, error, -1, -1, -1, *explain(error, batch, partition.settings, now_ms)
+            )
         time = now_ms if partition.settings.append_time else -1
-        return Appended(partition.number, error, base, time, partition.start)
+        return ProducedPartition(partition.number, error, base, time, partition.start)
 
     def _refused(self, request: ProduceRequest, partition: Partition, batch: memoryview, version: int) -> Error:
         if partition.deposed:

@@ -23,7 +23,7 @@ HIGH_WATERMARK: Final = -1
 NO_WATERMARK: Final = -1
 
 
-class Asked:
+class Deletion:
     """What becomes of one partition's deletion; `error` is None as long as nobody knows."""
 
     __slots__ = ("error", "low", "number", "partition")
@@ -58,16 +58,16 @@ class RecordApis:
         )
         self._purgatory.try_complete_else_watch(op, waited)
 
-    def _begin(self, topic: str, row: Any) -> Asked:
+    def _begin(self, topic: str, row: Any) -> Deletion:
         partition = self._topics.partition(topic, row.partition_index)
         error = _refused(partition, row.offset)
-        asked = Asked(row.partition_index, partition, error)
+        asked = Deletion(row.partition_index, partition, error)
         if partition is not None and error is None:
             offset = partition.high if row.offset == HIGH_WATERMARK else row.offset
             self._upkeep.begin_at(partition, offset, lambda done: self._begun(asked, done))
         return asked
 
-    def _begun(self, asked: Asked, done: bool) -> None:
+    def _begun(self, asked: Deletion, done: bool) -> None:
         assert asked.partition is not None
         asked.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
         asked.low = asked.partition.start if done else NO_WATERMARK
@@ -84,11 +84,11 @@ def _refused(partition: Partition | None, offset: int) -> Error | None:
     return None
 
 
-def _gone(asked: Asked) -> bool:
+def _gone(asked: Deletion) -> bool:
     return asked.partition is not None and asked.partition.deleted
 
 
-def _answer(request: Request, topics: list[tuple[str, list[Asked]]]) -> None:
+def _answer(request: Request, topics: list[tuple[str, list[Deletion]]]) -> None:
     rows = tuple(
         request.make("DeleteRecordsTopicResult", name=name, partitions=tuple(_row(request, one) for one in asked))
         for name, asked in topics
@@ -96,7 +96,7 @@ def _answer(request: Request, topics: list[tuple[str, list[Asked]]]) -> None:
     request.answer(topics=rows)
 
 
-def _row(request: Request, asked: Asked) -> Any:
+def _row(request: Request, asked: Deletion) -> Any:
     error = asked.error
     if error is None:
         error = Error.NOT_LEADER_OR_FOLLOWER if _gone(asked) else Error.REQUEST_TIMED_OUT

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, RuntimeSettings, Word
+from waterclock.broker.runtime import ALL, BY_ALL, DYNAMIC, ConfigEntry, RuntimeSettings
 from waterclock.broker.settings import SETTINGS, TOPIC_SETTINGS, Setting, check_topic
 from waterclock.broker.store import Then
 from waterclock.broker.topics import Topic, Topics, why_illegal
@@ -22,7 +22,7 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 
-class Refused(Exception):
+class ResourceRefusal(Exception):
     """What is answered instead: an error of the protocol and a sentence."""
 
     def __init__(self, error: Error, message: str) -> None:
@@ -40,7 +40,7 @@ class Resource(Protocol):
 
     def setting(self, name: str) -> Setting | None: ...
 
-    def words(self, name: str) -> list[Word]: ...
+    def words(self, name: str) -> list[ConfigEntry]: ...
 
     def read_only(self, name: str) -> bool: ...
 
@@ -67,7 +67,7 @@ class TopicResource:
     def setting(self, name: str) -> Setting | None:
         return TOPIC_SETTINGS.get(name)
 
-    def words(self, name: str) -> list[Word]:
+    def words(self, name: str) -> list[ConfigEntry]:
         return self._runtime.topic_words(name, self.given)
 
     def read_only(self, name: str) -> bool:
@@ -77,7 +77,7 @@ class TopicResource:
         try:
             check_topic(given)
         except UsageError as error:
-            raise Refused(Error.INVALID_CONFIG, str(error)) from error
+            raise ResourceRefusal(Error.INVALID_CONFIG, str(error)) from error
 
     def replace(self, given: Mapping[str, str], then: Then) -> None:
         self._topics.configure(self._topic, given, then)
@@ -99,9 +99,9 @@ class BrokerResource:
     def setting(self, name: str) -> Setting | None:
         return SETTINGS.get(name)
 
-    def words(self, name: str) -> list[Word]:
+    def words(self, name: str) -> list[ConfigEntry]:
         if self._level == ALL and name in self.given:
-            return [Word(name, self.given[name], BY_ALL)]
+            return [ConfigEntry(name, self.given[name], BY_ALL)]
         return self._runtime.words(name)
 
     def read_only(self, name: str) -> bool:
@@ -110,14 +110,14 @@ class BrokerResource:
     def check(self, given: Mapping[str, str]) -> None:
         unknown = [name for name in given if name not in SETTINGS]
         if unknown:
-            raise Refused(Error.INVALID_CONFIG, f"Unknown broker config name: {unknown[0]}")
+            raise ResourceRefusal(Error.INVALID_CONFIG, f"Unknown broker config name: {unknown[0]}")
         fixed = [name for name in given if name not in DYNAMIC]
         if fixed:
-            raise Refused(Error.INVALID_REQUEST, f"Cannot be changed while the broker runs: {', '.join(fixed)}")
+            raise ResourceRefusal(Error.INVALID_REQUEST, f"Cannot be changed while the broker runs: {', '.join(fixed)}")
         try:
             self._runtime.check(given)
         except UsageError as error:
-            raise Refused(Error.INVALID_REQUEST, str(error)) from error
+            raise ResourceRefusal(Error.INVALID_REQUEST, str(error)) from error
 
     def replace(self, given: Mapping[str, str], then: Then) -> None:
         self._runtime.replace(self._level, given, then)
@@ -134,15 +134,15 @@ class Resources:
             return self._topic(name)
         if kind == BROKER:
             return BrokerResource(self._level(name), self._runtime)
-        raise Refused(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
+        raise ResourceRefusal(Error.INVALID_REQUEST, f"Resources of type {kind} have no settings here")
 
     def _topic(self, name: str) -> Resource:
         why = why_illegal(name)
         if why is not None:
-            raise Refused(Error.INVALID_TOPIC_EXCEPTION, why)
+            raise ResourceRefusal(Error.INVALID_TOPIC_EXCEPTION, why)
         topic = self._topics.changeable(name)
         if topic is None:
-            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            raise ResourceRefusal(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return TopicResource(topic, self._topics, self._runtime)
 
     def all(self) -> list[tuple[int, str]]:
@@ -153,8 +153,8 @@ class Resources:
         if name in (ALL, self._runtime.this):
             return name
         if not name.removeprefix("-").isdecimal():
-            raise Refused(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
-        raise Refused(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
+            raise ResourceRefusal(Error.INVALID_REQUEST, f"A broker's id is a number, got {name!r}")
+        raise ResourceRefusal(Error.INVALID_REQUEST, f"This is broker {self._runtime.this}, not {name}")
 
 
 def described(resource: Resource, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from waterclock.broker.api.several import Several
+from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
 from waterclock.broker.security.users import Key, Users, change
@@ -63,7 +63,7 @@ class ScramApis:
         refused = self._refused(deletions, upsertions)
         names = dict.fromkeys(one.name for one in named)
         rows = {name: self._row(request, name, refused.get(name)) for name in names}
-        several = Several(len(names), lambda: request.answer(results=tuple(rows.values())))
+        several = Countdown(len(names), lambda: request.answer(results=tuple(rows.values())))
         for name in names:
             if name in refused:
                 several.settled()
@@ -108,7 +108,7 @@ class ScramApis:
             return Error.UNACCEPTABLE_CREDENTIAL, "The salted password is empty."
         return None
 
-    def _alter(self, request: Request, name: str, asked: list[Any], rows: dict[str, Any], several: Several) -> None:
+    def _alter(self, request: Request, name: str, asked: list[Any], rows: dict[str, Any], several: Countdown) -> None:
         changed: dict[Key, Credential | None] = {}
         for one in asked:
             key = (MECHANISMS[one.mechanism], one.name)

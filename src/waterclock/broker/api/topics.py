@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api import assignments
-from waterclock.broker.api.several import Several
+from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.table import Api
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
 from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
@@ -58,7 +58,7 @@ class TopicApis:
         times = Counter(topic.name for topic in request.body.topics)
         asked = {topic.name: topic for topic in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Several(len(asked), lambda: request.answer(topics=tuple(rows.values())))
+        several = Countdown(len(asked), lambda: request.answer(topics=tuple(rows.values())))
         for name, topic in asked.items():
             refusal = TWICE if times[name] > 1 else self._create_refused(topic)
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
@@ -67,7 +67,7 @@ class TopicApis:
             else:
                 self._create(request, topic, rows, several)
 
-    def _create(self, request: Request, asked: Any, rows: dict[str, Any], several: Several) -> None:
+    def _create(self, request: Request, asked: Any, rows: dict[str, Any], several: Countdown) -> None:
         def failed() -> None:
             rows[asked.name] = self._created(request, asked, NOT_KEPT, uuid.uuid4())
 
@@ -150,7 +150,7 @@ class TopicApis:
     def delete(self, request: Request) -> None:
         asked = self._to_delete(request.body)
         rows = [self._deleted(request, one) for one in asked]
-        several = Several(len(asked), lambda: request.answer(responses=tuple(rows)))
+        several = Countdown(len(asked), lambda: request.answer(responses=tuple(rows)))
 
         def failed(place: int) -> None:
             rows[place] = self._deleted(request, asked[place]._replace(refusal=NOT_KEPT))
@@ -202,7 +202,7 @@ class TopicApis:
         times = Counter(one.name for one in request.body.topics)
         asked = {one.name: one for one in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Several(len(asked), lambda: request.answer(results=tuple(rows.values())))
+        several = Countdown(len(asked), lambda: request.answer(results=tuple(rows.values())))
         for name, one in asked.items():
             refusal = TWICE if times[name] > 1 else self._grow_refused(one)
             rows[name] = self._grown(request, name, refusal)

@@ -12,12 +12,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from waterclock.broker.api.several import Several
+from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import Member, TransactionCoordinator
-from waterclock.broker.transactions.record import NONE, Id, Place
+from waterclock.broker.transactions.record import NONE, Place, ProducerId
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -52,14 +52,14 @@ class TransactionApis:
 
     def init(self, request: Request) -> None:
         body = request.body
-        last = Id(getattr(body, "producer_id", NONE), getattr(body, "producer_epoch", NONE))
+        last = ProducerId(getattr(body, "producer_id", NONE), getattr(body, "producer_epoch", NONE))
 
-        def given(error: Error, producer: Id) -> None:
+        def given(error: Error, producer: ProducerId) -> None:
             error = told(request, error)
             request.answer(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
         if (last.producer_id == NONE) != (last.epoch == NONE):
-            given(Error.INVALID_REQUEST, Id(NONE, NONE))
+            given(Error.INVALID_REQUEST, ProducerId(NONE, NONE))
             return
         timeout_ms = body.transaction_timeout // MILLISECOND
         self._coordinator.init(body.transactional_id, timeout_ms, last if last.epoch != NONE else None, given)
@@ -73,21 +73,24 @@ class TransactionApis:
         asked = request.body.transactions
         rows: list[Any] = [None] * len(asked)
         answer = partial(self._answer_batch, request, rows)
-        several = Several(len(asked), answer)
+        several = Countdown(len(asked), answer)
         for row, one in enumerate(asked):
             self._add_of_several(request, one, rows, row, several)
 
     def _add_one(self, request: Request) -> None:
         body = request.body
-        topics, producer = body.v3_and_below_topics, Id(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        topics, producer = (
+            body.v3_and_below_topics,
+            ProducerId(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
+        )
 
         def answer(error: Error, missing: set[Place]) -> None:
             request.answer(results_by_topic_v3_and_below=self._results(request, topics, error, missing))
 
         self._add(body.v3_and_below_transactional_id, producer, topics, answer)
 
-    def _add_of_several(self, request: Request, asked: Any, rows: list[Any], row: int, several: Several) -> None:
-        producer = Id(asked.producer_id, asked.producer_epoch)
+    def _add_of_several(self, request: Request, asked: Any, rows: list[Any], row: int, several: Countdown) -> None:
+        producer = ProducerId(asked.producer_id, asked.producer_epoch)
 
         def answer(error: Error, missing: set[Place]) -> None:
             results = self._results(request, asked.topics, error, missing)
@@ -104,12 +107,12 @@ class TransactionApis:
     def _answer_batch(self, request: Request, rows: list[Any]) -> None:
         request.answer(error_code=Error.NONE, results_by_transaction=tuple(rows))
 
-    def _verify(self, asked: Any, producer: Id) -> Error:
+    def _verify(self, asked: Any, producer: ProducerId) -> Error:
         places = ((topic.name, number) for topic in asked.topics for number in topic.partitions)
         errors = (self._coordinator.has(asked.transactional_id, producer, place) for place in places)
         return next((error for error in errors if error), Error.NONE)
 
-    def _add(self, name: str, producer: Id, topics: Any, answer: Any) -> None:
+    def _add(self, name: str, producer: ProducerId, topics: Any, answer: Any) -> None:
         places = [(topic.name, number) for topic in topics for number in topic.partitions]
         missing = {place for place in places if self._topics.partition(*place) is None}
         if missing and name:
@@ -139,7 +142,7 @@ class TransactionApis:
 
     def add_offsets(self, request: Request) -> None:
         body = request.body
-        producer = Id(body.producer_id, body.producer_epoch)
+        producer = ProducerId(body.producer_id, body.producer_epoch)
 
         def answer(error: Error) -> None:
             request.answer(error_code=told(request, error))
@@ -148,9 +151,9 @@ class TransactionApis:
 
     def end(self, request: Request) -> None:
         body = request.body
-        producer = Id(body.producer_id, body.producer_epoch)
+        producer = ProducerId(body.producer_id, body.producer_epoch)
 
-        def answer(error: Error, then: Id) -> None:
+        def answer(error: Error, then: ProducerId) -> None:
             error = told(request, error)
             request.answer(error_code=error, producer_id=then.producer_id, producer_epoch=then.epoch)
 
@@ -174,11 +177,11 @@ class TransactionApis:
         else:
             instance, generation = getattr(body, "group_instance_id", None), getattr(body, "generation_id", -1)
             member = Member(body.group_id, getattr(body, "member_id", ""), instance, generation)
-            producer = Id(body.producer_id, body.producer_epoch)
+            producer = ProducerId(body.producer_id, body.producer_epoch)
             protocol = 2 if request.version >= SECOND else 1
             self._coordinator.hold(body.transactional_id, producer, member, protocol, good, answer)
 
-    def _good(self, request: Request, errors: dict[Place, Error]) -> dict[Place, Committed]:
+    def _good(self, request: Request, errors: dict[Place, Error]) -> dict[Place, CommittedOffset]:
         """What can be committed; what is wrong with the others goes to `errors`."""
         good, now_ms = {}, self._coordinator.wall_ms()
         for topic in request.body.topics:
@@ -191,7 +194,7 @@ class TransactionApis:
                 else:
                     epoch = getattr(asked, "committed_leader_epoch", NONE)
                     topic_id = self._topics.by_name[topic.name].id.hex
-                    good[place] = Committed(asked.committed_offset, epoch, text, now_ms, topic=topic_id)
+                    good[place] = CommittedOffset(asked.committed_offset, epoch, text, now_ms, topic=topic_id)
         return good
 
     def _answer_offsets(self, request: Request, errors: dict[Place, Error], error: Error) -> None:

@@ -25,11 +25,20 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from waterclock.broker.groups.members import CONSUMER, Join, Joined, Joining, Member, Sync, Synced, subscription
-from waterclock.broker.store import Change
+from waterclock.broker.groups.members import (
+    CONSUMER,
+    Join,
+    JoinAnswer,
+    JoinRequest,
+    Member,
+    Sync,
+    SyncAnswer,
+    subscription,
+)
+from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
 
-ROOM: Final = "group"
+NAMESPACE: Final = "group"
 
 
 class State(Enum):
@@ -175,14 +184,14 @@ class ClassicGroup:
         member = self.members.get(member_id)
         if member is None:
             return
-        self.answer_join(member, Joined(Error.UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, Synced(Error.UNKNOWN_MEMBER_ID))
+        self.answer_join(member, JoinAnswer(Error.UNKNOWN_MEMBER_ID))
+        self.answer_sync(member, SyncAnswer(Error.UNKNOWN_MEMBER_ID))
         del self.members[member_id]
         self._speak.subtract(name for name, _ in member.protocols)
         if member.instance is not None:
             self.static.pop(member.instance, None)
 
-    def update(self, member: Member, asked: Joining, answer: Join | None) -> None:
+    def update(self, member: Member, asked: JoinRequest, answer: Join | None) -> None:
         """A member joins again."""
         self._speak.subtract(name for name, _ in member.protocols)
         member.describe(asked)
@@ -192,8 +201,8 @@ class ClassicGroup:
     def replace(self, instance: str, member_id: str) -> Member:
         """A static member is back, under a new id; whoever used the old one is fenced."""
         old = self.members.pop(self.static[instance])
-        self.answer_join(old, Joined(Error.FENCED_INSTANCE_ID, old.id))
-        self.answer_sync(old, Synced(Error.FENCED_INSTANCE_ID))
+        self.answer_join(old, JoinAnswer(Error.FENCED_INSTANCE_ID, old.id))
+        self.answer_sync(old, SyncAnswer(Error.FENCED_INSTANCE_ID))
         self.unsynced.discard(old.id)
         if self.leader == old.id:
             self.leader = member_id
@@ -204,21 +213,21 @@ class ClassicGroup:
     # Answers that wait
 
     def await_join(self, member: Member, answer: Join | None) -> None:
-        self.answer_join(member, Joined(Error.REBALANCE_IN_PROGRESS, member.id))
+        self.answer_join(member, JoinAnswer(Error.REBALANCE_IN_PROGRESS, member.id))
         member.joining = answer
         self._joined += answer is not None
 
-    def answer_join(self, member: Member, joined: Joined) -> None:
+    def answer_join(self, member: Member, joined: JoinAnswer) -> None:
         answer, member.joining = member.joining, None
         if answer is not None:
             self._joined -= 1
             answer(joined)
 
     def await_sync(self, member: Member, answer: Sync) -> None:
-        self.answer_sync(member, Synced(Error.REBALANCE_IN_PROGRESS))
+        self.answer_sync(member, SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         member.syncing = answer
 
-    def answer_sync(self, member: Member, synced: Synced) -> bool:
+    def answer_sync(self, member: Member, synced: SyncAnswer) -> bool:
         """Whether somebody had waited for that."""
         answer, member.syncing = member.syncing, None
         if answer is not None:
@@ -262,18 +271,18 @@ class ClassicGroup:
         found = [subscription(member.metadata(self.protocol)) for member in self.members.values()]
         return None if None in found else frozenset().union(*(topics for topics in found if topics))
 
-    def joined(self, member: Member, *, skip: bool = False) -> Joined:
+    def joined(self, member: Member, *, skip: bool = False) -> JoinAnswer:
         """What a member is told of this generation."""
         leads = member.id == self.leader
         rows = tuple((m.id, m.instance, m.metadata(self.protocol)) for m in self.members.values()) if leads else ()
-        return Joined(
+        return JoinAnswer(
             Error.NONE, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "",
             skip and leads, rows,
         )  # fmt: skip
 
-    def share(self, member: Member) -> Synced:
+    def share(self, member: Member) -> SyncAnswer:
         """What a member is told of its assignment."""
-        return Synced(Error.NONE, self.protocol_type, self.protocol, member.assignment)
+        return SyncAnswer(Error.NONE, self.protocol_type, self.protocol, member.assignment)
 
     # Kept
 
@@ -287,9 +296,9 @@ class ClassicGroup:
             ],
         }  # fmt: skip
 
-    def removals(self) -> list[Change]:
+    def removals(self) -> list[Entry]:
         """What makes it durable that the group is gone."""
-        return [Change(ROOM, self.id, None)]
+        return [Entry(NAMESPACE, self.id, None)]
 
     @classmethod
     def of(cls, group_id: str, kept: dict[str, Any]) -> ClassicGroup:

@@ -18,32 +18,32 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, Part
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
 from waterclock.broker.groups.members import CONSUMER
 from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, UNREVOKED, ConsumerMember, parts, rows
-from waterclock.broker.groups.subscriptions import Seen, Subscriptions
-from waterclock.broker.store import Change
+from waterclock.broker.groups.subscriptions import SeenTopic, Subscriptions
+from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
-ROOM: Final = "consumer_group"
+NAMESPACE: Final = "consumer_group"
 MEMBERS: Final = "consumer_member"
 
 
-class Standing(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group at one moment: what a change is taken back to."""
 
     epoch: int
     target_epoch: int
     assignor: str
-    topics: dict[str, Seen]
+    topics: dict[str, SeenTopic]
     members: dict[str, ConsumerMember]
-    target: dict[str, frozenset[Part]]
+    target: dict[str, frozenset[TopicPartition]]
 
 
-NEVER: Final = Standing(1, 0, "", {}, {}, {})  # of a group that is not in the store yet
+NEVER: Final = GroupSnapshot(1, 0, "", {}, {}, {})  # of a group that is not in the store yet
 
 
 class ConsumerGroup:
@@ -58,10 +58,10 @@ class ConsumerGroup:
         self.assignor = ""
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance -> member id
-        self.target: dict[str, frozenset[Part]] = {}
-        self.owners: dict[Part, str] = {}
+        self.target: dict[str, frozenset[TopicPartition]] = {}
+        self.owners: dict[TopicPartition, str] = {}
         self.subscriptions = Subscriptions()
-        self.topics: dict[str, Seen] = {}  # what it subscribes to, as the target has it
+        self.topics: dict[str, SeenTopic] = {}  # what it subscribes to, as the target has it
         self._changed: set[str] = set()  # members
         self.standing = NEVER  # what it was at the last `changes`
         self.on_their_way = 0  # changes that the store has not told of
@@ -94,7 +94,7 @@ class ConsumerGroup:
         """The date from which an offset's retention counts."""
         return committed_ms
 
-    def free(self, part: Part) -> bool:
+    def free(self, part: TopicPartition) -> bool:
         """Whether nobody has the partition."""
         return part not in self.owners
 
@@ -178,23 +178,23 @@ class ConsumerGroup:
 
     # Kept
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Entry]:
         """What is not durable yet; nothing where nothing changed."""
         if not self._changed:
             return []
         changed, self._changed = self._changed, set()
         members = [
-            Change(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id)))
+            Entry(MEMBERS, self._key(member_id), self._kept(self.members.get(member_id)))
             for member_id in sorted(changed)
         ]
-        return [Change(ROOM, self.id, self._kept_group()), *members]
+        return [Entry(NAMESPACE, self.id, self._kept_group()), *members]
 
-    def stands(self) -> Standing:
+    def stands(self) -> GroupSnapshot:
         """What it is now."""
         target = self.target_epoch, self.assignor, self.topics
-        return Standing(self.epoch, *target, dict(self.members), dict(self.target))
+        return GroupSnapshot(self.epoch, *target, dict(self.members), dict(self.target))
 
-    def restore(self, before: Standing) -> None:
+    def restore(self, before: GroupSnapshot) -> None:
         """Be again what it was."""
         self.epoch, self.target_epoch, self.assignor, self.topics, members, target = self.standing = before
         self.members, self.static, self.target, self.owners = {}, {}, dict(target), {}
@@ -203,9 +203,9 @@ class ConsumerGroup:
             self.put(member)
         self._changed.clear()
 
-    def removals(self) -> list[Change]:
+    def removals(self) -> list[Entry]:
         """What makes it durable that the group, which is empty, is gone."""
-        return [Change(ROOM, self.id, None)]
+        return [Entry(NAMESPACE, self.id, None)]
 
     def _kept_group(self) -> dict[str, Any]:
         topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
@@ -221,9 +221,9 @@ class ConsumerGroup:
     def of(cls, group_id: str, kept: dict[str, Any], members: list[dict[str, Any]]) -> ConsumerGroup:
         """The group that was kept."""
         group, target = cls(group_id), {row["id"]: parts(row.pop("target")) for row in members}
-        topics = {name: Seen(next(iter(parts([row])))[0], row[1]) for name, row in kept["topics"].items()}
+        topics = {name: SeenTopic(next(iter(parts([row])))[0], row[1]) for name, row in kept["topics"].items()}
         there = {row["id"]: ConsumerMember.of(row) for row in members}
-        group.restore(Standing(kept["epoch"], kept["target"], kept["assignor"], topics, there, target))
+        group.restore(GroupSnapshot(kept["epoch"], kept["target"], kept["assignor"], topics, there, target))
         return group
 
     @property

@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.groups import consumer
-from waterclock.broker.groups.classic import ROOM, ClassicGroup, State
-from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, Standing
-from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, Heard, Heartbeats, Refused
-from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining
-from waterclock.broker.groups.offsets import Committed, GroupOffsets, Place
+from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
+from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, GroupSnapshot
+from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
+from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest
+from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets, Place
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
@@ -34,7 +34,7 @@ MINUTE_MS: Final = 60_000
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
-class Going(NamedTuple):
+class GroupRemoval(NamedTuple):
     """What goes of a group: the offsets of these partitions, and the `whole` group if nobody comes until it is durable."""
 
     group: Group
@@ -60,10 +60,10 @@ class GroupCoordinator:
         timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
 
     def _load(self) -> None:
-        for group_id, kept in self._store.load(ROOM).items():
+        for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
             self.classic.resume(group)
-        rooms = self._store.load(consumer.ROOM), self._store.load(consumer.MEMBERS)
+        rooms = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
         for one in consumer.loaded(*rooms):
             self._groups[one.id] = one
             self.consumers.resume(one)
@@ -92,7 +92,7 @@ class GroupCoordinator:
         return group
 
     def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
-        self._store.put(ROOM, group.id, group.kept(shares), then)
+        self._store.put(NAMESPACE, group.id, group.kept(shares), then)
 
     def _keep_changes(self, group: ConsumerGroup, then: Then) -> None:
         changes = group.changes()
@@ -105,7 +105,7 @@ class GroupCoordinator:
         group.on_their_way += 1
         self._store.commit(changes, partial(self._kept, group, before, then))
 
-    def _kept(self, group: ConsumerGroup, before: Standing | None, then: Then, done: bool) -> None:
+    def _kept(self, group: ConsumerGroup, before: GroupSnapshot | None, then: Then, done: bool) -> None:
         group.on_their_way -= 1
         if not done and before is not None:
             self.consumers.take_back(group, before)
@@ -115,7 +115,7 @@ class GroupCoordinator:
 
     def _make_way(self, group: Group, then: Then) -> None:
         """An empty group of the other protocol goes; its offsets stay."""
-        self._go([Going(group, [], True)], then)
+        self._go([GroupRemoval(group, [], True)], then)
 
     def _bury(self, group: Group) -> None:
         """Forget a group that is empty."""
@@ -131,29 +131,29 @@ class GroupCoordinator:
 
     # The classic protocol
 
-    def join(self, asked: Joining, version: int, answer: Join) -> None:
+    def join(self, asked: JoinRequest, version: int, answer: Join) -> None:
         """JoinGroup."""
         least, most = self._settings["group.min.session.timeout.ms"], self._settings["group.max.session.timeout.ms"]
         group = self.get(asked.group)
         if not asked.group:
-            answer(Joined(Error.INVALID_GROUP_ID, asked.member))
+            answer(JoinAnswer(Error.INVALID_GROUP_ID, asked.member))
         elif not least <= asked.session_ms <= most:
-            answer(Joined(Error.INVALID_SESSION_TIMEOUT, asked.member))
+            answer(JoinAnswer(Error.INVALID_SESSION_TIMEOUT, asked.member))
         elif isinstance(group, ConsumerGroup) and not group.empty:
-            answer(Joined(Error.INCONSISTENT_GROUP_PROTOCOL))
+            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
         elif not isinstance(group, ClassicGroup) and asked.member != NOBODY:
-            answer(Joined(Error.UNKNOWN_MEMBER_ID, asked.member))
+            answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, asked.member))
         else:
             if isinstance(group, ConsumerGroup):
                 self._make_way(group, partial(self._join_again, asked, version, answer))
                 return
             self.classic.join(group or self._make(asked.group), asked, version, answer)
 
-    def _join_again(self, asked: Joining, version: int, answer: Join, done: bool) -> None:
+    def _join_again(self, asked: JoinRequest, version: int, answer: Join, done: bool) -> None:
         if done:
             self.join(asked, version, answer)
         else:
-            answer(Joined(Error.COORDINATOR_NOT_AVAILABLE, asked.member))
+            answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, asked.member))
 
     def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
         """The classic group that a member speaks of, or what it is told where there is none."""
@@ -164,35 +164,35 @@ class GroupCoordinator:
 
     # The consumer protocol
 
-    def hear(self, beat: Beat, answer: Callable[[Heard], Any]) -> None:
-        """ConsumerGroupHeartbeat; `Refused` where it cannot be."""
+    def hear(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
+        """ConsumerGroupHeartbeat; `HeartbeatRefusal` where it cannot be."""
         group = self.get(beat.group)
         if isinstance(group, ConsumerGroup):
             self.consumers.hear(group, beat, answer)
             return
         if beat.epoch != JOINS:
             problem = "is not a consumer group." if group is not None else "was not found."
-            raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
+            raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
         if group is not None:
             if not group.empty:
                 problem = f"The classic group {beat.group} has members: it becomes a consumer group once it is empty."
-                raise Refused(Error.GROUP_ID_NOT_FOUND, problem)
+                raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, problem)
             self._make_way(group, partial(self._hear_again, beat, answer))
             return
         self._hear_first(beat, answer)
 
-    def _hear_first(self, beat: Beat, answer: Callable[[Heard], Any]) -> None:
+    def _hear_first(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
         made = self._groups[beat.group] = ConsumerGroup(beat.group)
         self.consumers.hear(made, beat, answer)
 
-    def _hear_again(self, beat: Beat, answer: Callable[[Heard], Any], done: bool) -> None:
+    def _hear_again(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any], done: bool) -> None:
         if not done:
             answer(NOT_KEPT)
             return
         hear = self.hear if beat.group in self._groups else self._hear_first  # somebody else may have come meanwhile
         try:
             hear(beat, answer)
-        except Refused as refused:
+        except HeartbeatRefusal as refused:
             answer(refused.heard)
 
     # Offsets
@@ -221,11 +221,11 @@ class GroupCoordinator:
             return Error.NONE
         return group.check_epoch(member_id or NOBODY, epoch)
 
-    def commit(self, group_id: str, offsets: Mapping[Place, Committed], then: Then) -> None:
+    def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset], then: Then) -> None:
         """Make offsets durable, then show them, then tell."""
         self._store.commit(self.offsets.send(group_id, offsets), partial(self._committed, group_id, offsets, then))
 
-    def _committed(self, group_id: str, offsets: Mapping[Place, Committed], then: Then, done: bool) -> None:
+    def _committed(self, group_id: str, offsets: Mapping[Place, CommittedOffset], then: Then, done: bool) -> None:
         self.offsets.arrived(group_id, offsets)
         if done:
             self.offsets.apply(group_id, offsets)
@@ -242,7 +242,7 @@ class GroupCoordinator:
     def remove_offsets(self, group_id: str, places: list[Place], then: Then) -> None:
         """Forget offsets once that is durable."""
         group = self.get(group_id)
-        self._go([] if group is None else [Going(group, places, False)], then)
+        self._go([] if group is None else [GroupRemoval(group, places, False)], then)
 
     # What goes
 
@@ -253,16 +253,16 @@ class GroupCoordinator:
             return Error.GROUP_ID_NOT_FOUND
         if not group.empty:
             return Error.NON_EMPTY_GROUP
-        self._go([Going(group, list(self.offsets.all(group.id)), True)], then)
+        self._go([GroupRemoval(group, list(self.offsets.all(group.id)), True)], then)
         return Error.NONE
 
-    def _go(self, going: list[Going], then: Then) -> None:
+    def _go(self, going: list[GroupRemoval], then: Then) -> None:
         changes = []
         for group, places, whole in going:
             changes += [*(group.removals() if whole else ()), *self.offsets.removals(group.id, places)]
         self._store.commit(changes, partial(self._gone, going, then))
 
-    def _gone(self, going: list[Going], then: Then, done: bool) -> None:
+    def _gone(self, going: list[GroupRemoval], then: Then, done: bool) -> None:
         for group, places, whole in going if done else ():
             self.offsets.remove(group.id, places)
             if whole and group.empty and self._groups.get(group.id) is group:  # nobody has come meanwhile
@@ -285,7 +285,7 @@ class GroupCoordinator:
             places = [place for place in self._expired(group) if place not in coming]
             whole = group.idle and not coming and len(places) == len(has)
             if places or whole:
-                going.append(Going(group, places, whole))
+                going.append(GroupRemoval(group, places, whole))
         if going:
             self._go(going, _nobody_waits)
 

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, Part
-from waterclock.broker.groups.consumer import ConsumerGroup, Standing
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
+from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.patterns import matcher
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 SHOWN: Final = 249  # characters of a pattern, in an error's message
 
 
-class Heard(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The answer to a heartbeat. `assigned`: None where the member knows."""
 
     error: Error
     message: str | None = None
     member: str | None = None
     epoch: int = 0
-    assigned: frozenset[Part] | None = None
+    assigned: frozenset[TopicPartition] | None = None
 
 
-NOT_KEPT: Final = Heard(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
+NOT_KEPT: Final = HeartbeatAnswer(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
 
 
-class Refused(Exception):
+class HeartbeatRefusal(Exception):
     """A heartbeat that is not accepted."""
 
     def __init__(self, error: Error, message: str) -> None:
         super().__init__(message)
-        self.heard = Heard(error, message)
+        self.heard = HeartbeatAnswer(error, message)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Beat:
     topics: frozenset[str] | None
     regex: str | None
     assignor: str | None
-    has: frozenset[Part] | None
+    has: frozenset[TopicPartition] | None
     client_id: str
     client_host: str
 
@@ -95,8 +95,8 @@ class Heartbeats:
         self._sessions, self._revocations = sessions, revocations
         self._settings, self._topics, self._keep = settings, topics, keep
 
-    def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[Heard], Any]) -> None:
-        """One heartbeat of a member of `group`; answered when what it changed is durable. `Refused` where it cannot be."""
+    def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
+        """One heartbeat of a member of `group`; answered when what it changed is durable. HeartbeatRefusal if refused."""
         heard = self._leave(group, beat) if beat.epoch < 0 else self._beat(group, beat)
 
         def durable(done: bool) -> None:
@@ -106,7 +106,7 @@ class Heartbeats:
 
     # A member is there
 
-    def _beat(self, group: ConsumerGroup, beat: Beat) -> Heard:
+    def _beat(self, group: ConsumerGroup, beat: Beat) -> HeartbeatAnswer:
         before = self._member(group, beat)  # 1
         member = self._said(before, beat)
         if member != group.members.get(member.id):
@@ -121,14 +121,14 @@ class Heartbeats:
         self._begin_session(group, after)  # 5
         self._begin_revocation(group, member, after)
         tell = beat.says_all or after.assigned != before.assigned  # 6
-        return Heard(Error.NONE, None, after.id, after.epoch, after.assigned if tell else None)
+        return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if tell else None)
 
     def _member(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember:
         """Who it is; a new member, not yet in the group, where it joins."""
         most = self._settings["group.consumer.max.size"]
         if len(group.members) >= most and beat.member not in group.members:
             message = f"The consumer group has reached its maximum capacity of {most} members."
-            raise Refused(Error.GROUP_MAX_SIZE_REACHED, message)
+            raise HeartbeatRefusal(Error.GROUP_MAX_SIZE_REACHED, message)
         if beat.instance is not None:
             return self._static_member(group, beat, beat.instance)
         member = group.members.get(beat.member)
@@ -144,7 +144,7 @@ class Heartbeats:
         holder = group.members.get(group.static.get(instance, ""))
         if beat.epoch != JOINS:
             if holder is None:
-                raise Refused(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance} is unknown.")
+                raise HeartbeatRefusal(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance} is unknown.")
             check_holder(holder, beat)
             check_epoch(holder, beat)
             return holder
@@ -152,7 +152,7 @@ class Heartbeats:
             return group.members.get(beat.member) or ConsumerMember(beat.member or str(uuid.uuid4()))
         if holder.epoch != LEAVES_FOR_A_WHILE:
             message = f"Static member {beat.member} with instance id {instance} cannot join the group"
-            raise Refused(Error.UNRELEASED_INSTANCE_ID, f"{message}: {holder.id} owns the instance id.")
+            raise HeartbeatRefusal(Error.UNRELEASED_INSTANCE_ID, f"{message}: {holder.id} owns the instance id.")
         self._forget(group, holder)
         again = replace(holder, id=beat.member or str(uuid.uuid4()), epoch=0, previous=0)
         group.rename(again, holder.id)
@@ -170,12 +170,12 @@ class Heartbeats:
 
     # A member goes
 
-    def _leave(self, group: ConsumerGroup, beat: Beat) -> Heard:
+    def _leave(self, group: ConsumerGroup, beat: Beat) -> HeartbeatAnswer:
         member = group.members.get(beat.member)
         if beat.instance is not None:
             member = group.members.get(group.static.get(beat.instance, ""))
             if member is None:
-                raise Refused(Error.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance} is unknown.")
+                raise HeartbeatRefusal(Error.UNKNOWN_MEMBER_ID, f"Instance id {beat.instance} is unknown.")
             check_holder(member, beat)
         if member is None:
             raise unknown(group, beat.member)
@@ -184,7 +184,7 @@ class Heartbeats:
             group.put(replace(member, epoch=LEAVES_FOR_A_WHILE, revoking=frozenset()))
         else:
             self._put_out(group, member)
-        return Heard(Error.NONE, None, member.id, beat.epoch)
+        return HeartbeatAnswer(Error.NONE, None, member.id, beat.epoch)
 
     def _put_out(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._forget(group, member)
@@ -194,7 +194,7 @@ class Heartbeats:
         self._sessions.end(group.id, member.id)
         self._revocations.end(group.id, member.id)
 
-    def take_back(self, group: ConsumerGroup, before: Standing) -> None:
+    def take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
         """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
         for member in group.members.values():
             self._forget(group, member)
@@ -231,7 +231,7 @@ class Heartbeats:
 
 
 def check(beat: Beat, version: int) -> None:
-    """`Refused` for a heartbeat that makes no sense by itself."""
+    """`HeartbeatRefusal` for a heartbeat that makes no sense by itself."""
     for said, name in ((beat.instance, "InstanceId"), (beat.rack, "RackId")):
         require(said != "", f"{name} can't be empty.")
     require(bool(beat.group), "GroupId can't be empty.")
@@ -246,7 +246,7 @@ def check(beat: Beat, version: int) -> None:
         require(beat.instance is not None, "InstanceId can't be null.")
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
-        raise Refused(
+        raise HeartbeatRefusal(
             Error.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}.",
         )
@@ -255,36 +255,36 @@ def check(beat: Beat, version: int) -> None:
 
 
 def check_pattern(regex: str) -> None:
-    """`Refused` for what is no regular expression."""
+    """`HeartbeatRefusal` for what is no regular expression."""
     try:
         matcher(regex)
     except ValueError as error:
         message = f"SubscribedTopicRegex `{regex[:SHOWN]}` is not valid: {error}."
-        raise Refused(Error.INVALID_REGULAR_EXPRESSION, message) from None
+        raise HeartbeatRefusal(Error.INVALID_REGULAR_EXPRESSION, message) from None
 
 
 def require(holds: bool, message: str) -> None:
     if not holds:
-        raise Refused(Error.INVALID_REQUEST, message)
+        raise HeartbeatRefusal(Error.INVALID_REQUEST, message)
 
 
-def unknown(group: ConsumerGroup, member_id: str) -> Refused:
-    return Refused(Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.id}.")
+def unknown(group: ConsumerGroup, member_id: str) -> HeartbeatRefusal:
+    return HeartbeatRefusal(Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.id}.")
 
 
 def check_holder(holder: ConsumerMember, beat: Beat) -> None:
-    """`Refused` where another member has the instance."""
+    """`HeartbeatRefusal` where another member has the instance."""
     if holder.id != beat.member:
         message = f"Static member {beat.member} with instance id {beat.instance} was fenced by member {holder.id}."
-        raise Refused(Error.FENCED_INSTANCE_ID, message)
+        raise HeartbeatRefusal(Error.FENCED_INSTANCE_ID, message)
 
 
 def check_epoch(member: ConsumerMember, beat: Beat) -> None:
-    """`Refused` for a member that is in another epoch; rule 1."""
+    """`HeartbeatRefusal` for a member that is in another epoch; rule 1."""
     lost = beat.epoch == member.previous and beat.has is not None and beat.has <= member.assigned
     if beat.epoch > member.epoch or (beat.epoch < member.epoch and not lost):
         size = "greater" if beat.epoch > member.epoch else "smaller"
-        raise Refused(
+        raise HeartbeatRefusal(
             Error.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a {size} member epoch ({beat.epoch}) than the one known by the group"
             f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",

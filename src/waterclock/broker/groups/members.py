@@ -19,7 +19,7 @@ NOBODY: Final = ""  # the member id of who has none yet
 INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 
-class Joined(NamedTuple):
+class JoinAnswer(NamedTuple):
     """The answer to JoinGroup. `members` is for the leader: id, instance and metadata of each."""
 
     error: Error
@@ -32,7 +32,7 @@ class Joined(NamedTuple):
     members: tuple[tuple[str, str | None, bytes], ...] = ()
 
 
-class Synced(NamedTuple):
+class SyncAnswer(NamedTuple):
     """The answer to SyncGroup."""
 
     error: Error
@@ -41,12 +41,12 @@ class Synced(NamedTuple):
     assignment: bytes = b""
 
 
-Join: TypeAlias = "Callable[[Joined], Any]"
-Sync: TypeAlias = "Callable[[Synced], Any]"
+Join: TypeAlias = "Callable[[JoinAnswer], Any]"
+Sync: TypeAlias = "Callable[[SyncAnswer], Any]"
 
 
 @dataclass(frozen=True)
-class Joining:
+class JoinRequest:
     """What a member says of itself when it joins. `protocols` are (name, metadata), the dearest first."""
 
     group: str
@@ -77,7 +77,7 @@ class Member:
         "syncing",
     )
 
-    def __init__(self, member_id: str, asked: Joining) -> None:
+    def __init__(self, member_id: str, asked: JoinRequest) -> None:
         self.id, self.instance = member_id, asked.instance
         self.client_id, self.client_host = asked.client_id, asked.client_host
         self.assignment = b""
@@ -86,13 +86,13 @@ class Member:
         self.fresh = False
         self.describe(asked)
 
-    def describe(self, asked: Joining) -> None:
+    def describe(self, asked: JoinRequest) -> None:
         """It joins anew, with these timeouts and protocols."""
         self.session_ms, self.rebalance_ms, self.protocols = asked.session_ms, asked.rebalance_ms, asked.protocols
 
-    def said(self) -> Joining:
+    def said(self) -> JoinRequest:
         """What it said of itself when it joined last."""
-        return Joining(
+        return JoinRequest(
             "", self.id, self.instance, self.client_id, self.client_host, self.session_ms, self.rebalance_ms, "",
             self.protocols,
         )  # fmt: skip
@@ -122,7 +122,7 @@ class Member:
     def of(cls, kept: dict[str, Any]) -> Member:
         """The member that was kept."""
         protocols = tuple((name, base64.b64decode(data)) for name, data in kept["protocols"])
-        said = Joining(
+        said = JoinRequest(
             "", kept["id"], kept["instance"], kept["client"], kept["host"], kept["session"], kept["rebalance"],
             "", protocols,
         )  # fmt: skip

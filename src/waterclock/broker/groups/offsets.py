@@ -13,19 +13,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 
 if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
-ROOM: Final = "offset"
+NAMESPACE: Final = "offset"
 NEVER: Final = -1
 UNKNOWN: Final = ""  # the topic's id in stores of versions that did not keep it
 
 Place: TypeAlias = "tuple[str, int]"  # topic, partition
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """One committed offset. `expires_ms`: the date that an old client gave it, or -1 for the broker's retention.
 
     `topic` is the topic's id, in hexadecimal.
@@ -52,26 +52,26 @@ class GroupOffsets:
 
     def __init__(self, store: Store, topics: Topics) -> None:
         self._topics = topics
-        self._committed: dict[str, dict[Place, Committed]] = {}
-        self._held: dict[str, dict[int, dict[Place, Committed]]] = {}  # group -> producer id -> offsets
+        self._committed: dict[str, dict[Place, CommittedOffset]] = {}
+        self._held: dict[str, dict[int, dict[Place, CommittedOffset]]] = {}  # group -> producer id -> offsets
         self._sent: Counter[tuple[str, Place]] = Counter()  # on their way to the store
         stale = []
-        for key, value in store.load(ROOM).items():
+        for key, value in store.load(NAMESPACE).items():
             group, topic, partition = key.rsplit(":", 2)  # a topic's name has no colon, a group's may
-            place, committed = (topic, int(partition)), Committed(*value)
+            place, committed = (topic, int(partition)), CommittedOffset(*value)
             if self._current(place, committed):
                 self._committed.setdefault(group, {})[place] = committed
             else:
-                stale.append(Change(ROOM, key, None))
+                stale.append(Entry(NAMESPACE, key, None))
         if stale:
             store.commit(stale)
 
-    def _current(self, place: Place, committed: Committed) -> bool:
+    def _current(self, place: Place, committed: CommittedOffset) -> bool:
         """Rule 3: whether the topic is there for which it was committed."""
         topic = self._topics.by_name.get(place[0])
         return topic is not None and committed.topic in (topic.id.hex, UNKNOWN)
 
-    def _those_current(self, offsets: Mapping[Place, Committed]) -> dict[Place, Committed]:
+    def _those_current(self, offsets: Mapping[Place, CommittedOffset]) -> dict[Place, CommittedOffset]:
         return {place: committed for place, committed in offsets.items() if self._current(place, committed)}
 
     def groups(self) -> Iterator[str]:
@@ -81,11 +81,11 @@ class GroupOffsets:
     def has(self, group: str) -> bool:
         return group in self._committed
 
-    def fetch(self, group: str, topic: str, partition: int) -> Committed | None:
+    def fetch(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         """What the group has committed for a partition."""
         return self._committed.get(group, {}).get((topic, partition))
 
-    def all(self, group: str) -> Mapping[Place, Committed]:
+    def all(self, group: str) -> Mapping[Place, CommittedOffset]:
         """All that the group has committed."""
         return self._committed.get(group, {})
 
@@ -95,11 +95,11 @@ class GroupOffsets:
         """Partitions for which an open transaction has written an offset of the group."""
         return {place for offsets in self._held.get(group, {}).values() for place in offsets}
 
-    def hold(self, group: str, producer_id: int, offsets: Mapping[Place, Committed]) -> None:
+    def hold(self, group: str, producer_id: int, offsets: Mapping[Place, CommittedOffset]) -> None:
         """An open transaction has written these."""
         self._held.setdefault(group, {}).setdefault(producer_id, {}).update(self._those_current(offsets))
 
-    def let_go(self, group: str, producer_id: int) -> dict[Place, Committed]:
+    def let_go(self, group: str, producer_id: int) -> dict[Place, CommittedOffset]:
         """The producer's transaction is over; what it had written for the group."""
         held = self._held.get(group, {})
         offsets = held.pop(producer_id, {})
@@ -109,17 +109,17 @@ class GroupOffsets:
 
     # Changes
 
-    def changes(self, group: str, offsets: Mapping[Place, Committed]) -> list[Change]:
+    def changes(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> list[Entry]:
         """What makes these offsets durable."""
         kept = self._those_current(offsets)
-        return [Change(ROOM, _key(group, place), list(committed)) for place, committed in kept.items()]
+        return [Entry(NAMESPACE, _key(group, place), list(committed)) for place, committed in kept.items()]
 
-    def send(self, group: str, offsets: Mapping[Place, Committed]) -> list[Change]:
+    def send(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> list[Entry]:
         """As `changes`; until they have `arrived`, these are not too old."""
         self._sent.update((group, place) for place in offsets)
         return self.changes(group, offsets)
 
-    def arrived(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+    def arrived(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> None:
         """They are durable, or refused."""
         self._sent -= Counter((group, place) for place in offsets)
 
@@ -127,14 +127,14 @@ class GroupOffsets:
         """Partitions whose offset will be another one soon."""
         return self.pending(group) | {place for name, place in self._sent if name == group}
 
-    def apply(self, group: str, offsets: Mapping[Place, Committed]) -> None:
+    def apply(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> None:
         """These offsets are durable: show them."""
         if shown := self._those_current(offsets):
             self._committed.setdefault(group, {}).update(shown)
 
-    def removals(self, group: str, places: Iterable[Place]) -> list[Change]:
+    def removals(self, group: str, places: Iterable[Place]) -> list[Entry]:
         """What makes it durable that these are gone."""
-        return [Change(ROOM, _key(group, place), None) for place in places]
+        return [Entry(NAMESPACE, _key(group, place), None) for place in places]
 
     def remove(self, group: str, places: Iterable[Place]) -> None:
         """Show these no more."""
@@ -144,7 +144,7 @@ class GroupOffsets:
         if not offsets:
             self._committed.pop(group, None)
 
-    def forget_topic(self, topic: str) -> list[Change]:
+    def forget_topic(self, topic: str) -> list[Entry]:
         """A topic is gone, and with it what was committed for it, within transactions too; what makes that durable."""
         for held in (offsets for some in self._held.values() for offsets in some.values()):
             for place in [place for place in held if place[0] == topic]:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
-from waterclock.broker.groups.members import NOBODY, Join, Joined, Joining, Member, Sync, Synced
+from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, Member, Sync, SyncAnswer
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
@@ -49,15 +49,15 @@ class Rebalance:
 
     # JoinGroup
 
-    def join(self, group: ClassicGroup, asked: Joining, version: int, answer: Join) -> None:
+    def join(self, group: ClassicGroup, asked: JoinRequest, version: int, answer: Join) -> None:
         """Let a member in, or tell why not."""
         most = self._settings["group.max.size"]
         if group.full(asked.member, most):
             self._put_out(group, asked.member)
-            answer(Joined(Error.GROUP_MAX_SIZE_REACHED))
+            answer(JoinAnswer(Error.GROUP_MAX_SIZE_REACHED))
             self._joins.check_and_complete(("join", group.id))
         elif not group.supports(asked.protocol_type, asked.protocols):
-            answer(Joined(Error.INCONSISTENT_GROUP_PROTOCOL, asked.member))
+            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL, asked.member))
         elif asked.member == NOBODY:
             self._join_new(group, asked, version, answer)
         elif asked.member in group.promised:
@@ -65,22 +65,22 @@ class Rebalance:
         else:
             error = group.check_member(asked.member, asked.instance)
             if error:
-                answer(Joined(error, asked.member))
+                answer(JoinAnswer(error, asked.member))
             else:
                 self._join_again(group, group.members[asked.member], asked, answer)
 
-    def _join_new(self, group: ClassicGroup, asked: Joining, version: int, answer: Join) -> None:
+    def _join_new(self, group: ClassicGroup, asked: JoinRequest, version: int, answer: Join) -> None:
         member_id = f"{asked.client_id if asked.instance is None else asked.instance}-{uuid.uuid4()}"
         if asked.instance is not None and asked.instance in group.static:
             self._join_static(group, asked, member_id, version, answer)
         elif asked.instance is None and version >= 4:
             group.promised[member_id] = None
             self._sessions.begin(group.id, member_id, asked.session_ms, partial(self._gone, group, member_id))
-            answer(Joined(Error.MEMBER_ID_REQUIRED, member_id))
+            answer(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(group, Member(member_id, asked), asked, answer)
 
-    def _join_again(self, group: ClassicGroup, member: Member, asked: Joining, answer: Join) -> None:
+    def _join_again(self, group: ClassicGroup, member: Member, asked: JoinRequest, answer: Join) -> None:
         """A member asks again: whether it has something new to say decides."""
         same = member.protocols == asked.protocols
         leads = member.id == group.leader
@@ -92,7 +92,7 @@ class Rebalance:
             group.update(member, asked, answer)
             self._go_on(group)
 
-    def _add(self, group: ClassicGroup, member: Member, asked: Joining, answer: Join) -> None:
+    def _add(self, group: ClassicGroup, member: Member, asked: JoinRequest, answer: Join) -> None:
         if not group.members:
             group.protocol_type = asked.protocol_type
         member.fresh = True
@@ -102,7 +102,7 @@ class Rebalance:
         self._begin_session(group, member, FRESH_MS)
         self._go_on(group)
 
-    def _join_static(self, group: ClassicGroup, asked: Joining, member_id: str, version: int, answer: Join) -> None:
+    def _join_static(self, group: ClassicGroup, asked: JoinRequest, member_id: str, version: int, answer: Join) -> None:
         """A static member is back, and in a stable group gets its share without a rebalance."""
         assert asked.instance is not None
         old_leader, old_id = group.leader or "", group.static[asked.instance]
@@ -125,9 +125,9 @@ class Rebalance:
         else:
             self._go_on(group)
 
-    def _send_away(self, group: ClassicGroup, member: Member, old: Joining) -> None:
+    def _send_away(self, group: ClassicGroup, member: Member, old: JoinRequest) -> None:
         """The store refused a static member's new id: unless everybody divides anew by now, the old one holds again."""
-        group.answer_join(member, Joined(Error.COORDINATOR_NOT_AVAILABLE))
+        group.answer_join(member, JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE))
         if old.instance is not None and group.state is State.STABLE and group.members.get(member.id) is member:
             self._sessions.end(group.id, member.id)
             group.replace(old.instance, old.member)
@@ -166,7 +166,7 @@ class Rebalance:
         """Nobody gets a share of this generation."""
         for member in group.members.values():
             member.assignment = b""
-            if group.answer_sync(member, Synced(error)):
+            if group.answer_sync(member, SyncAnswer(error)):
                 self._begin_session(group, member)
 
     def _wait_initially(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
@@ -218,7 +218,7 @@ class Rebalance:
         """Give a member its share of the generation; the leader brings all `shares`. `protocol` is (type, name)."""
         error = self._check_sync(group, member_id, instance, generation, protocol)
         if error or group.state is State.PREPARING:
-            answer(Synced(error or Error.REBALANCE_IN_PROGRESS))
+            answer(SyncAnswer(error or Error.REBALANCE_IN_PROGRESS))
             return
         member = group.members[member_id]
         group.unsynced.discard(member_id)

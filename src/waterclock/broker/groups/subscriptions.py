@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
 
-class Seen(NamedTuple):
+class SeenTopic(NamedTuple):
     """A topic as the group last saw it: with other partitions, or made anew, it must be divided again."""
 
     id: UUID
@@ -49,11 +49,11 @@ class Subscriptions:
         """All topics that one member subscribes to."""
         return member.topics | self._matching(member.regex, topics) if member.regex else member.topics
 
-    def seen(self, topics: Topics) -> dict[str, Seen]:
+    def seen(self, topics: Topics) -> dict[str, SeenTopic]:
         """The topics that the group subscribes to and that are there."""
         names = set(self._names).union(*(self._matching(text, topics) for text in self._patterns))
         there = {name: topics.by_name[name] for name in sorted(names) if name in topics.by_name}
-        return {name: Seen(topic.id, len(topic.partitions)) for name, topic in there.items()}
+        return {name: SeenTopic(topic.id, len(topic.partitions)) for name, topic in there.items()}
 
     def _matching(self, text: str, topics: Topics) -> frozenset[str]:
         if self._known != topics.by_name.keys():

@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Final
 
 from waterclock.broker.durable import write_whole
-from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.segment import Segment
 
 ROW: Final = struct.Struct(">qqq")
@@ -34,11 +34,11 @@ class AbortedTransactions:
         self._written = 0
         self._unflushed: set[str] = set()
 
-    def _have(self, rows: list[Aborted]) -> None:
+    def _have(self, rows: list[AbortedTransaction]) -> None:
         self._rows = rows
         self._floors = [*accumulate((row.first for row in reversed(rows)), min)][::-1]  # of each row and all after it
 
-    def add(self, aborted: Aborted) -> None:
+    def add(self, aborted: AbortedTransaction) -> None:
         """One more, with the last marker of all."""
         place, first = len(self._rows), aborted.first
         self._rows.append(aborted)
@@ -47,7 +47,7 @@ class AbortedTransactions:
             place -= 1
             self._floors[place] = first
 
-    def between(self, first: int, upto: int) -> list[Aborted]:
+    def between(self, first: int, upto: int) -> list[AbortedTransaction]:
         """Those that concern a reader of the offsets from `first` to before `upto`."""
         start = bisect_left(self._rows, first, key=_marker)
         return [row for row in self._rows[start : bisect_left(self._floors, upto)] if row.first < upto]
@@ -65,7 +65,7 @@ class AbortedTransactions:
                     self._append(home.path + ".aborted", row)
                 self._written += 1
 
-    def _append(self, path: str, row: Aborted) -> None:
+    def _append(self, path: str, row: AbortedTransaction) -> None:
         self._unflushed.add(path)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
@@ -87,7 +87,7 @@ class AbortedTransactions:
 
     def load(self, segments: Iterable[Segment], before: int) -> None:
         """Read those whose marker lies before offset `before`; the walk of the recovery finds the later ones."""
-        rows: list[Aborted] = []
+        rows: list[AbortedTransaction] = []
         for segment in segments:
             had = read_rows(segment.path)
             kept = [row for row in had if row.last < before]
@@ -104,7 +104,7 @@ class AbortedTransactions:
         self._have(kept)
         self._written = len(kept) - unwritten
 
-    def replace(self, first: int, upto: int, rows: list[Aborted]) -> None:
+    def replace(self, first: int, upto: int, rows: list[AbortedTransaction]) -> None:
         """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
         before = [row for row in self._rows if row.last < first]
         after = [row for row in self._rows if row.last >= upto]
@@ -113,20 +113,22 @@ class AbortedTransactions:
         self._written = len(self._rows) - unwritten
 
 
-def read_rows(path: str) -> list[Aborted]:
+def read_rows(path: str) -> list[AbortedTransaction]:
     """The rows of the segment at `path` (without an ending), each once, in the order of their markers."""
     try:
         with open(path + ".aborted", "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return []
-    return sorted({Aborted(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])}, key=_marker)
+    return sorted(
+        {AbortedTransaction(*row) for row in ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])}, key=_marker
+    )
 
 
-def write_rows(path: str, rows: Iterable[Aborted]) -> None:
+def write_rows(path: str, rows: Iterable[AbortedTransaction]) -> None:
     """Replace those rows, durably."""
     write_whole(path + ".aborted", b"".join(ROW.pack(*row) for row in rows))
 
 
-def _marker(row: Aborted) -> int:
+def _marker(row: AbortedTransaction) -> int:
     return row.last

@@ -32,7 +32,7 @@ from waterclock.broker.log.batch import PREFIX, Batch
 from waterclock.broker.log.decided import Decided
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.log.producers import Aborted, Producer
+from waterclock.broker.log.producers import AbortedTransaction, Producer
 from waterclock.broker.log.records import Record, keys, records
 from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
 from waterclock.broker.log.segment import Segment, Slice
@@ -64,17 +64,19 @@ class Plan(NamedTuple):
     now_ms: int
     keep_ms: int  # delete.retention.ms
     segment_bytes: int
-    aborted: list[Aborted]  # those with markers in `segments`, and those with records there and markers behind
+    aborted: list[
+        AbortedTransaction
+    ]  # those with markers in `segments`, and those with records there and markers behind
     share: float  # of new bytes
     last: dict[int, Last]  # of each producer
 
 
-class Swapped(NamedTuple):
+class Swap(NamedTuple):
     """A new segment is there, in place of `old`; `told` are the aborted transactions with markers in it."""
 
     old: list[Segment]
     upto: int
-    told: list[Aborted]
+    told: list[AbortedTransaction]
 
 
 def plan(partition: Partition, now_ms: int) -> Plan | None:
@@ -137,7 +139,7 @@ class Compaction:
         self.covered = plan.upto
         self.done = False
 
-    def steps(self) -> Iterator[Swapped | None]:
+    def steps(self) -> Iterator[Swap | None]:
         """Work until it is done, a batch or so at a time; each file that was swapped is told of once. OSError."""
         yield from self._find_last()
         yield from self._note_keys()
@@ -189,7 +191,7 @@ class Compaction:
 
     # The new files
 
-    def _rewrite(self, group: list[Segment]) -> Iterator[Swapped | None]:
+    def _rewrite(self, group: list[Segment]) -> Iterator[Swap | None]:
         plan, base = self._plan, group[0].base
         following = next((s.base for s in plan.segments if s.base > group[-1].base), plan.upto)
         path = os.path.join(plan.folder, f"{base:020}")
@@ -205,7 +207,7 @@ class Compaction:
             rows.flush()
             os.fsync(rows.fileno())
         swap(plan.folder, base, following, index)
-        yield Swapped(group, following, told)
+        yield Swap(group, following, told)
 
     def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
         at, latest = 0, NEVER
@@ -290,7 +292,7 @@ def _groups(segments: Iterable[Segment], most: int) -> Iterator[list[Segment]]:
         yield group
 
 
-def adopt(partition: Partition, swapped: Swapped) -> None:
+def adopt(partition: Partition, swapped: Swap) -> None:
     """Take a new segment in place of the old ones; in the loop's thread."""
     place = partition.segments.index(swapped.old[0])
     new = Segment(partition.folder, swapped.old[0].base)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from waterclock.broker.log.batch import Batch, Buffer, commits
-from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.producers import AbortedTransaction
 
 
 class Decided:
@@ -24,11 +24,11 @@ class Decided:
     `told` are those of them that readers must be told of still.
     """
 
-    def __init__(self, aborted: Iterable[Aborted]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = deque(sorted(aborted, key=lambda row: row.first))
-        self._aborted: dict[int, Aborted] = {}
+        self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()  # producers with a transaction, decided by a marker to come, that has batches
-        self.told: list[Aborted] = []
+        self.told: list[AbortedTransaction] = []
 
     def goes(self, batch: Batch) -> bool:
         """Whether a batch of records belongs to an aborted transaction."""

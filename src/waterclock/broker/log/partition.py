@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.hands import Do, at_once
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
@@ -32,11 +31,12 @@ from waterclock.broker.log.batch import (
     header_of,
 )
 from waterclock.broker.log.memo import Memo
-from waterclock.broker.log.producers import Aborted, Producers
+from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment, Slice
 from waterclock.broker.log.snapshot import Snapshots
 from waterclock.broker.wire.errors import Error
+from waterclock.broker.worker import Do, at_once
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
@@ -66,7 +66,7 @@ class Partition:
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
         self._snapped = -1  # the offset of the last one that is written, or is being
         self._snapshots = Snapshots(folder)
-        self.do: Do = at_once  # where there are hands they do what is slow, in the order in which it was asked for
+        self.do: Do = at_once  # where there is a worker it does what is slow, in the order in which it was asked for
 
     @property
     def start(self) -> int:
@@ -214,7 +214,7 @@ class Partition:
             return
         first = self.producers.ended(batch, coordinator_epoch(data))
         if first is not None and not commits(data):
-            self.aborted.add(Aborted(batch.producer_id, first, batch.base))
+            self.aborted.add(AbortedTransaction(batch.producer_id, first, batch.base))
 
     # Becoming durable
 

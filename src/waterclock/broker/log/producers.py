@@ -33,7 +33,7 @@ OPENED: Final = struct.Struct(
 SENT: Final = struct.Struct(">iiqq")
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     """One of a producer's last batches: first and last sequence, first and last offset."""
 
     first: int
@@ -49,7 +49,7 @@ class Producer:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.sent: deque[Sent] = deque(maxlen=KEPT)
+        self.sent: deque[SentBatch] = deque(maxlen=KEPT)
         self.last_timestamp = -1
         self.coordinator_epoch = -1
 
@@ -58,7 +58,7 @@ class Producer:
         return next((sent.end for sent in reversed(self.sent) if sent.end < offset), None)
 
 
-class Aborted(NamedTuple):
+class AbortedTransaction(NamedTuple):
     """A transaction that was aborted: its producer, its first offset, the offset of its marker."""
 
     producer_id: int
@@ -77,7 +77,7 @@ class Producers:
         """The offset of the first record whose transaction is undecided."""
         return next(iter(self.open.values()), None)
 
-    def check(self, batch: Batch) -> tuple[Error, Sent | None]:
+    def check(self, batch: Batch) -> tuple[Error, SentBatch | None]:
         """Whether the batch may be appended; the batch that it repeats, where it was appended before."""
         known = self.known.get(batch.producer_id)
         if known is None:
@@ -93,7 +93,7 @@ class Producers:
             return Error.INVALID_PRODUCER_EPOCH
         return Error.NONE if batch.sequence == 0 else Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def _same_epoch(self, known: Producer, batch: Batch) -> tuple[Error, Sent | None]:
+    def _same_epoch(self, known: Producer, batch: Batch) -> tuple[Error, SentBatch | None]:
         last = known.sent[-1].last
         if batch.sequence == (last + 1) % SEQUENCES:
             return Error.NONE, None
@@ -109,7 +109,7 @@ class Producers:
             known = self.known[batch.producer_id] = Producer(batch.producer_epoch)
         known.last_timestamp = batch.max_timestamp
         if batch.sequence != NO_SEQUENCE:
-            known.sent.append(Sent(batch.sequence, batch.last_sequence, batch.base, batch.last))
+            known.sent.append(SentBatch(batch.sequence, batch.last_sequence, batch.base, batch.last))
         if batch.transactional:
             self.open.setdefault(batch.producer_id, batch.base)
 
@@ -146,7 +146,7 @@ class Producers:
             known = producers.known[producer_id] = Producer(epoch)
             known.last_timestamp, known.coordinator_epoch = timestamp, coordinator
             for _ in range(count):
-                known.sent.append(Sent(*SENT.unpack_from(data, at)))
+                known.sent.append(SentBatch(*SENT.unpack_from(data, at)))
                 at += SENT.size
             if first >= 0:
                 producers.open[producer_id] = first

@@ -3,7 +3,7 @@
 asyncio's transports are not used: they refuse writes while a file is being sent, and copy what a socket did not take.
 
 Rule 1: requests that arrive in one read are served from one shared buffer without a copy: a handler keeps no view of it.
-    A request that does not fit a read gets a buffer of its own, as far as there is room for it (`room.py`).
+    A request that does not fit a read gets a buffer of its own, as far as there is room for it (`memory.py`).
 Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded, even by
     many small requests that came at once, of which the rest is kept as it came.
 Rule 3: a request that cannot be understood closes its connection, with one line in the log. Nobody else notices.
@@ -69,9 +69,9 @@ class Connection:
             self.loop.remove_reader(self.fd)
 
     def _readable(self) -> None:
-        if self._frame is None and self._listener.room.full:
+        if self._frame is None and self._listener.memory.full:
             self._read_no_more()
-            self._listener.room.wait(self)
+            self._listener.memory.wait(self)
         else:
             self._attempt(self.receive)
 
@@ -147,14 +147,14 @@ class Connection:
                 raise ValueError(f"a request of {size - 4} bytes; {self._largest} are allowed")
         self._frame, self._have = memoryview(bytearray(size)), len(head)
         self._frame[: len(head)] = head
-        self._listener.room.take(size)
+        self._listener.memory.take(size)
         if len(head) == size:
             self._frame_full()  # a request of no bytes at all: it is for the table to say so
 
     def _drop_frame(self) -> memoryview:
         frame, self._frame = self._frame, None
         assert frame is not None
-        self._listener.room.give_back(len(frame))
+        self._listener.memory.give_back(len(frame))
         return frame
 
     def resume(self) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.net.connection import INBOX, Connection, Serve
 from waterclock.broker.net.idle import IdleWatch
+from waterclock.broker.net.memory import MemoryPool
 from waterclock.broker.net.outgoing import Ready
-from waterclock.broker.net.room import Room
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Listener:
         # one for all of its connections: reading and serving run without a break between. Not one for all listeners:
         # another broker of the process has a thread of its own
         self.inbox = memoryview(bytearray(INBOX))
-        self.room = Room(settings["queued.max.request.bytes"])
+        self.memory = MemoryPool(settings["queued.max.request.bytes"])
         self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
         self._socket = _listening(address)
         self._socket.setblocking(False)
@@ -81,7 +81,7 @@ class Listener:
     def closed(self, connection: Connection) -> None:
         """A connection tells that it is over."""
         self.connections.pop(connection, None)
-        self.room.leave(connection)
+        self.memory.leave(connection)
 
     def close(self) -> None:
         """Accept no more, and drop all connections."""

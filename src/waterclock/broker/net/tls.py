@@ -63,7 +63,7 @@ class TlsConnection(Connection):
             super().receive()
             if self.fd < 0 or not self._reading or not self.sock.pending() or self._full():
                 return
-            if self._listener.room.full:
+            if self._listener.memory.full:
                 break
         self.loop.call_soon(self._read_rest)
 

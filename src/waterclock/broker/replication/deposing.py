@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from waterclock.broker.identity import NODE
-from waterclock.broker.replication.leading import JOURNAL_KEYS
+from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import Link, LinkLost
-from waterclock.broker.wire import asking
+from waterclock.broker.wire import client as asking
 
 AGAIN_S: Final = 0.5
 PATIENCE_S: Final = 1.0
@@ -28,7 +28,7 @@ METADATA: Final = 3
 
 async def depose(address: str, node: int, name: str, epoch: int) -> None:
     """Try until the broker at `address` has heard of `epoch`; `node` and `name` are the new leader's."""
-    body = asking.fetch(node, 0, 1, [asking.Copying(JOURNAL_KEYS[1], 0, epoch, 0)])
+    body = asking.fetch(node, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0)])
     while True:
         link = Link(address, name)
         try:

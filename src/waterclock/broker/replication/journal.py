@@ -5,7 +5,7 @@ with `more`); each later record is the changes of one commit. It begins anew aft
 and when a commit failed that stands in it already. Where it cannot begin anew, that is tried every RETRY_S.
 
 Rule 1: a commit is told done when it is durable here and below the journal's high watermark: an in-sync follower has it.
-Rule 2: rooms in OWN belong to one broker and are not copied.
+Rule 2: namespaces in OWN belong to one broker and are not copied.
 Rule 3: between the asking for everything and its coming, commits are held back, and follow it in their order.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import packed, records
-from waterclock.broker.store import Change, Forget, Then
+from waterclock.broker.store import Entry, Forget, Then
 from waterclock.purgatory import DelayedOperation, Purgatory
 
 TOPIC: Final = "__waterclock_store"
@@ -40,17 +40,19 @@ class Journal:
         waits: Purgatory,
         mark: Callable[[Partition], None],
         wall_ms: Callable[[], int],
-        tell_all: Callable[[Callable[[list[Change] | None], Any]], Any],
+        tell_all: Callable[[Callable[[list[Entry] | None], Any]], Any],
         later: Callable[[float, Callable[[], Any]], Any],
     ) -> None:
         self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
         self._tell_all, self._later = tell_all, later
-        self._held: list[list[Change]] | None = []  # commits that came before the reset was written
-        self._untold: list[Both] = []  # those that the store has, and a reset that failed should have told of
+        self._held: list[list[Entry]] | None = []  # commits that came before the reset was written
+        self._untold: list[
+            ReplicatedCommit
+        ] = []  # those that the store has, and a reset that failed should have told of
         self._tainted = False  # of the commits held back one has failed
         self._grown = 0
 
-    def reset(self, everything: Iterable[Change] | None) -> None:
+    def reset(self, everything: Iterable[Entry] | None) -> None:
         """Write down everything; what stood before is not needed any more.
 
         Where the store could not say what it has (None), or the disk refuses, it is tried again from the asking on.
@@ -68,10 +70,10 @@ class Journal:
         if self._tainted:
             self.begin_anew()
 
-    def _begin_with(self, everything: Iterable[Change] | None) -> None:
+    def _begin_with(self, everything: Iterable[Entry] | None) -> None:
         if everything is None:
             raise OSError("the store does not say what it has")
-        changes = [change for change in everything if change.room not in OWN]
+        changes = [change for change in everything if change.namespace not in OWN]
         if self.partition.active.size:
             self.partition.roll()
         first = self.partition.end
@@ -92,18 +94,18 @@ class Journal:
             partition.segments.remove(segment)
             segment.delete()
 
-    def commit(self, changes: list[Change | Forget], then: Then | None) -> Then:
+    def commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
         """Write down the changes of a commit; what its end is to be told to instead of `then`."""
-        shared = [change for change in changes if isinstance(change, Change) and change.room not in OWN]
+        shared = [change for change in changes if isinstance(change, Entry) and change.namespace not in OWN]
         if not shared:
             return then or _nobody_waits
         if self._grown > RENEW:
             self.begin_anew()
         if self._held is not None:
             self._held.append(shared)
-            return Both(self, None, then).stored  # the reset is told before this commit is
+            return ReplicatedCommit(self, None, then).stored  # the reset is told before this commit is
         self._append({"reset": False, "more": False, "changes": shared})
-        return Both(self, self.partition.end, then).stored
+        return ReplicatedCommit(self, self.partition.end, then).stored
 
     def begin_anew(self) -> None:
         """Ask for everything once more, unless that is on its way."""
@@ -120,7 +122,7 @@ class Journal:
         self._tainted = self._held is not None
         self.begin_anew()
 
-    def told(self, commit: Both) -> bool:
+    def told(self, commit: ReplicatedCommit) -> bool:
         """Whether a commit that was held back stands in it; where not, it is told `stored` once more when it does."""
         if self._held is not None:
             self._untold.append(commit)
@@ -140,7 +142,7 @@ class Journal:
         self._mark(self.partition)
 
 
-class Both:
+class ReplicatedCommit:
     """A commit that is done when it is in the store and has been copied."""
 
     __slots__ = ("_end", "_journal", "_then")
@@ -169,16 +171,16 @@ def _nobody_waits(done: bool) -> None:
     """The end of a commit that nobody asked after."""
 
 
-class Said(NamedTuple):
+class JournalRecord(NamedTuple):
     """A record of the journal. `reset`: everything else is to be forgotten; `more` of this reset follows."""
 
     reset: bool
     more: bool
-    changes: list[Change]
+    changes: list[Entry]
 
 
-def read(batch: bytes) -> list[Said]:
+def read(batch: bytes) -> list[JournalRecord]:
     """What the records of a batch of the journal say."""
     assert header_of(batch).magic == 2
     said = [json.loads(record.value or b"{}") for record in records(batch)]
-    return [Said(one["reset"], one["more"], [Change(*change) for change in one["changes"]]) for one in said]
+    return [JournalRecord(one["reset"], one["more"], [Entry(*change) for change in one["changes"]]) for one in said]

@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-from waterclock.broker.wire import asking
+from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import WaterclockError
 
@@ -48,7 +48,7 @@ class Link:
             raise LinkLost(f"{self.address} cannot be reached: {error or 'it does not answer'}") from error
         await self.ask(API_VERSIONS, 0)  # by which the other learns this one's name
 
-    async def fetch(self, body: bytes) -> tuple[Error, list[asking.Copied]]:
+    async def fetch(self, body: bytes) -> tuple[Error, list[asking.PartitionCopy]]:
         """The answer to a follower's Fetch."""
         head = asking.header(asking.FETCH, asking.FETCH_VERSION, next(self._correlations), self._client_id)
         data = await self._exchange(head + body)

@@ -12,10 +12,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
-from waterclock.broker.replication.following import UNCLEAN
+from waterclock.broker.replication.follower import UNCLEAN
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.link import Link, LinkLost
-from waterclock.broker.wire import asking
+from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError
 

@@ -17,10 +17,10 @@ from waterclock.broker.durable import flush_files, make_folder
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
-from waterclock.broker.replication.journal import OWN, TOPIC, Said, read
+from waterclock.broker.replication.journal import OWN, TOPIC, JournalRecord, read
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.store import Change, Forget, Store
-from waterclock.broker.topics import ROOM, Topics
+from waterclock.broker.store import Entry, Forget, Store
+from waterclock.broker.topics import NAMESPACE, Topics
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
@@ -50,7 +50,7 @@ class Replica:
         """Read the journal from where it was done; what a leader of before left in it says nothing here."""
         end = self.journal.end
         self._read = end if self.applied is None else max(self.journal.start, min(self.applied, end))
-        self._gathered: list[Change] = []
+        self._gathered: list[Entry] = []
         self._reset = self._more = False
 
     def partitions(self) -> list[Partition]:
@@ -77,7 +77,7 @@ class Replica:
                 self._read, at = batch.last + 1, at + PREFIX + batch.length
         await self._apply()
 
-    def _gather(self, said: Said) -> None:
+    def _gather(self, said: JournalRecord) -> None:
         if said.reset:
             self._gathered, self._reset = [], True
         self._gathered += said.changes
@@ -91,14 +91,14 @@ class Replica:
         self._gathered, self._reset = [], False
         self._apply_to_topics(reset, changes)
         for change in changes:
-            if change.room == "cluster":
+            if change.namespace == "cluster":
                 self._identity.cluster = change.value
-        forget: list[Change | Forget] = [Forget(OWN)] if reset else []
-        await self.keep([*forget, *changes, Change("self", "applied", self._read)])
+        forget: list[Entry | Forget] = [Forget(OWN)] if reset else []
+        await self.keep([*forget, *changes, Entry("self", "applied", self._read)])
         self.applied = self._read
 
-    def _apply_to_topics(self, reset: bool, changes: list[Change]) -> None:
-        named = {change.key: change.value for change in changes if change.room == ROOM}
+    def _apply_to_topics(self, reset: bool, changes: list[Entry]) -> None:
+        named = {change.key: change.value for change in changes if change.namespace == NAMESPACE}
         if reset:
             for topic in self.topics:
                 if topic.name not in named:
@@ -106,7 +106,7 @@ class Replica:
         for name, value in named.items():
             self.topics.adopt(name, value)
 
-    async def keep(self, changes: Iterable[Change | Forget]) -> None:
+    async def keep(self, changes: Iterable[Entry | Forget]) -> None:
         """Commit to the store; OSError where it is refused."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.store.commit(changes, partial(_tell, done))

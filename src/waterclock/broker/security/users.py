@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 from waterclock.broker.security.plain import PLAIN, Plain
 from waterclock.broker.security.scram import HASHES, Credential, Scram, read
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
 
-ROOM: Final = "scram"
+NAMESPACE: Final = "scram"
 MECHANISMS: Final = (PLAIN, *HASHES)
 Key = tuple[str, str]  # mechanism and name
 
@@ -70,7 +70,7 @@ class Users:
         own = parsed(lines)
         self.fixed = {line.name for line in own}
         self.credentials: dict[Key, Credential] = {}
-        for kept in store.load(ROOM).values():
+        for kept in store.load(NAMESPACE).values():
             if kept["name"] not in self.fixed:
                 self.credentials[kept["mechanism"], kept["name"]] = _credential(kept)
         for line in own:
@@ -107,7 +107,7 @@ class Users:
         return hmac.compare_digest(digest, self._digest(password))
 
 
-def change(key: Key, credential: Credential | None) -> Change:
+def change(key: Key, credential: Credential | None) -> Entry:
     """The store's change for a credential; None takes it away."""
     mechanism, name = key
     value: dict[str, Any] | None = None
@@ -115,7 +115,7 @@ def change(key: Key, credential: Credential | None) -> Change:
         parts = {"salt": credential.salt, "stored_key": credential.stored_key, "server_key": credential.server_key}
         texts = {part: base64.b64encode(value).decode() for part, value in parts.items()}
         value = {"mechanism": mechanism, "name": name, "iterations": credential.iterations, **texts}
-    return Change(ROOM, f"{mechanism}/{name}", value)
+    return Entry(NAMESPACE, f"{mechanism}/{name}", value)
 
 
 def _credential(kept: dict[str, Any]) -> Credential:

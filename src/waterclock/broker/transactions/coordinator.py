@@ -22,10 +22,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.transactions.admission import Admission
-from waterclock.broker.transactions.ending import RETRY_S, Ending, Groups, Told
 from waterclock.broker.transactions.ledger import Ledger, Transaction
+from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Told
 from waterclock.broker.transactions.producer_ids import ProducerIds
-from waterclock.broker.transactions.record import NOBODY, NONE, Id, Place, Record
+from waterclock.broker.transactions.record import NOBODY, NONE, Place, ProducerId, Record
 from waterclock.broker.transactions.states import DECIDED, IDLE, State
 from waterclock.broker.transactions.timeouts import Timeouts
 from waterclock.broker.transactions.verdicts import verdict
@@ -34,7 +34,7 @@ from waterclock.purgatory import Purgatory
 
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
-    from waterclock.broker.groups.offsets import Committed
+    from waterclock.broker.groups.offsets import CommittedOffset
     from waterclock.broker.settings import Settings
     from waterclock.broker.store import Store
     from waterclock.broker.topics import Topics
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 UNAVAILABLE: Final = Error.COORDINATOR_NOT_AVAILABLE
 
-Given: TypeAlias = "Callable[[Error, Id], Any]"
+Given: TypeAlias = "Callable[[Error, ProducerId], Any]"
 
 
 class Member(NamedTuple):
@@ -72,7 +72,9 @@ class TransactionCoordinator:
         """Ready for requests, once there is somebody to flush; restart.py then takes up what was left."""
         self._groups, self._topics = groups, topics
         self._timer.every(self._settings["producer.id.expiration.check.interval.ms"] / 1000, self._forget_producers)
-        self.ending = Ending(self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over)
+        self.ending = MarkerWriter(
+            self.ledger, topics, flusher, self._produces, self._timer, groups, self.timeouts.over
+        )
 
     def close(self) -> None:
         """Nothing is aborted any more, nothing taken up that the store still does."""
@@ -100,10 +102,12 @@ class TransactionCoordinator:
 
     # InitProducerId
 
-    def init(self, name: str | None, timeout_ms: int, last: Id | None, then: Given) -> None:
+    def init(self, name: str | None, timeout_ms: int, last: ProducerId | None, then: Given) -> None:
         """A producer begins, or begins anew; `last` is what it says that it was (KIP-360)."""
         if name is None:
-            self.ids.take(lambda new: then(UNAVAILABLE, NOBODY) if new is None else then(Error.NONE, Id(new, 0)))
+            self.ids.take(
+                lambda new: then(UNAVAILABLE, NOBODY) if new is None else then(Error.NONE, ProducerId(new, 0))
+            )
         elif not name:
             then(Error.INVALID_REQUEST, NOBODY)
         elif not 0 < timeout_ms <= self._settings["transaction.max.timeout.ms"]:
@@ -119,7 +123,7 @@ class TransactionCoordinator:
             self.timeouts.expect(transaction)
         return transaction
 
-    def _init(self, transaction: Transaction, timeout_ms: int, last: Id | None, then: Given) -> None:
+    def _init(self, transaction: Transaction, timeout_ms: int, last: ProducerId | None, then: Given) -> None:
         record = transaction.record
         if transaction.busy:
             then(Error.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -159,7 +163,7 @@ class TransactionCoordinator:
 
     # Partitions and groups
 
-    def _of(self, name: str, producer: Id) -> tuple[Transaction | None, Error]:
+    def _of(self, name: str, producer: ProducerId) -> tuple[Transaction | None, Error]:
         """The transaction to which the producer may add, or why it may not."""
         if not name:
             return None, Error.INVALID_REQUEST
@@ -175,7 +179,7 @@ class TransactionCoordinator:
             return None, Error.PRODUCER_FENCED
         return transaction, Error.CONCURRENT_TRANSACTIONS if record.state in DECIDED else Error.NONE
 
-    def add(self, name: str, producer: Id, places: list[Place], groups: list[str], then: Told) -> None:
+    def add(self, name: str, producer: ProducerId, places: list[Place], groups: list[str], then: Told) -> None:
         """Partitions and groups take part; NONE once that is durable."""
         transaction, error = self._of(name, producer)
         if transaction is None or error:
@@ -203,7 +207,7 @@ class TransactionCoordinator:
         there = ((place, self._topics.partition(*place)) for place in record.partitions)
         return [place for place, p in there if p is not None and record.producer_id in p.producers.open]
 
-    def has(self, name: str, producer: Id, place: Place) -> Error:
+    def has(self, name: str, producer: ProducerId, place: Place) -> Error:
         """Whether a partition takes part already: what a broker asks before it appends."""
         transaction, error = self._of(name, producer)
         if transaction is None or error:
@@ -222,7 +226,13 @@ class TransactionCoordinator:
     # Offsets
 
     def hold(
-        self, name: str, producer: Id, member: Member, protocol: int, offsets: Mapping[Place, Committed], then: Told
+        self,
+        name: str,
+        producer: ProducerId,
+        member: Member,
+        protocol: int,
+        offsets: Mapping[Place, CommittedOffset],
+        then: Told,
     ) -> None:
         """Offsets are to be committed for a group with the transaction; NONE once that is durable.
 
@@ -254,7 +264,7 @@ class TransactionCoordinator:
 
     # The end
 
-    def end(self, name: str, producer: Id, commit: bool, protocol: int, then: Given) -> None:
+    def end(self, name: str, producer: ProducerId, commit: bool, protocol: int, then: Given) -> None:
         """End a transaction; with the id and epoch to go on with."""
         transaction = self.ledger.known(name)
         if not name or transaction is None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from waterclock.broker.store import Change, Store, Then
+from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.transactions.record import NONE, Place, Record, follows
 from waterclock.broker.transactions.states import State
 
-ROOM: Final = "transaction"
+NAMESPACE: Final = "transaction"
 
 
 class Transaction:
@@ -51,7 +51,7 @@ class Ledger:
 
     def __init__(self, store: Store, written: Callable[[Transaction], Any]) -> None:
         self._store, self._written = store, written
-        kept = store.load(ROOM)
+        kept = store.load(NAMESPACE)
         self.by_name = {name: Transaction(name, Record.of(value)) for name, value in kept.items()}
         self._closed = False
 
@@ -77,9 +77,9 @@ class Ledger:
             self._arrived(transaction, count, done)
             then(done)
 
-        self._store.put(ROOM, transaction.name, transaction.record.kept(), kept)
+        self._store.put(NAMESPACE, transaction.name, transaction.record.kept(), kept)
 
-    def step(self, transaction: Transaction, record: Record, changes: Iterable[Change], then: Then) -> None:
+    def step(self, transaction: Transaction, record: Record, changes: Iterable[Entry], then: Then) -> None:
         """Make the next record durable, together with `changes`; then it is taken."""
         transaction.busy = True
 
@@ -92,7 +92,7 @@ class Ledger:
                 self._arrived(transaction, transaction.changed, done)
             then(done)
 
-        self._store.commit([Change(ROOM, transaction.name, record.kept()), *changes], stepped)
+        self._store.commit([Entry(NAMESPACE, transaction.name, record.kept()), *changes], stepped)
 
     def forget(self, transaction: Transaction, then: Then) -> None:
         """Forget the name for good."""
@@ -105,7 +105,7 @@ class Ledger:
                 del self.by_name[transaction.name]
             then(done)
 
-        self._store.put(ROOM, transaction.name, None, forgotten)
+        self._store.put(NAMESPACE, transaction.name, None, forgotten)
 
     def _arrived(self, transaction: Transaction, count: int, done: bool) -> None:
         if done:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from waterclock.broker.store import Store
 
-ROOM: Final = "producer-ids"
+NAMESPACE: Final = "producer-ids"
 BLOCK: Final = 1000
 
 Taken: TypeAlias = "Callable[[int | None], None]"
@@ -24,7 +24,7 @@ class ProducerIds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._next: int = store.load(ROOM).get("next", 0)
+        self._next: int = store.load(NAMESPACE).get("next", 0)
         self._end = self._next  # of the block; nothing is left of it at the start
         self._waiting: deque[Taken] = deque()
 
@@ -36,7 +36,7 @@ class ProducerIds:
             return
         self._waiting.append(then)
         if len(self._waiting) == 1:
-            self._store.put(ROOM, "next", self._end + BLOCK, self._granted)
+            self._store.put(NAMESPACE, "next", self._end + BLOCK, self._granted)
 
     def _granted(self, done: bool) -> None:
         waiting, self._waiting = self._waiting, deque()

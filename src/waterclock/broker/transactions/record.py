@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.groups.offsets import Committed
+from waterclock.broker.groups.offsets import CommittedOffset
 from waterclock.broker.transactions.states import BEFORE, DECIDED, State
 from waterclock.broker.wire.errors import Error
 
@@ -21,14 +21,14 @@ LAST_EPOCH: Final = 0x7FFE
 Place: TypeAlias = "tuple[str, int]"  # topic, partition
 
 
-class Id(NamedTuple):
+class ProducerId(NamedTuple):
     """A producer's id and epoch."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY: Final = Id(NONE, NONE)
+NOBODY: Final = ProducerId(NONE, NONE)
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Record:
     next_id: int = NONE
     state: State = State.EMPTY
     partitions: Mapping[Place, None] = field(default_factory=dict)
-    offsets: Mapping[str, Mapping[Place, Committed]] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[Place, CommittedOffset]] = field(default_factory=dict)
     started_ms: int = NONE
     updated_ms: int = NONE
     protocol: int = 1
 
     @property
-    def id(self) -> Id:
-        return Id(self.producer_id, self.epoch)
+    def id(self) -> ProducerId:
+        return ProducerId(self.producer_id, self.epoch)
 
     @property
     def exhausted(self) -> bool:
@@ -65,12 +65,12 @@ class Record:
 
     # InitProducerId
 
-    def knows(self, last: Id) -> bool:
+    def knows(self, last: ProducerId) -> bool:
         """Whether a producer that says what it was may go on under this name. KIP-360."""
         again = last.producer_id == self.previous_id and last.epoch >= LAST_EPOCH
         return self.epoch == NONE or last.producer_id == self.producer_id or again
 
-    def renewed(self, last: Id | None, timeout_ms: int, now_ms: int) -> Record | Error:
+    def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record | Error:
         """With the next epoch; with the present one where the request was sent again; PRODUCER_FENCED for an old one."""
         epoch, last_epoch = self.epoch + 1, NONE
         if last is not None and self.epoch in (NONE, last.epoch):
@@ -81,7 +81,7 @@ class Record:
             return Error.PRODUCER_FENCED
         return self._empty(self.producer_id, epoch, last_epoch, self.previous_id, timeout_ms, now_ms)
 
-    def rotated(self, producer_id: int, last: Id | None, timeout_ms: int, now_ms: int) -> Record:
+    def rotated(self, producer_id: int, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record:
         """With another producer id, from epoch 0 on."""
         last_epoch = self.epoch if last is not None else NONE
         return self._empty(producer_id, 0, last_epoch, self.producer_id, timeout_ms, now_ms)
@@ -106,7 +106,7 @@ class Record:
             updated_ms=now_ms,
         )
 
-    def with_offsets(self, group: str, offsets: Mapping[Place, Committed]) -> Record:
+    def with_offsets(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> Record:
         """With offsets to commit for a group that takes part."""
         return replace(self, offsets={**self.offsets, group: {**self.offsets[group], **offsets}})
 
@@ -175,7 +175,7 @@ class Record:
         return cls(
             timeout_ms, producer_id, epoch, last_epoch, previous_id, next_id, State(kept["state"]),
             dict.fromkeys((topic, number) for topic, number in kept["partitions"]),
-            {g: {(row[0], row[1]): Committed(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
+            {g: {(row[0], row[1]): CommittedOffset(*row[2:]) for row in rows} for g, rows in kept["offsets"].items()},
             started_ms, updated_ms, kept["protocol"],
         )  # fmt: skip
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from waterclock.broker.durable import make_durable
 from waterclock.broker.log.batch import marker
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.transactions.ending import COORDINATOR_EPOCH
 from waterclock.broker.transactions.ledger import Transaction
-from waterclock.broker.transactions.record import NONE, Id, Place, Record
+from waterclock.broker.transactions.markers import COORDINATOR_EPOCH
+from waterclock.broker.transactions.record import NONE, Place, ProducerId, Record
 from waterclock.broker.transactions.states import DECIDED, State
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _undecided(
     for partition in partitions:
         for producer_id in list(partition.producers.open):
             epoch = partition.producers.known[producer_id].epoch
-            owner = owners.get(Id(producer_id, epoch))
+            owner = owners.get(ProducerId(producer_id, epoch))
             if owner is not None:
                 joining.setdefault(owner, []).append((partition.topic, partition.number))
             else:
@@ -97,7 +97,7 @@ def _undecided(
     return joining, aborted
 
 
-def _id(record: Record) -> Id:
+def _id(record: Record) -> ProducerId:
     """The producer's id and epoch, once what is decided is complete."""
     return (record.completed() if record.state in DECIDED else record).id
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from waterclock.broker.transactions.ending import RETRY_S
 from waterclock.broker.transactions.ledger import Transaction
+from waterclock.broker.transactions.markers import RETRY_S
 from waterclock.broker.transactions.states import IDLE, State
 from waterclock.purgatory import DelayedOperation, Purgatory
 

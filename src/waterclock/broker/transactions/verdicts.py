@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from waterclock.broker.transactions.record import LAST_EPOCH, Id, Record
+from waterclock.broker.transactions.record import LAST_EPOCH, ProducerId, Record
 from waterclock.broker.transactions.states import DECIDED, State
 from waterclock.broker.wire.errors import Error
 
@@ -31,7 +31,7 @@ COMMITTED: Final = (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 OPEN: Final = (State.EMPTY, State.ONGOING)
 
 
-def verdict(record: Record, busy: bool, producer: Id, commit: bool, protocol: int) -> Error | None:
+def verdict(record: Record, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
     """None where the transaction is to be ended; NONE where it has been, as asked; else why not.
 
     >>> verdict(Record(1000, 5, 0, state=State.ONGOING), False, Id(5, 0), True, 1) is None
@@ -40,7 +40,7 @@ def verdict(record: Record, busy: bool, producer: Id, commit: bool, protocol: in
     return (_second if protocol == 2 else _first)(record, busy, producer, commit)
 
 
-def _first(record: Record, busy: bool, producer: Id, commit: bool) -> Error | None:
+def _first(record: Record, busy: bool, producer: ProducerId, commit: bool) -> Error | None:
     if record.producer_id != producer.producer_id:
         return Error.INVALID_PRODUCER_ID_MAPPING
     if record.epoch != producer.epoch:
@@ -59,8 +59,8 @@ def _repeated(record: Record, commit: bool) -> Error:
     return Error.CONCURRENT_TRANSACTIONS if record.state in DECIDED else Error.NONE
 
 
-def _second(record: Record, busy: bool, producer: Id, commit: bool) -> Error | None:
-    rotated = producer == Id(record.previous_id, LAST_EPOCH) and record.epoch == 0
+def _second(record: Record, busy: bool, producer: ProducerId, commit: bool) -> Error | None:
+    rotated = producer == ProducerId(record.previous_id, LAST_EPOCH) and record.epoch == 0
     again = rotated or record.epoch == producer.epoch + 1
     if busy:
         return Error.CONCURRENT_TRANSACTIONS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple, TypeAlias
 
-from waterclock.broker.log.producers import Aborted
+from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.segment import Slice
 from waterclock.broker.net.outgoing import Part
 from waterclock.broker.wire.errors import Error
@@ -35,7 +35,7 @@ ANSWER: Final = struct.Struct(">ihqq")
 ABORTED: Final = struct.Struct(">qq")
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """What a reader asks of one partition: from which offset, at most how many bytes; its idea of the leader's epoch."""
 
     partition: int
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     limit: int
 
 
-Topics: TypeAlias = "list[tuple[bytes, list[Wanted]]]"
+Topics: TypeAlias = "list[tuple[bytes, list[FetchPartition]]]"
 
 
 class FetchRequest(NamedTuple):
@@ -60,7 +60,7 @@ class FetchRequest(NamedTuple):
     topics: Topics
 
 
-class Found(NamedTuple):
+class FetchedPartition(NamedTuple):
     """What a partition has to say: the row of an answer. `aborted` is None where nobody asked for committed records."""
 
     partition: int
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     high: int = -1
     stable: int = -1
     start: int = -1
-    aborted: list[Aborted] | None = None
+    aborted: list[AbortedTransaction] | None = None
     records: Slice | None = None
 
 
@@ -103,7 +103,7 @@ def _topics(data: memoryview, at: int, version: int) -> tuple[Topics, int]:
     return topics, at
 
 
-def _rows(data: memoryview, at: int, version: int) -> tuple[list[Wanted], int]:
+def _rows(data: memoryview, at: int, version: int) -> tuple[list[FetchPartition], int]:
     flexible = version >= FLEXIBLE
     count, at = count_of(data, at, flexible)
     rows = []
@@ -114,7 +114,7 @@ def _rows(data: memoryview, at: int, version: int) -> tuple[list[Wanted], int]:
             epoch, at = INT32.unpack_from(data, at)[0], at + 4
         offset = INT64.unpack_from(data, at)[0]
         at += 8 + (4 if flexible else 0) + (8 if version >= 5 else 0)  # the last epoch fetched, a follower's log start
-        rows.append(Wanted(partition, epoch, offset, INT32.unpack_from(data, at)[0]))
+        rows.append(FetchPartition(partition, epoch, offset, INT32.unpack_from(data, at)[0]))
         at = skip_tags(data, at + 4) if flexible else at + 4
     return rows, skip_tags(data, at) if flexible else at
 
@@ -150,7 +150,7 @@ def _replica_tag(data: memoryview, at: int, replica: int) -> int:
 
 
 def answer(
-    correlation: int, version: int, topics: list[tuple[bytes, list[Found]]], error: Error = Error.NONE
+    correlation: int, version: int, topics: list[tuple[bytes, list[FetchedPartition]]], error: Error = Error.NONE
 ) -> list[Part]:
     """The whole answer, as bytes and slices of files in turn."""
     flexible, by_id = version >= FLEXIBLE, version >= BY_ID
@@ -170,7 +170,7 @@ def answer(
     return [INT32.pack(size), *out]
 
 
-def _put_row(out: list[Part], held: bytearray, row: Found, version: int) -> bytearray:
+def _put_row(out: list[Part], held: bytearray, row: FetchedPartition, version: int) -> bytearray:
     """Add a partition's row; where its records are sent as a file, what is held goes out before them."""
     flexible = version >= FLEXIBLE
     held += ANSWER.pack(row.partition, row.error, row.high, row.stable)
@@ -190,7 +190,7 @@ def _put_row(out: list[Part], held: bytearray, row: Found, version: int) -> byte
     return held
 
 
-def _aborted(rows: list[Aborted] | None, flexible: bool) -> bytes:
+def _aborted(rows: list[AbortedTransaction] | None, flexible: bool) -> bytes:
     if rows is None:
         return b"\0" if flexible else b"\xff\xff\xff\xff"
     end = b"\0" * flexible

@@ -41,7 +41,7 @@ class ProduceRequest(NamedTuple):
     topics: Batches
 
 
-class Appended(NamedTuple):
+class ProducedPartition(NamedTuple):
     """What became of one partition's batch: the row of an answer."""
 
     partition: int
@@ -85,7 +85,7 @@ def _batches(data: memoryview, at: int, flexible: bool) -> tuple[list[tuple[int,
     return batches, skip_tags(data, at) if flexible else at
 
 
-def answer(correlation: int, version: int, topics: Iterable[tuple[bytes, list[Appended]]]) -> bytes:
+def answer(correlation: int, version: int, topics: Iterable[tuple[bytes, list[ProducedPartition]]]) -> bytes:
     """The whole answer, its size and header included."""
     flexible, by_id = version >= FLEXIBLE, version >= BY_ID
     topics = list(topics)
@@ -99,7 +99,7 @@ def answer(correlation: int, version: int, topics: Iterable[tuple[bytes, list[Ap
     return INT32.pack(len(body)) + body
 
 
-def _row(row: Appended, version: int, flexible: bool) -> bytes:
+def _row(row: ProducedPartition, version: int, flexible: bool) -> bytes:
     data = ANSWER.pack(row.partition, row.error, row.base, row.append_time_ms)
     if version >= 5:
         data += struct.pack(">q", row.start)

@@ -60,7 +60,7 @@ class Cursor(Protocol):
     def fetchall(self) -> Any: ...
 
 
-class Declared(NamedTuple):
+class TableDefinition(NamedTuple):
     """A table as the catalog has it: its columns, which are None where it is not there, and its primary key."""
 
     columns: list[tuple[str, str, str, str | None, str]]
@@ -74,7 +74,7 @@ class Catalog:
 
     def __init__(self, cursor: Cursor, maria: bool, told: Mapping[str, str] | None = None) -> None:
         self._cursor, self._maria = cursor, maria
-        self._told = told or {}  # database.table.column -> what the user says that it is
+        self._overrides = told or {}  # database.table.column -> what the user says that it is
         self._charsets = self._collations()
 
     def charset_of(self, collation: int) -> str:
@@ -100,7 +100,7 @@ class Catalog:
         """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, "
         "JSON from text."""
         unsure = [column.name for column in columns if self._maria and doubtful(column)]
-        told = {name: word for name in unsure if (word := self._told.get(f"{table.name}.{name}"))}
+        told = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
         asked = sorted(set(unsure) - set(told))
         if asked:
             declared = self._declared(table.database, table.table)
@@ -121,12 +121,12 @@ class Catalog:
         shown = self._declared(table.database, table.table).columns if names else []
         return names - {column[0] for column in shown}
 
-    def _declared(self, database: str, table: str) -> Declared:
+    def _declared(self, database: str, table: str) -> TableDefinition:
         columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]
         created = self._asked(_CREATED, database, table)
         checks = self._asked(_CHECKS, database, table) if self._maria else []
         json = (re.fullmatch(r"\s*json_valid\(`(.*)`\)\s*", row[0]) for row in checks)
-        return Declared(
+        return TableDefinition(
             columns,
             tuple(row[0] for row in self._asked(_KEY, database, table)),
             int(created[0][0]) if created and created[0][0] is not None else 1 << 62,  # what is gone has changed

@@ -21,7 +21,7 @@ from waterclock.cdc.mysql.decimals import decimals
 from waterclock.cdc.mysql.geometry import as_text
 from waterclock.cdc.mysql.jsonb import json_of, jsonb_text
 from waterclock.cdc.mysql.temporal import Reader
-from waterclock.changes.events import quoted
+from waterclock.changes.maxwell_message import quoted
 from waterclock.errors import Unreadable
 
 TINY, SHORT, LONG, FLOAT, DOUBLE, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 7, 8, 9

@@ -12,7 +12,7 @@ import struct
 from base64 import b64encode
 
 from waterclock.cdc.mysql.decimals import decimals
-from waterclock.changes.events import quoted
+from waterclock.changes.maxwell_message import quoted
 from waterclock.errors import Unreadable
 
 _LITERALS = {0: "null", 1: "true", 2: "false"}

@@ -21,8 +21,8 @@ from waterclock.cdc.mysql.server import Server, inspected
 from waterclock.cdc.mysql.tablemap import MARIADB, MYSQL
 from waterclock.cdc.mysql.tables import Tables
 from waterclock.cdc.mysql.transactions import Transactions
-from waterclock.cdc.position import MariaPlace, MySqlPlace, Position
-from waterclock.cdc.source import Item, Mark, Wanted
+from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
+from waterclock.cdc.source import Item, Mark, TableFilter
 from waterclock.errors import ConnectionLost, UsageError
 
 _QUIET_S = 0.02  # so long nothing came: what was gathered is committed
@@ -64,7 +64,7 @@ class BinlogReader:
         self,
         login: Login,
         position: Position,
-        wanted: Wanted,
+        wanted: TableFilter,
         *,
         told: dict[str, str] | None = None,
         skip: frozenset[str] = frozenset(),
@@ -81,7 +81,7 @@ class BinlogReader:
         self,
         login: Login,
         position: Position,
-        wanted: Wanted,
+        wanted: TableFilter,
         told: dict[str, str] | None,
         skip: frozenset[str],
         queries: bool,
@@ -90,14 +90,14 @@ class BinlogReader:
         connection = self._opened.enter_context(asked(login))
         questions = _Questions(connection)
         self.server: Server = inspected(questions)
-        self._place_type = MariaPlace if self.server.maria else MySqlPlace
+        self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place = self._place_type(position.place)
         _check(place, self._place_type(self.server.known))
         catalog = Catalog(questions, self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
         self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
         self._framing, self._silences = Framing(), 0
-        self._end: tuple[str, MariaPlace | MySqlPlace] | None = None
+        self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
 
     def items(self) -> Iterator[Item]:

@@ -43,7 +43,7 @@ _SEQUENCE = ["next_not_cached_value", "minimum_value", "maximum_value", "start_v
 _VERSION_2 = {WRITE_V2, UPDATE_V2, DELETE_V2}
 
 
-class Knowledge(Protocol):
+class CatalogLookup(Protocol):
     """What a catalog answers; see catalog.py."""
 
     def charset_of(self, collation: int) -> str: ...
@@ -103,7 +103,7 @@ class Table:
 class Tables:
     """The tables that the binlog has introduced, and their rows. `wanted` says whose rows are asked for."""
 
-    def __init__(self, catalog: Knowledge, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
+    def __init__(self, catalog: CatalogLookup, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
         self._catalog, self._dialect, self._wanted = catalog, dialect, wanted
         self._by_id: dict[int, Table | None] = {}
         self._plans: dict[bytes, Table | None] = {}

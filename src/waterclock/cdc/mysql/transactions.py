@@ -19,9 +19,9 @@ from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.binlog import Event
 from waterclock.cdc.mysql.statements import Statement, statement
 from waterclock.cdc.mysql.tables import ROWS, Row, Table, Tables
-from waterclock.cdc.position import MariaPlace, MySqlPlace, Position
+from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
 from waterclock.cdc.source import Item, Mark
-from waterclock.changes.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence
+from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
 _STANDALONE = 1  # a flag of MariaDB's GTID: one statement, and no commit after it
@@ -33,7 +33,7 @@ class Transactions:
 
     def __init__(
         self,
-        place: MariaPlace | MySqlPlace,
+        place: MariaGtidList | MySqlGtidSet,
         position: Position,
         tables: Tables,
         wanted: Callable[[str, str], bool],
@@ -47,7 +47,7 @@ class Transactions:
         self._done, self._half_sent = position.rows, position.inside
         self._gtid, self._open, self._skipping = "", False, False
         self._xoffset = 0
-        self._held: RowChange | None = None
+        self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
             binlog.TABLE_MAP: self._table_map,
@@ -80,7 +80,7 @@ class Transactions:
         """Where the last COMMITTED was."""
         return Position(str(self._place), self._settled)
 
-    def covers(self, target: MariaPlace | MySqlPlace) -> bool:
+    def covers(self, target: MariaGtidList | MySqlGtidSet) -> bool:
         """Whether everything up to `target` was taken."""
         return self._place.covers(target)  # type: ignore[arg-type]
 
@@ -150,7 +150,7 @@ class Transactions:
         held, number = self._held, self._xoffset
         self._xoffset = number + 1
         if number >= self._done:  # what came before it stands in Kafka already
-            self._held = RowChange(
+            self._held = MaxwellMessage(
                 table.database,
                 table.table,
                 kind,
@@ -222,7 +222,7 @@ class Transactions:
             self._refuse(f"the statement {found.text[:80]!r}, of which the table cannot be told")
         if emptied and self._wanted(*emptied):
             database, table = emptied
-            self._held = RowChange(
+            self._held = MaxwellMessage(
                 database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False, (), {}, None, None
             )
         return self._commit()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from waterclock.cdc.mysql.jsonb import json_of
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Item, Mark
-from waterclock.changes.events import DELETE, INSERT, TRUNCATE, UPDATE, RowChange, next_sequence, quoted
+from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence, quoted
 from waterclock.errors import Unreadable
 
 _NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
@@ -52,7 +52,7 @@ def lsn_number(text: str) -> int:
     return (int(high, 16) << 32) + int(low, 16)
 
 
-class Decoding:
+class Decoder:
     """Takes messages one by one; `key_of` asks the catalog for the primary key of a table whose identity is FULL."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Decoding:
         self._wanted, self._key_of = wanted, key_of
         self._relations: dict[int, Relation] = {}
         self._xoffset, self._ts, self._gtid = 0, 0, ""
-        self._held: RowChange | None = None
+        self._held: MaxwellMessage | None = None
         self._old = self._passed = False
         self._takes: dict[int, Callable[[bytes], Iterator[Item]]] = {
             ord("B"): self._begin,
@@ -184,7 +184,7 @@ class Decoding:
         self._xoffset = number + 1
         if number >= self._done:
             where = (relation.schema, relation.table, kind, self._ts, self._gtid, self._sequence, number, False)
-            self._held = RowChange(*where, relation.key, data, old)
+            self._held = MaxwellMessage(*where, relation.key, data, old)
         if held is not None:
             yield held
 

@@ -22,8 +22,8 @@ import psycopg
 from psycopg import sql
 
 from waterclock.cdc.position import Position
-from waterclock.cdc.postgres.pgoutput import Decoding, lsn_number, lsn_text
-from waterclock.cdc.source import Item, Mark, Wanted
+from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
+from waterclock.cdc.source import Item, Mark, TableFilter
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
@@ -61,10 +61,10 @@ class Slot:
 class SlotReader:
     """A `Source` over one slot."""
 
-    def __init__(self, slot: Slot, position: Position, wanted: Wanted, clock: Clock) -> None:
+    def __init__(self, slot: Slot, position: Position, wanted: TableFilter, clock: Clock) -> None:
         self._slot, self._clock = slot, clock
-        self._decoding = Decoding(position, wanted, self._key_of)
-        with ExitStack() as opened, _told(slot):
+        self._decoding = Decoder(position, wanted, self._key_of)
+        with ExitStack() as opened, _errors_of_postgres(slot):
             self._reading = opened.enter_context(_connected(slot))
             self._asking = opened.enter_context(_connected(slot))
             self._check(position)
@@ -77,7 +77,7 @@ class SlotReader:
         pauses, most = 0, _AT_ONCE
         while True:
             count, before = 0, self._decoding.lsn
-            with _told(self._slot):
+            with _errors_of_postgres(self._slot):
                 written = self._written()
                 for message in self._peeked(most):
                     count += 1
@@ -108,7 +108,7 @@ class SlotReader:
     def stored(self, position: Position) -> None:
         """Step 3."""
         self._stored = position.place
-        with _told(self._slot):
+        with _errors_of_postgres(self._slot):
             self._asking.execute(
                 "select pg_replication_slot_advance(slot_name, %s::pg_lsn) from pg_replication_slots "
                 "where slot_name = %s and confirmed_flush_lsn < %s::pg_lsn",
@@ -162,7 +162,7 @@ class SlotReader:
                 "another one, or an older copy. Bring the target up to date by hand, and start anew under another --name."
             )
 
-    def _check_published(self, wanted: Wanted) -> None:
+    def _check_published(self, wanted: TableFilter) -> None:
         """A publication that was made for other tables is never changed; what it lacks would be missed without a word."""
         for schema, table in wanted.names():
             (missing,) = self._one(_UNPUBLISHED, schema, table, self._slot.publication, schema, table)
@@ -175,7 +175,7 @@ class SlotReader:
 
 def begun(slot: Slot, tables: list[str]) -> Position:
     """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing."""
-    with _told(slot), _connected(slot) as connection:
+    with _errors_of_postgres(slot), _connected(slot) as connection:
         (level,) = connection.execute("show wal_level").fetchone() or ("",)
         if level != "logical":
             raise UsageError(f"wal_level is {level}: set it to logical in postgresql.conf, and start PostgreSQL anew.")
@@ -192,13 +192,13 @@ def begun(slot: Slot, tables: list[str]) -> Position:
 def absent(slot: Slot, names: Iterable[tuple[str, str]]) -> list[str]:
     """Of these tables the ones that are not there."""
     query = "select 1 from pg_catalog.pg_tables where schemaname = %s and tablename = %s"
-    with _told(slot), _connected(slot) as connection:
+    with _errors_of_postgres(slot), _connected(slot) as connection:
         return [".".join(name) for name in names if not connection.execute(query, name).fetchone()]
 
 
 def current(slot: Slot) -> str:
     """The place up to which everything that is committed now has been written."""
-    with _told(slot), _connected(slot) as connection:
+    with _errors_of_postgres(slot), _connected(slot) as connection:
         found = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
     return str(found[0]) if found else lsn_text(0)
 
@@ -218,7 +218,7 @@ def _connected(slot: Slot) -> psycopg.Connection[Any]:
 
 
 @contextmanager
-def _told(slot: Slot) -> Iterator[None]:
+def _errors_of_postgres(slot: Slot) -> Iterator[None]:
     """PostgreSQL's errors by whose doing; what it says has no password in it."""
     try:
         yield

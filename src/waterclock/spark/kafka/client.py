@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
-from waterclock.spark.kafka.offsets import Offsets, Place
+from waterclock.spark.kafka.offsets import Offsets, Partition
 from waterclock.spark.toml.topics import Topics, Where
 
 try:
@@ -75,25 +75,25 @@ class Client:
     def close(self) -> None:
         self.consumer.close()
 
-    def partitions(self, topics: Iterable[str]) -> list[Place]:
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """The partitions of the topics that are there, in order."""
         return sorted(place for topic in topics for place in self._patiently(partial(self._of, topic)))
 
-    def ends(self, places: Iterable[Place]) -> Offsets:
+    def ends(self, places: Iterable[Partition]) -> Offsets:
         """Where the committed records of each partition end; a partition that is gone is left out."""
         return self._offsets(places, _LATEST)
 
-    def starts(self, places: Iterable[Place]) -> Offsets:
+    def starts(self, places: Iterable[Partition]) -> Offsets:
         """The first offset of each partition that is kept still."""
         return self._offsets(places, _EARLIEST)
 
-    def at(self, places: Iterable[Place], time_ms: int) -> Offsets:
+    def at(self, places: Iterable[Partition], time_ms: int) -> Offsets:
         """The first offset with that timestamp or a later one; the end where there is none."""
         wanted = list(places)
         found = {place: offset for place, offset in self._offsets(wanted, time_ms).items() if offset >= 0}
         return {**self.ends([place for place in wanted if place not in found]), **found}
 
-    def resolved(self, where: Where, places: Iterable[Place]) -> Offsets:
+    def resolved(self, where: Where, places: Iterable[Partition]) -> Offsets:
         """The offsets that `starting` or `ending` of a pipeline's file mean; of `places` that it leaves out: the first."""
         wanted = list(places)
         if isinstance(where, Mapping):
@@ -122,13 +122,13 @@ class Client:
         why = f" ({self.trouble.str()})" if self.trouble is not None else ""
         return EnvironmentMissing(f"no broker answers at {self.servers}{why}: start it, or mend 'servers' in [source]")
 
-    def _of(self, topic: str) -> list[Place]:
+    def _of(self, topic: str) -> list[Partition]:
         found = self.consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
         if found.error is not None and found.error.code() not in UNKNOWN:
             raise KafkaException(found.error)
         return [(topic, partition) for partition in found.partitions]
 
-    def _offsets(self, places: Iterable[Place], time_ms: int) -> Offsets:
+    def _offsets(self, places: Iterable[Partition], time_ms: int) -> Offsets:
         asked = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         return self._patiently(partial(self._ask, asked)) if asked else {}
 

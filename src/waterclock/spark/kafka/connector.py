@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
-from waterclock.spark.kafka.offsets import Offsets, Place, to_json
+from waterclock.spark.kafka.offsets import Offsets, Partition, to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
 from waterclock.spark.source import TIMED
@@ -89,7 +89,7 @@ def _options(topics: Topics, starting: Offsets) -> dict[str, str]:
 
 
 def _packer(
-    packing: PacksRecords, known: list[Place], ending: Offsets | None
+    packing: PacksRecords, known: list[Partition], ending: Offsets | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows of the connector in, packed rows out."""
 

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.spark.kafka.client import Client
-from waterclock.spark.kafka.fetching import PATIENCE_S, Fetching, gone, kept
-from waterclock.spark.kafka.offsets import Offsets, Place, Range, from_json, ranges, shares, to_json, up_to
+from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
+from waterclock.spark.kafka.offsets import Offsets, Partition, Range, from_json, ranges, shares, to_json, up_to
 from waterclock.spark.kafka.packing import Packing, PacksRecords
 from waterclock.spark.source import TIMED
 from waterclock.spark.toml.topics import Where
@@ -57,7 +57,7 @@ class Plan:
 class Share(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
     """What one task reads; the partitions that there are, and those that are gone."""
 
-    def __init__(self, ranges: list[Range], known: list[Place], gone: list[Place]) -> None:
+    def __init__(self, ranges: list[Range], known: list[Partition], gone: list[Partition]) -> None:
         self.ranges, self.known, self.gone = ranges, known, gone
 
 
@@ -67,7 +67,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._client: Client | None = None
-        self._places: list[Place] = []
+        self._places: list[Partition] = []
         self._looked_s = 0.0
 
     # in the planner ------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             return
         client = kept(frozenset(self._plan.settings.items()))
         try:
-            for records in Fetching(client, partition.ranges, self._plan.on_loss).records():
+            for records in Fetcher(client, partition.ranges, self._plan.on_loss).records():
                 yield self._plan.packing.pack(records, partition.known, partition.gone)
         except WaterclockError:
             kept.cache_clear()

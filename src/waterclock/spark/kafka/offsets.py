@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Place = tuple[str, int]  # topic, partition
-Offsets = dict[Place, int]
+Partition = tuple[str, int]  # topic, partition
+Offsets = dict[Partition, int]
 
 LEAST_SHARE = 10_000  # records; below, a task's start costs more than its work
 
@@ -34,11 +34,11 @@ class Range:
         return self.end - self.start
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Partition:
         return self.topic, self.partition
 
 
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
     """Offsets as Spark keeps them, topics and partitions in order.
 
     >>> to_json({("b", 10): 1, ("b", 9): 2, ("a", 0): 3})
@@ -55,7 +55,7 @@ def from_json(plain: Mapping[str, Mapping[str, Any]]) -> Offsets:
     return {(topic, int(partition)): offset for topic, ends in plain.items() for partition, offset in ends.items()}
 
 
-def up_to(start: Mapping[Place, int], latest: Mapping[Place, int], limit: int | None) -> Offsets:
+def up_to(start: Mapping[Partition, int], latest: Mapping[Partition, int], limit: int | None) -> Offsets:
     """The ends of a batch that begins at `start`, where there is something up to `latest`: about `limit` records in all.
 
     A partition that `start` does not know yet is read from its first offset, 0.
@@ -74,7 +74,7 @@ def _fair(count: int, limit: int, total: int) -> int:
     return max(count * limit // total, min(count, 1))
 
 
-def ranges(start: Mapping[Place, int], end: Mapping[Place, int]) -> list[Range]:
+def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:
     """What lies between two offsets, by topic and partition; an empty range is left out."""
     found = ((place, start.get(place, 0), stop) for place, stop in sorted(end.items()))
     return [Range(*place, first, stop) for place, first, stop in found if first < stop]

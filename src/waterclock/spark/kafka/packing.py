@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Place
+from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
 from waterclock.spark.source import END_US, FIRST, NO_TIME, end_of, timed
 from waterclock.spark.transform import Packs
@@ -26,7 +26,7 @@ from waterclock.spark.transform import Packs
 class PacksRecords(Protocol):
     """What every task is given: `Packing` for events, `ChangePacking` (changes.py) for changes of tables."""
 
-    def pack(self, records: Records, known: Iterable[Place], gone: Iterable[Place] = ()) -> pa.RecordBatch:
+    def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
 
 
@@ -37,7 +37,7 @@ class Packing:
     layout: TopicLayout
     delay_us: int
 
-    def pack(self, records: Records, known: Iterable[Place], gone: Iterable[Place] = ()) -> pa.RecordBatch:
+    def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more: they hold
         nobody back."""
         packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
@@ -51,12 +51,12 @@ class Packing:
         own = None if taken.latest_us is None else end_of(taken.latest_us) - self.delay_us
         return _with_clocks(packs, {**_watermarks(known, gone), records.place: own})
 
-    def pack_gone(self, known: Iterable[Place], gone: Iterable[Place]) -> pa.RecordBatch:
+    def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
         """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more."""
         return _with_clocks(Packs("gone"), _watermarks(known, gone))
 
 
-def _watermarks(known: Iterable[Place], gone: Iterable[Place]) -> dict[str, int | None]:
+def _watermarks(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
     found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
     return {**found, **{f"{topic}/{partition}": END_US for topic, partition in gone}}
 

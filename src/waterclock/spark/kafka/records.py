@@ -94,7 +94,7 @@ class TopicLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReadRecords:
     """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none."""
 
     rows: pa.Table
@@ -103,7 +103,7 @@ class Taken:
     counters: dict[str, int]
 
 
-def read_records(records: Records, layout: TopicLayout) -> Taken:
+def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
     letters: list[Letter] = []
     beats, said = _heartbeats(records, letters)
@@ -122,7 +122,7 @@ def read_records(records: Records, layout: TopicLayout) -> Taken:
     }
     known = [us for us in (latest, *beats) if us is not None]
     dead = dead_letters(sorted(letters, key=lambda each: each[1] or 0))
-    return Taken(keyed, dead, max(known, default=None), counters)
+    return ReadRecords(keyed, dead, max(known, default=None), counters)
 
 
 def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], list[int]]:

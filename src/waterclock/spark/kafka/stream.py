@@ -20,7 +20,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
 from waterclock.spark.kafka.client import Client, settings_of
-from waterclock.spark.kafka.offsets import Offsets, Place, from_json, to_json
+from waterclock.spark.kafka.offsets import Offsets, Partition, from_json, to_json
 from waterclock.spark.kafka.packing import Packing
 from waterclock.spark.kafka.records import TopicLayout
 from waterclock.spark.source import TIMED, names_of
@@ -175,7 +175,7 @@ class TopicStream:
         """
         return {**from_json(self._checkpoint.starting() or {}), **from_json(self._checkpoint.closed_at())}
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Partition]:
         return self._door().partitions(self._topics.topics)
 
     def _door(self) -> Client:

@@ -1,8 +1,8 @@
 """One bucket of keys on Spark: the engine over Arrow rows, its state as bytes. No Spark in this file.
 
     every batch reads and writes     the version byte; what is not of one key; the states of keys that are awake, and rows
-                                     that they hold for their order; the lists of what lies on the shelf
-    on the shelf, till it is needed  pages of keys that rest, chunks of deadlines that rest
+                                     that they hold for their order; the lists of what lies in the blob store
+    in the blob store, till it is needed  pages of keys that rest, chunks of deadlines that rest
 
 So a batch costs what it touches, a hash for each key that rests, and the small chunks: those stay with what every batch
 reads, for a call to the state store costs more. Beyond AWAKE keys all go to rest, on a page; a key is woken by its next
@@ -23,15 +23,15 @@ import pyarrow.compute as pc
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import CLOSED, Engine
-from waterclock.rules.events import Found
+from waterclock.rules.events import Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
 from waterclock.spark import frames
 from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
+from waterclock.spark.state.blobs import Blobs, BlobStore
 from waterclock.spark.state.pages import Pages, most_by
 from waterclock.spark.state.rows import Rows, events_of
-from waterclock.spark.state.shelf import Blobs, Shelf
 from waterclock.spark.state.states import States
 from waterclock.spark.state.watermarks import Watermarks
 
@@ -61,8 +61,8 @@ class Bucket:
         self._schema: pa.Schema | None = None
         self._engine = Engine(rules, self._unpack, self._wake)
         self._watermarks = Watermarks()
-        self._shelf = Shelf({} if blobs is None else blobs)
-        self._pages = Pages(self._shelf, ())
+        self._store = BlobStore({} if blobs is None else blobs)
+        self._pages = Pages(self._store, ())
         if stored is not None:
             self._load(stored)
         self._before = self._engine.counters.to_dict()
@@ -85,8 +85,8 @@ class Bucket:
         return results if newest is None else frames.with_newest(results, newest)
 
     def store(self) -> Stored:
-        """The state after `step`; what goes to rest, goes to the shelf."""
-        frame = self._engine.frame(self._pack, lambda rested: chunks.shelved(rested, self._shelf))
+        """The state after `step`; what goes to rest, goes to the blob store."""
+        frame = self._engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
         awake, rows = self._put_to_rest()
         schema = self._schema or self._rows.schema()
         state = {
@@ -94,11 +94,11 @@ class Bucket:
             "engine": frame,
             "awake": awake,
             "pages": self._pages.dump(),
-            "free": self._shelf.free,
+            "free": self._store.free,
             "watermarks": self._watermarks.dump(),
         }
         stored = Stored(bytes([VERSION]) + msgpack.packb(state), rows)
-        self.grown = self._shelf.grown + len(stored) - self._stored_bytes
+        self.grown = self._store.grown + len(stored) - self._stored_bytes
         return stored
 
     def close(self) -> None:
@@ -126,8 +126,8 @@ class Bucket:
         schema = state["schema"]
         self._schema = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
         self._watermarks = Watermarks(state["watermarks"])
-        self._shelf.free = state["free"]
-        self._pages = Pages(self._shelf, state["pages"])
+        self._store.free = state["free"]
+        self._pages = Pages(self._store, state["pages"])
         self._engine.load(state["engine"])
         if state["awake"]:
             self._join(states.from_blobs(state["awake"], stored.rows))
@@ -158,14 +158,14 @@ class Bucket:
         return chunks.pack(slots, self._rows)
 
     def _unpack(self, chunk: bytes | int) -> list[Deadline]:
-        packed = [chunk] if isinstance(chunk, bytes) else chunks.from_shelf(chunk, self._shelf)
+        packed = [chunk] if isinstance(chunk, bytes) else chunks.from_store(chunk, self._store)
         return [deadline for each in packed for deadline in chunks.unpack(each, self._schema, self._rules, self._rows)]
 
     def _counted(self) -> dict[str, int]:
         before, self._before = self._before, self._engine.counters.to_dict()
         return {name: value - before[name] for name, value in self._before.items()}
 
-    def _results(self, found: list[Found]) -> pa.Table:
+    def _results(self, found: list[Outcome]) -> pa.Table:
         if not found:
             return pa.table({})
         kinds, keys, rules, dues, sources, refs = zip(*found, strict=True)

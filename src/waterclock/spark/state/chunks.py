@@ -3,8 +3,8 @@
 Most of what rests is deliveries. Their due time, key and id stand in their rows, so a chunk keeps those as one Arrow
 batch and packs and unpacks it by columns; the other deadlines lie beside it with their places, to keep the order.
 
-The chunks of a slot that are large together go to the shelf as one blob; in their place stands its number. Those of the
-lowest level do so when they have rested through a step: much of what it takes is due in the next one.
+The chunks of a slot that are large together go to the blob store as one blob; in their place stands its number. Those of
+the lowest level do so when they have rested through a step: much of what it takes is due in the next one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pyarrow as pa
 from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import DELIVER
 from waterclock.rules.model import Rules
+from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.rows import Rows, ids, times
-from waterclock.spark.state.shelf import Shelf
 
 LARGE = 8192  # bytes; less than this stays with what every batch reads
 
@@ -51,17 +51,17 @@ def unpack(chunk: bytes, schema: pa.Schema | None, rules: Rules, rows: Rows) -> 
     return list(_merged(others, deadlines))
 
 
-def shelved(rested: list[Chunk], shelf: Shelf) -> list[Chunk]:
-    """The chunks of a slot, where those that lie open are large together: on the shelf."""
+def stored_apart(rested: list[Chunk], store: BlobStore) -> list[Chunk]:
+    """The chunks of a slot, where those that lie open are large together: in the blob store."""
     lying = [chunk for chunk in rested if isinstance(chunk, bytes)]
     if sum(map(len, lying)) < LARGE:
         return rested
-    return [*(chunk for chunk in rested if isinstance(chunk, int)), shelf.put(msgpack.packb(lying))]
+    return [*(chunk for chunk in rested if isinstance(chunk, int)), store.put(msgpack.packb(lying))]
 
 
-def from_shelf(number: int, shelf: Shelf) -> list[bytes]:
-    """The chunks of a blob, which is taken from the shelf."""
-    return msgpack.unpackb(shelf.pop(number))  # type: ignore[no-any-return]
+def from_store(number: int, store: BlobStore) -> list[bytes]:
+    """The chunks of a blob, which is taken from the blob store."""
+    return msgpack.unpackb(store.pop(number))  # type: ignore[no-any-return]
 
 
 def _merged(others: Iterable[tuple[int, Deadline]], deliveries: list[Deadline]) -> Iterator[Deadline]:

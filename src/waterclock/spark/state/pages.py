@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from waterclock.rules.results import Key
 from waterclock.spark.state import states
-from waterclock.spark.state.shelf import Shelf
+from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.states import States
 
 _TIER_BITS = 2  # a page of the next tier holds four times as many
@@ -31,23 +31,23 @@ class Page:
     """One page: what is known of it without reading, and what was read."""
 
     def __init__(
-        self, shelf: Shelf, blobs: Sequence[int], size: int, count: int, crossed: bytes, wake_at: int | None
+        self, store: BlobStore, blobs: Sequence[int], size: int, count: int, crossed: bytes, wake_at: int | None
     ) -> None:
-        """`blobs` are the numbers of index, states and rows, `size` what they take on the shelf together."""
-        self._shelf, self._blobs, self._size = shelf, blobs, size
+        """`blobs` are the numbers of index, states and rows, `size` what they take in the blob store together."""
+        self._store, self._blobs, self._size = store, blobs, size
         self._alive = ~np.unpackbits(np.frombuffer(crossed, np.uint8), count=count).astype(bool)
         self._index: np.ndarray | None = None
         self._states: States | None = None
         self.wake_at = wake_at
 
     @classmethod
-    def write(cls, shelf: Shelf, index: np.ndarray, written: States, wake_at: int | None) -> Page:
-        before = shelf.grown
-        numbers = [shelf.put(blob) for blob in (index.tobytes(), *states.to_blobs(written)) if blob]
-        return cls(shelf, numbers, shelf.grown - before, len(index), bytes(-(-len(index) // 8)), wake_at)
+    def write(cls, store: BlobStore, index: np.ndarray, written: States, wake_at: int | None) -> Page:
+        before = store.grown
+        numbers = [store.put(blob) for blob in (index.tobytes(), *states.to_blobs(written)) if blob]
+        return cls(store, numbers, store.grown - before, len(index), bytes(-(-len(index) // 8)), wake_at)
 
     def dump(self) -> list[Any]:
-        """What `Page(shelf, ...)` takes."""
+        """What `Page(store, ...)` takes."""
         return [self._blobs, self._size, len(self._alive), np.packbits(~self._alive).tobytes(), self.wake_at]
 
     def __len__(self) -> int:
@@ -76,16 +76,16 @@ class Page:
         return self.states().take(places)
 
     def remove(self) -> None:
-        self._shelf.remove(self._blobs, self._size)
+        self._store.remove(self._blobs, self._size)
 
     def index(self) -> np.ndarray:
         if self._index is None:
-            self._index = np.frombuffer(self._shelf.get(self._blobs[0]), np.uint32)
+            self._index = np.frombuffer(self._store.get(self._blobs[0]), np.uint32)
         return self._index
 
     def states(self) -> States:
         if self._states is None:
-            columns, *rows = map(self._shelf.get, self._blobs[1:])
+            columns, *rows = map(self._store.get, self._blobs[1:])
             self._states = states.from_blobs(columns, *(rows or [b""]))
         return self._states
 
@@ -93,12 +93,12 @@ class Page:
 class Pages:
     """All pages of a bucket."""
 
-    def __init__(self, shelf: Shelf, stored: Iterable[Any]) -> None:
-        self._shelf = shelf
-        self._pages = [Page(shelf, *page) for page in stored]
+    def __init__(self, store: BlobStore, stored: Iterable[Any]) -> None:
+        self._store = store
+        self._pages = [Page(store, *page) for page in stored]
 
     def dump(self) -> list[Any]:
-        """What `Pages(shelf, stored)` takes."""
+        """What `Pages(store, stored)` takes."""
         return [page.dump() for page in self._pages]
 
     def take(self, keys: Iterable[Key]) -> Iterator[States]:
@@ -119,7 +119,7 @@ class Pages:
 
     def add(self, resting: States, wake_at: int | None) -> None:
         """A page more; `wake_at` is the watermark at which most of its states get smaller by themselves."""
-        self._pages.append(Page.write(self._shelf, states.hashes(resting.keys.to_pylist()), resting, wake_at))
+        self._pages.append(Page.write(self._store, states.hashes(resting.keys.to_pylist()), resting, wake_at))
 
     def tidy(self) -> None:
         """Few pages, and none that is mostly dead."""
@@ -140,7 +140,7 @@ class Pages:
         if any(map(len, places)):
             hashes = np.concatenate([page.index()[at] for page, at in zip(old, places, strict=True)])
             alive = states.joined([page.states().take(at) for page, at in zip(old, places, strict=True)])
-            self._pages.append(Page.write(self._shelf, hashes, alive, most_by(page.wake_at for page in old)))
+            self._pages.append(Page.write(self._store, hashes, alive, most_by(page.wake_at for page in old)))
         for page in old:
             page.remove()
         self._pages = [page for page in self._pages if page not in old]

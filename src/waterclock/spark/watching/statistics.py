@@ -137,7 +137,7 @@ class _Taken:
         return tuple(each for each in self.recent if now_s - each[0] < WINDOW_S)
 
 
-class Gathering:
+class Gatherer:
     """What is known of one run so far. `took` is the driver's to call, `heard` the listener's; `seen` anybody's."""
 
     def __init__(self, pipeline: str, clock: WallClock) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LARGEST_UNKNOWN: Final = 512 << 10  # bytes of a request, before it is known who sends it
 
 
-def door(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
+def listener_for(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
     """A listener on `address`; UsageError where certificate and key are none."""
     connect: Connect = Connection
     context = access.context()

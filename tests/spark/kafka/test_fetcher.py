@@ -20,10 +20,10 @@ from tests.broker.raw_client import RawClient
 from tests.spark.topics import Sender
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
-from waterclock.spark.kafka import fetching
+from waterclock.spark.kafka import fetcher as fetching
 from waterclock.spark.kafka.client import Client, settings_of
-from waterclock.spark.kafka.fetching import Fetching
-from waterclock.spark.kafka.offsets import Offsets, Place, Range
+from waterclock.spark.kafka.fetcher import Fetcher
+from waterclock.spark.kafka.offsets import Offsets, Partition, Range
 from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.toml.topics import Topics
 from waterclock.testing import Broker, Error, ManualClock
@@ -61,7 +61,7 @@ def transactional(kafka_broker: Broker, topic: str) -> Sender:
 def read(client: Client, *ranges: Range, on_loss: str = "fail") -> dict[int, list[int]]:
     """The offsets that come out, by partition."""
     found: dict[int, list[int]] = {}
-    for records in Fetching(client, ranges, on_loss).records():
+    for records in Fetcher(client, ranges, on_loss).records():
         found.setdefault(records.partition, []).extend(records.offsets)
     return found
 
@@ -69,7 +69,7 @@ def read(client: Client, *ranges: Range, on_loss: str = "fail") -> dict[int, lis
 def test_a_range_gives_its_own_records_and_no_other(client: Client, kafka_broker: Broker, topic: str) -> None:
     Sender(kafka_broker.bootstrap, topic).put(*map(str, range(10)))
     assert read(client, Range(topic, 0, 3, 7)) == {0: [3, 4, 5, 6]}
-    (records,) = Fetching(client, [Range(topic, 0, 9, 10)], "fail").records()
+    (records,) = Fetcher(client, [Range(topic, 0, 9, 10)], "fail").records()
     assert (records.values, records.keys, records.headers) == ([b"9"], [None], [None])
 
 
@@ -80,7 +80,7 @@ def test_after_a_reading_nothing_is_fetched_any_more_not_even_after_one_that_was
     read(client, Range(topic, 0, 0, 5))
     assert client.consumer.assignment() == []
     with patch.object(fetching, "CHUNK", 2):
-        reading = Fetching(client, [Range(topic, 0, 0, 10)], "fail").records()
+        reading = Fetcher(client, [Range(topic, 0, 0, 10)], "fail").records()
         assert next(reading).offsets == [0, 1]
         reading.close()
     assert client.consumer.assignment() == []
@@ -122,7 +122,7 @@ def test_records_come_in_chunks_that_do_not_depend_on_the_answers(
     for partition in range(2):
         Sender(kafka_broker.bootstrap, topic).put(*map(str, range(25)), partition=partition)
     with patch.object(fetching, "CHUNK", 10):
-        made = list(Fetching(client, [Range(topic, p, 1, 24) for p in range(2)], "fail").records())
+        made = list(Fetcher(client, [Range(topic, p, 1, 24) for p in range(2)], "fail").records())
     for partition in range(2):
         chunks = [records.offsets for records in made if records.partition == partition]
         assert chunks == [list(range(1, 11)), list(range(11, 21)), [21, 22, 23]]
@@ -178,10 +178,10 @@ def test_a_topic_that_is_not_known_for_a_moment_is_waited_for(client: Client, to
     # the client tells of it when it has looked for half a minute; here it is told at once
     each, unknown = Range(topic, 0, 0, 3), KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
     with patch.object(client, "ends", side_effect=[{}, {}, {each.place: 3}]):
-        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+        Fetcher(client, [each], "fail")._trouble(unknown, 0, each)
     assert [(at.partition, at.offset) for at in client.consumer.assignment()] == [(0, 0)]
     with patch.object(fetching, "_GONE_AFTER_S", 0.2), pytest.raises(WaterclockError, match="are gone before"):
-        Fetching(client, [each], "fail")._trouble(unknown, 0, each)
+        Fetcher(client, [each], "fail")._trouble(unknown, 0, each)
 
 
 def test_an_end_that_is_not_told_again_yet_is_waited_for(client: Client, kafka_broker: Broker, topic: str) -> None:
@@ -189,7 +189,7 @@ def test_an_end_that_is_not_told_again_yet_is_waited_for(client: Client, kafka_b
     sender, asked = Sender(kafka_broker.bootstrap, topic), []
     sender.put(*"012")
 
-    def ends(places: Iterable[Place]) -> Offsets:
+    def ends(places: Iterable[Partition]) -> Offsets:
         if asked.append(places) or len(asked) == 2:
             sender.put("3", "4")
         return Client.ends(client, places)
@@ -294,7 +294,7 @@ def test_a_header_whose_name_is_no_text_stops_nobody(client: Client, kafka_broke
     Sender(kafka_broker.bootstrap, topic).put(*map(str, range(50)), headers={"who": "x"})  # enough to warm Python up
     with RawClient(kafka_broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
         assert raw.produce(topic, b"50", b"51") == (0, 50)
-    (records,) = Fetching(client, [Range(topic, 0, 0, 52)], "fail").records()
+    (records,) = Fetcher(client, [Range(topic, 0, 0, 52)], "fail").records()
     assert records.values == [str(number).encode() for number in range(52)]
     assert records.headers == [[("who", b"x")]] * 50 + [UNREADABLE] * 2
 

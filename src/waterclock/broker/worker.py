@@ -21,7 +21,7 @@ Do: TypeAlias = "Callable[[Callable[[], Any], Then], Any]"
 
 
 def at_once(deed: Callable[[], Any], then: Then) -> None:
-    """Do a deed here and now: `Hands.do` for whoever has no hands, and nobody to keep waiting."""
+    """Do a deed here and now: `Worker.do` for a caller without a worker, which keeps nobody waiting."""
     try:
         deed()
     except Exception as error:  # a damaged log too: what does deeds must outlive it
@@ -30,7 +30,7 @@ def at_once(deed: Callable[[], Any], then: Then) -> None:
         then(None)
 
 
-class Hands:
+class Worker:
     """`soon(callable, *arguments)` hands a call to the loop's thread."""
 
     def __init__(self, soon: Callable[..., Any]) -> None:

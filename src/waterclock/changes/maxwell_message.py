@@ -1,4 +1,4 @@
-"""`RowChange`: one row that was inserted, updated or deleted, in the form that Maxwell made known.
+"""`MaxwellMessage`: one row that was inserted, updated or deleted, in the form that Maxwell made known.
 
 Rule 1: a value is held as its JSON text, written once by whoever knows its type. So nothing on the way rounds a
         DECIMAL, an unsigned BIGINT or a number inside a JSON column, and the same change always has the same bytes.
@@ -23,7 +23,7 @@ quoted = encode_basestring
 _name = lru_cache(maxsize=65_536)(encode_basestring)
 
 
-class RowChange(NamedTuple):
+class MaxwellMessage(NamedTuple):
     """A change of one row. A named tuple, not a dataclass: it is made for every row, and costs a fifth.
 
     `ts` is in seconds since 1970, `gtid` the transaction (PostgreSQL: its commit's LSN), `xoffset` the number of the
@@ -31,7 +31,7 @@ class RowChange(NamedTuple):
     the row after the change (before it, for a delete), `old` the former values of what an update changed; both map a
     column to its value's JSON text.
 
-    >>> change = RowChange("shop", "item", "update", 1700000000, "0-1-7", 1700000000000001, 0, True, ("id",),
+    >>> change = MaxwellMessage("shop", "item", "update", 1700000000, "0-1-7", 1700000000000001, 0, True, ("id",),
     ...                    {"id": "4", "price": "12.50"}, {"price": "9.00"})
     >>> change.as_key().decode()
     '{"database":"shop","table":"item","pk.id":4}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Several:
+class Countdown:
     """Calls `answer()` once `settled` was called `count` times; at once where there is nothing to wait for."""
 
     def __init__(self, count: int, answer: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ COPIED: Final = struct.Struct(">ihqqq")
 NO_TAGS: Final = b"\0"
 
 
-class Copying(NamedTuple):
+class PartitionFetch(NamedTuple):
     """What a follower asks of one partition of the topic with the id `topic`."""
 
     topic: bytes
@@ -31,7 +31,7 @@ class Copying(NamedTuple):
     offset: int
 
 
-class Copied(NamedTuple):
+class PartitionCopy(NamedTuple):
     """What it was given: the leader's high watermark and start, and whole batches as they stand in its log."""
 
     topic: bytes
@@ -48,7 +48,7 @@ def header(key: int, version: int, correlation: int, client_id: str) -> bytes:
     return HEAD.pack(key, version, correlation) + INT16.pack(len(name)) + name
 
 
-def fetch(replica: int, wait_ms: int, most: int, rows: Iterable[Copying]) -> bytes:
+def fetch(replica: int, wait_ms: int, most: int, rows: Iterable[PartitionFetch]) -> bytes:
     """The rest of a follower's Fetch, from its header's tagged fields on."""
     rows = list(rows)
     parts = [NO_TAGS, LIMITS.pack(replica, wait_ms, 1, most, 0, 0, -1), as_count(len(rows), True)]
@@ -59,7 +59,7 @@ def fetch(replica: int, wait_ms: int, most: int, rows: Iterable[Copying]) -> byt
     return b"".join(parts)
 
 
-def fetched(data: memoryview) -> tuple[Error, list[Copied]]:
+def fetched(data: memoryview) -> tuple[Error, list[PartitionCopy]]:
     """The answer whose body, behind the correlation, is `data`: its own error, and its partitions."""
     at = skip_tags(data, 0) + 4
     error = Error(INT16.unpack_from(data, at)[0])
@@ -75,12 +75,12 @@ def fetched(data: memoryview) -> tuple[Error, list[Copied]]:
     return error, rows
 
 
-def _partition(data: memoryview, at: int, topic: bytes) -> tuple[Copied, int]:
+def _partition(data: memoryview, at: int, topic: bytes) -> tuple[PartitionCopy, int]:
     partition, error, high, _, start = COPIED.unpack_from(data, at)
     aborted, at = uvarint(data, at + COPIED.size)
     at += 17 * max(0, aborted - 1) + 4  # null, which is 0, for a follower; and the preferred replica
     first, at = bytes_span(data, at, True)
-    return Copied(topic, partition, Error(error), high, start, data[first:at]), skip_tags(data, at)
+    return PartitionCopy(topic, partition, Error(error), high, start, data[first:at]), skip_tags(data, at)
 
 
 def request(key: int, version: int, correlation: int, client_id: str, fields: dict[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 if TYPE_CHECKING:
     from waterclock.broker.flusher import Flusher
     from waterclock.broker.groups.offsets import GroupOffsets
-    from waterclock.broker.store import Change
+    from waterclock.broker.store import Entry
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
 
@@ -72,7 +72,7 @@ class DelayedMarkers:
             self._then()
 
 
-class Ending:
+class MarkerWriter:
     """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is told of
     each whose end is decided.
     """
@@ -111,7 +111,7 @@ class Ending:
             if partition is not None:
                 yield partition
 
-    def _changes(self, decided: Record) -> list[Change]:
+    def _changes(self, decided: Record) -> list[Entry]:
         if not decided.commits:
             return []
         return [c for group, some in decided.offsets.items() for c in self._groups.offsets.changes(group, some)]

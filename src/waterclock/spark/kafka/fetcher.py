@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from waterclock.errors import WaterclockError
 from waterclock.spark.kafka.client import UNKNOWN, Client
-from waterclock.spark.kafka.offsets import Place, Range
+from waterclock.spark.kafka.offsets import Partition, Range
 from waterclock.spark.kafka.records import UNREADABLE, Headers, Records
 
 CHUNK = 10_000  # records that are packed together
@@ -37,7 +37,7 @@ def kept(settings: frozenset[tuple[str, str]]) -> Client:
     return Client(dict(settings), PATIENCE_S)
 
 
-def gone(place: Place, start: int, end: int) -> WaterclockError:
+def gone(place: Partition, start: int, end: int) -> WaterclockError:
     """The error of records that are no more."""
     return WaterclockError(
         f"records of {place[0]}/{place[1]} from offset {start} to {end} are gone before they were read: the topic was cut "
@@ -46,14 +46,14 @@ def gone(place: Place, start: int, end: int) -> WaterclockError:
     )
 
 
-class Fetching:
+class Fetcher:
     """One reading of some ranges, no two of the same partition."""
 
     def __init__(self, client: Client, ranges: Iterable[Range], on_loss: str) -> None:
         self._client, self._on_loss = client, on_loss
         self._left = {each.place: each for each in ranges}
         self._at = {each.place: each.start for each in self._left.values()}  # the offset that is next
-        self._taken: dict[Place, list[Any]] = {place: [] for place in self._left}
+        self._taken: dict[Partition, list[Any]] = {place: [] for place in self._left}
 
     def records(self) -> Iterator[Records]:
         """Everything, in chunks; WaterclockError where it cannot be had."""
@@ -104,7 +104,7 @@ class Fetching:
             if offset >= each.end - 1:
                 self._finish(place)
 
-    def _finish(self, place: Place) -> None:
+    def _finish(self, place: Partition) -> None:
         del self._left[place]
         if self._left:
             # not `pause`: a partition stays paused when it is assigned again
@@ -159,7 +159,7 @@ class Fetching:
             self._finish(each.place)
 
 
-def _records(place: Place, messages: list[Any]) -> Records:
+def _records(place: Partition, messages: list[Any]) -> Records:
     return Records(
         *place,
         offsets=[message.offset() for message in messages],

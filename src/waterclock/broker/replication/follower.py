@@ -31,22 +31,22 @@ from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import let_go, locked
 from waterclock.broker.identity import Identity
 from waterclock.broker.net.connection import Connection
-from waterclock.broker.net.door import door
-from waterclock.broker.replication.copying import Copying
+from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.elsewhere import elsewhere
-from waterclock.broker.replication.leading import Follower, id_of
+from waterclock.broker.replication.fetcher import Fetcher
+from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, of_follower
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topics
 from waterclock.broker.wire import fetch, produce
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
-from waterclock.broker.wire.fetch import Found
-from waterclock.broker.wire.produce import Appended
+from waterclock.broker.wire.fetch import FetchedPartition
+from waterclock.broker.wire.produce import ProducedPartition
 from waterclock.timer import AsyncTimer
 
 LEAD: Final = "lead"
@@ -54,7 +54,7 @@ STOP: Final = "stop"
 UNCLEAN: Final = 1
 
 
-class Following:
+class Follower:
     """Follows the broker at `leader` (HOST:PORT). `over` gets LEAD once it is promoted, or STOP."""
 
     def __init__(
@@ -74,15 +74,15 @@ class Following:
         topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
         node = self.store.load("self").get("node", 2)
         self.timer = AsyncTimer()
-        self.listener = door(loop, address, settings, self.timer, access)
+        self.listener = listener_for(loop, address, settings, self.timer, access)
         self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
         self.identity.node, self.identity.leader = node, 3 - node
         self.identity.peer, self.identity.peer_at = 3 - node, leader
         known = {"node": node, "follows": leader, "deposed": None}
-        self.store.commit_at_once(*(Change("self", *item) for item in known.items()))
+        self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
         self.replica = Replica(folder, settings, self.store, topics, self.identity)
-        us = Follower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-        self.copying = Copying(self.replica, Link(leader, us.name()), self.identity)
+        us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
+        self.copying = Fetcher(self.replica, Link(leader, us.name()), self.identity)
         self._asking: set[asyncio.Task[None]] = set()
         self.table = self._table(settings, folder)
         self._task: asyncio.Task[None] | None = None
@@ -163,7 +163,7 @@ class Following:
         await self._loop.run_in_executor(None, self.replica.begin, epoch)  # 3
         deposed = {"address": self._leader, "epoch": epoch}
         known = {"epoch": epoch, "deposed": deposed, "follows": None, "follower": None, "applied": None, "high": None}
-        await self.replica.keep(Change("self", key, value) for key, value in known.items())  # 4
+        await self.replica.keep(Entry("self", key, value) for key, value in known.items())  # 4
         if not self.over.done():
             self.over.set_result(LEAD)
 
@@ -209,7 +209,7 @@ def _refuse_produce(connection: Connection, data: memoryview, at: int, version: 
         connection.close()
         return
     refused = [
-        (key, [Appended(number, Error.NOT_LEADER_OR_FOLLOWER) for number, _ in batches])
+        (key, [ProducedPartition(number, Error.NOT_LEADER_OR_FOLLOWER) for number, _ in batches])
         for key, batches in request.topics
     ]
     connection.slot().answer([produce.answer(correlation, version, refused)])
@@ -218,6 +218,7 @@ def _refuse_produce(connection: Connection, data: memoryview, at: int, version: 
 def _refuse_fetch(connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
     request = fetch.read(data, at, version)
     refused = [
-        (key, [Found(row.partition, Error.NOT_LEADER_OR_FOLLOWER) for row in rows]) for key, rows in request.topics
+        (key, [FetchedPartition(row.partition, Error.NOT_LEADER_OR_FOLLOWER) for row in rows])
+        for key, rows in request.topics
     ]
     connection.slot().answer(fetch.answer(correlation, version, refused))

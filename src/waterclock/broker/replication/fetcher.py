@@ -24,11 +24,11 @@ from crc32c import crc32c
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
-from waterclock.broker.replication.leading import JOURNAL_KEYS
+from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
 from waterclock.broker.replication.replica import Replica
-from waterclock.broker.store import Change
-from waterclock.broker.wire import asking
+from waterclock.broker.store import Entry
+from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ ANOTHER: Final = "another broker follows it already, or it leads under the same 
 log = logging.getLogger("waterclock.broker")
 
 
-class Copying:
+class Fetcher:
     """Keeps `replica` the same as what the broker at the other end of `link` has, as the replica that `identity` names."""
 
     def __init__(self, replica: Replica, link: Link, identity: Identity) -> None:
@@ -95,7 +95,7 @@ class Copying:
                 )
             us.node, us.peer = 3 - us.node, us.node
             us.leader = 3 - us.node
-            await self._replica.keep([Change("self", "node", us.node)])
+            await self._replica.keep([Entry("self", "node", us.node)])
         if said.cluster_id != us.cluster and not empty:
             raise CannotFollow(
                 f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
@@ -155,7 +155,7 @@ class Copying:
         """One fetch, and what it brings; False where that was nothing."""
         turn = self.rounds % len(partitions)  # a batch larger than the limits comes only where nothing came before it
         partitions = partitions[turn:] + partitions[:turn]
-        rows = [asking.Copying(self._key(p), p.number, -1, p.durable) for p in partitions]
+        rows = [asking.PartitionFetch(self._key(p), p.number, -1, p.durable) for p in partitions]
         body = asking.fetch(self._identity.node, wait_ms, MOST, rows)
         by_place = {(row.topic, row.partition): p for row, p in zip(rows, partitions, strict=True)}
         taken = [(by_place[row.topic, row.partition], row) for row in await self._fetch(body)]
@@ -171,7 +171,7 @@ class Copying:
             return JOURNAL_KEY
         return self._replica.topics.by_name[partition.topic].id.bytes
 
-    async def _fetch(self, body: bytes) -> list[asking.Copied]:
+    async def _fetch(self, body: bytes) -> list[asking.PartitionCopy]:
         while True:
             error, rows = await self._link.fetch(body)
             if not error:
@@ -181,7 +181,7 @@ class Copying:
                 raise LinkLost(f"{self._link.address} refuses to be followed: {why}")
             await asyncio.sleep(AGAIN_S)
 
-    async def _refused(self, partition: Partition, row: asking.Copied) -> None:
+    async def _refused(self, partition: Partition, row: asking.PartitionCopy) -> None:
         if row.error == Error.OFFSET_OUT_OF_RANGE and row.start > partition.end:
             log.warning("%s-%d: copied anew from %d", partition.topic, partition.number, row.start)
             self._replica.replace(partition, begin_anew(partition, row.start))
@@ -193,7 +193,7 @@ class Copying:
         else:
             raise LinkLost(f"{self._link.address} refuses {partition.topic}-{partition.number}: {row.error.name}")
 
-    async def _take(self, rows: list[tuple[Partition, asking.Copied]]) -> None:
+    async def _take(self, rows: list[tuple[Partition, asking.PartitionCopy]]) -> None:
         for partition, row in rows:
             for batch in _batches(row.records):
                 _append(partition, batch)

@@ -21,7 +21,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.journal import TOPIC, Journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.statistics import ReplicationStatistics
-from waterclock.broker.store import Change, Store
+from waterclock.broker.store import Entry, Store
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from waterclock.broker.wire.fetch import FetchRequest
 
 NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
-ROOM: Final = "self"
+NAMESPACE: Final = "self"
 HIGHS_EVERY_S: Final = 5.0
 JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
 log = logging.getLogger("waterclock.broker")
 
 
-class Follower(NamedTuple):
+class KnownFollower(NamedTuple):
     """Where a follower listens (HOST:PORT), and what tells its folder from every other."""
 
     address: str
@@ -50,13 +50,13 @@ class Follower(NamedTuple):
         return f"waterclock-follower@{self.address}/{self.id}"
 
     @classmethod
-    def of(cls, client_id: str) -> Follower | None:
+    def of(cls, client_id: str) -> KnownFollower | None:
         """The follower with that client id; None for anybody else's."""
         found = NAME.fullmatch(client_id)
         return None if found is None else cls(found[1], found[2])
 
 
-class Leading:
+class Leader:
     """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader."""
 
     def __init__(
@@ -70,20 +70,20 @@ class Leading:
         self._identity, self._store, self.replicas = identity, store, replicas
         self._journal_of, self._deposed = journal_of, deposed
         self.journal: Journal | None = None
-        self._follower: Follower | None = None
-        self._coming: Follower | None = None
+        self._follower: KnownFollower | None = None
+        self._coming: KnownFollower | None = None
         self._highs: dict[str, int] = {}
-        self._epoch: int = store.load(ROOM).get("epoch", 0)  # since when it leads; the first leader's is 0
+        self._epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
         """Go on with the follower of the last time, if there was one, or wait for the leader of before."""
-        kept = self._store.load(ROOM)
+        kept = self._store.load(NAMESPACE)
         known, highs = kept.get("follower"), kept.get("high", {})
         if known is None:
             if kept.get("deposed") is not None:
                 self.replicas.miss(3 - self._identity.node)
             return
-        self._attach(known["node"], Follower(known["address"], known["id"]))
+        self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
             self.replicas.expect(partition, highs.get(_place(partition), 0))
 
@@ -91,7 +91,7 @@ class Leading:
         """Remember how far readers may read: after a restart nothing more is certain of the follower."""
         highs = {_place(partition): partition.high for partition in partitions}
         if self._follower is not None and highs != self._highs:
-            self._store.put(ROOM, "high", highs, partial(self._kept_highs, highs))
+            self._store.put(NAMESPACE, "high", highs, partial(self._kept_highs, highs))
 
     def _kept_highs(self, highs: dict[str, int], done: bool) -> None:
         if done:
@@ -103,7 +103,7 @@ class Leading:
 
     def meets(self, client_id: str, replica: int) -> Error:
         """A request of a follower: it is known from now on, or soon; or it is one too many."""
-        follower = Follower.of(client_id)
+        follower = KnownFollower.of(client_id)
         if follower is None:
             return Error.NOT_LEADER_OR_FOLLOWER
         if follower != self._follower:
@@ -111,7 +111,7 @@ class Leading:
         self.replicas.heard()
         return Error.NONE
 
-    def _welcome(self, replica: int, follower: Follower) -> Error:
+    def _welcome(self, replica: int, follower: KnownFollower) -> Error:
         if replica == self._identity.node:
             return Error.DUPLICATE_BROKER_REGISTRATION
         if self._follower is not None and self._follower.id != follower.id and self.replicas.alive:
@@ -119,11 +119,11 @@ class Leading:
         if follower != self._coming:
             self._coming = follower
             value = {"node": replica, "address": follower.address, "id": follower.id}
-            known = [Change(ROOM, "follower", value), Change(ROOM, "node", self._identity.node)]
+            known = [Entry(NAMESPACE, "follower", value), Entry(NAMESPACE, "node", self._identity.node)]
             self._store.commit(known, lambda done: self._came(replica, follower, done))
         return Error.REPLICA_NOT_AVAILABLE  # it asks again
 
-    def _came(self, replica: int, follower: Follower, done: bool) -> None:
+    def _came(self, replica: int, follower: KnownFollower, done: bool) -> None:
         if self._coming == follower:
             self._coming = None
         if done:
@@ -136,7 +136,7 @@ class Leading:
 
     def is_over(self, client_id: str, request: FetchRequest) -> bool:
         """Whether a new leader says so: the epoch in its request for the journal is later than ours."""
-        follower = Follower.of(client_id)
+        follower = KnownFollower.of(client_id)
         for key, rows in request.topics if follower is not None else ():
             epoch = max((row.leader_epoch for row in rows), default=-1)
             if follower is not None and key in JOURNAL_KEYS and epoch > self._epoch:
@@ -144,7 +144,7 @@ class Leading:
                 return True
         return False
 
-    def _attach(self, node: int, follower: Follower) -> None:
+    def _attach(self, node: int, follower: KnownFollower) -> None:
         if self._follower is None or self._follower.id != follower.id:
             self.replicas.attach(node)
         self._follower = follower
@@ -165,7 +165,7 @@ def _place(partition: Partition) -> str:
 
 def id_of(store: Store) -> str:
     """What tells a broker's folder from every other, made at its first question; OSError where it cannot be kept."""
-    kept: Any = store.load(ROOM).get("id")
+    kept: Any = store.load(NAMESPACE).get("id")
     if kept is None:
-        store.commit_at_once(Change(ROOM, "id", kept := uuid.uuid4().hex))
+        store.commit_at_once(Entry(NAMESPACE, "id", kept := uuid.uuid4().hex))
     return str(kept)

@@ -26,7 +26,7 @@ class Blobs(Protocol):
     def __delitem__(self, number: int, /) -> None: ...
 
 
-class Shelf:
+class BlobStore:
     """Numbers given out one by one from `free` on; `grown` says by how many bytes the blobs became more."""
 
     def __init__(self, blobs: Blobs, free: int = 0) -> None:

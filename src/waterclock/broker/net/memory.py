@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
 
 
-class Room:
+class MemoryPool:
     """`most` bytes; below zero: without limit."""
 
     def __init__(self, most: int) -> None:

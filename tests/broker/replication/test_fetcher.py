@@ -38,11 +38,11 @@ from waterclock.broker.log.records import packed
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication import journal
-from waterclock.broker.replication.copying import Copying, _append
+from waterclock.broker.replication.fetcher import Fetcher, _append
 from waterclock.broker.replication.link import LinkLost
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.store import Change
-from waterclock.broker.wire import asking
+from waterclock.broker.store import Entry
+from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 
 
@@ -135,7 +135,7 @@ def test_new_partitions_are_copied_too(both: Pair) -> None:
 def test_more_than_one_fetch_holds_is_copied_for_every_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.broker.replication.copying.MOST", 1000)
+    monkeypatch.setattr("waterclock.broker.replication.fetcher.MOST", 1000)
     with pair(tmp_path) as both:
         both.one.create_topic("wide", partitions=4)
         with client(both.one) as raw:
@@ -150,7 +150,7 @@ def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytes
     """What lies first comes whole, however large: a busy partition in front must not starve the others for ever."""
     real, first = asking.fetch, set[bytes]()
 
-    def seen(replica: int, wait_ms: int, most: int, rows: Iterable[asking.Copying]) -> bytes:
+    def seen(replica: int, wait_ms: int, most: int, rows: Iterable[asking.PartitionFetch]) -> bytes:
         rows = list(rows)
         first.update(row.topic for row in rows[:1])
         return real(replica, wait_ms, most, rows)
@@ -165,7 +165,7 @@ def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytes
 def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MANY", 7)
     with pair(tmp_path) as both:
-        both.one.call(lambda: both.one._core.store.commit(Change("probe", f"{n}", n) for n in range(100)))
+        both.one.call(lambda: both.one._core.store.commit(Entry("probe", f"{n}", n) for n in range(100)))
         both.one.create_topic("last")
         both.one.close()
         both.again("one").start()
@@ -229,7 +229,7 @@ def test_what_the_journal_says_is_done_after_a_crash_before_it_was(both: Pair, t
 def test_a_half_reset_changes_nothing_until_it_is_whole() -> None:
     half = {"reset": True, "more": True, "changes": [["probe", "k", 1]]}
     said = journal.read(bytes(packed([json.dumps(half).encode()], 0)))
-    assert said == [journal.Said(True, True, [Change("probe", "k", 1)])]
+    assert said == [journal.JournalRecord(True, True, [Entry("probe", "k", 1)])]
 
 
 def test_a_follower_of_another_cluster_keeps_its_data_and_ends(
@@ -304,7 +304,7 @@ def test_two_logs_part_where_their_epochs_do(
             )
             return SimpleNamespace(topics=[SimpleNamespace(partitions=[said])])
 
-    copying = Copying(SimpleNamespace(journal=None), Leader(), SimpleNamespace(node=2))  # type: ignore[arg-type]
+    copying = Fetcher(SimpleNamespace(journal=None), Leader(), SimpleNamespace(node=2))  # type: ignore[arg-type]
     assert asyncio.run(copying._common_end(here)) == expected
 
 

@@ -1,4 +1,4 @@
-"""`Change`: what a message of a change topic asks of a table, whoever wrote the message.
+"""`RowChange`: what a message of a change topic asks of a table, whoever wrote the message.
 
 Rule 1: one form for all: (table, operation, key, position, values). It is what a sink that mirrors tables applies.
 Rule 2: of two changes of one key the one with the larger position is the later one, whatever order they are met in. A
@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 Operation = Literal["insert", "update", "delete", "truncate"]
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """One row as it is to be (`insert`, `update`), one that is to go (`delete`), or all older ones (`truncate`).
 
     `table` is `database.table` (PostgreSQL: `schema.table`). `key` maps the primary key's columns to their values; it is
     empty for a table that has none. `position` is a tuple of whole numbers, compared from the left; positions of one
     table have one length.
 
-    >>> change = Change("shop.item", "insert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
+    >>> change = RowChange("shop.item", "insert", {"id": 4}, (1700000000000001, 0), {"id": 4, "price": None})
     >>> change.position < (1700000000000001, 1)
     True
     """
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     values: Mapping[str, Any]
 
 
-class Met(NamedTuple):
+class Message(NamedTuple):
     """A message as a Kafka client gives it: `value` is None for a tombstone."""
 
     key: bytes | None
