@@ -34,8 +34,8 @@ from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
 from waterclock.spark import frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
-from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.fresh import Removal
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.source import CLOSING_US, Stream

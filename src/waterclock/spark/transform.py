@@ -30,8 +30,8 @@ from waterclock.errors import UsageError
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import buckets, frames, operator
+from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.bucket import Bucket
-from waterclock.spark.state.rows import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,8 +14,8 @@ from tests.spark.state.blobs import Disk
 from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, MapState
 from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, Stored

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from waterclock.rules.durations import datetime_us
-from waterclock.spark.files.layout import (
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
     EARLIEST_US,
     LATEST_US,
     Block,
@@ -33,7 +34,6 @@ from waterclock.spark.files.layout import (
     in_calendar,
     with_row_id,
 )
-from waterclock.spark.frames import TIMESTAMP
 
 _LARGEST = 1 << 30  # bytes of a block; Arrow counts them in 32 bits
 _DEEPEST = 500  # brackets in a line; Python's reader goes about 900 deep, Arrow's does not mind

@@ -19,8 +19,8 @@ import pyarrow.fs
 
 from waterclock.spark.files.jsonl import fast as _fast
 from waterclock.spark.files.jsonl import slow as _slow
-from waterclock.spark.files.layout import TYPES, Block, Layout, dead_file, dead_letters
 from waterclock.spark.files.parquet import parquet_blocks
+from waterclock.spark.layout import TYPES, Block, Layout, dead_file, dead_letters
 
 __all__ = ["BLOCK_BYTES", "TYPES", "Block", "Layout", "open_file", "read_file"]
 

@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
 from waterclock.spark.files.jsonl import letter, moment, plain_rows, read_object, readers_of
-from waterclock.spark.files.layout import (
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
     EARLIEST_US,
     LATEST_US,
+    ROW_ID,
     TYPES,
     Letter,
     all_good,
@@ -32,8 +34,6 @@ from waterclock.spark.files.layout import (
     dead_letters,
     with_row_id,
 )
-from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.state.rows import ROW_ID
 from waterclock.spark.toml.topics import RECORD_PARTS
 
 HEARTBEAT = "waterclock-heartbeat"

@@ -27,7 +27,7 @@ from waterclock.rules.events import Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
 from waterclock.spark import frames
-from waterclock.spark.files.layout import EARLIEST_US
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
 from waterclock.spark.state.blobs import Blobs, BlobStore
 from waterclock.spark.state.pages import Pages, most_by
