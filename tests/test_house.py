@@ -170,7 +170,6 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 
 def at_run_time(path: Path) -> set[str]:
     """The modules of ours that are imported when this one is."""
-    tree = ast.parse(path.read_text())
     body = [
         node
         for node in tree_of(path).body

@@ -32,7 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import names
-from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.results import COMMON, flat, flat_schema
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
 
@@ -87,12 +87,12 @@ class DeltaSink:
                     shutil.rmtree(self._at(part))
             self._tables = {}
 
-    def last_applied(self) -> Applied | None:
+    def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         with self._errors_of_delta():
             queries = set(self._batches(["query_id"]).column(0).to_pylist())
             found = {query: self._version(query) for query in queries}
-        applied = [Applied(query, version) for query, version in found.items() if version is not None]
+        applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
         return max(applied, key=lambda each: each.batch_id, default=None)
 
     def begin(self) -> None:

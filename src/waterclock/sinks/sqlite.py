@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
-from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
@@ -83,12 +83,12 @@ class SQLiteSink:
             for part in needed_names(self._mirror):
                 self._db.execute(f'DROP TABLE IF EXISTS "{self._table}{part}"')
 
-    def last_applied(self) -> Applied | None:
+    def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         query = f'SELECT query_id, batch_id FROM "{self._table}_batches" ORDER BY batch_id DESC LIMIT 1'
         with _told_by(self._path):
             row = self._db.execute(query).fetchone()
-        return Applied(*row) if row else None
+        return LastBatch(*row) if row else None
 
     def begin(self) -> None:
         """See `Sink`."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.mysql.binlog import Framing
+from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import Catalog
 from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
 from waterclock.cdc.mysql.server import Server, inspected
@@ -96,7 +96,7 @@ class BinlogReader:
         catalog = Catalog(questions, self.server.maria, told)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
         self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
-        self._framing, self._silences = Framing(), 0
+        self._framing, self._silences = EventFramer(), 0
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
 

@@ -46,7 +46,7 @@ class ChangeLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePacking:
+class ChangePacker:
     """What every task needs to pack changes."""
 
     layout: ChangeLayout

@@ -22,7 +22,7 @@ from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.spark.kafka.client import Client
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
 from waterclock.spark.kafka.offsets import Offsets, Partition, Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import Packing, PacksRecords
+from waterclock.spark.kafka.packing import PacksRecords, RowPacker
 from waterclock.spark.source import TIMED
 from waterclock.spark.toml.topics import Where
 
@@ -154,7 +154,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             told = True
             yield packed
         # no record, or aborted ones and markers only: who is gone must be told all the same
-        if not told and partition.gone and isinstance(self._plan.packing, Packing):  # changes have no watermark
+        if not told and partition.gone and isinstance(self._plan.packing, RowPacker):  # changes have no watermark
             yield self._plan.packing.pack_gone(partition.known, partition.gone)
 
     def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:

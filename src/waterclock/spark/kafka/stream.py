@@ -18,10 +18,10 @@ import pyarrow as pa
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
-from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
+from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.offsets import Offsets, Partition, from_json, to_json
-from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
 from waterclock.spark.source import TIMED, names_of
 from waterclock.spark.toml.config import Config
@@ -38,11 +38,11 @@ GONE = (
 )
 
 
-def packing_of(config: Config, topics: Topics) -> Packing | ChangePacking:
+def packing_of(config: Config, topics: Topics) -> RowPacker | ChangePacker:
     """How records become packed rows: events for the rules, or changes of tables."""
     if config.rules is None:
-        return ChangePacking(ChangeLayout(topics.value, topics.tables, topics.types))
-    return Packing(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
+        return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
+    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
 
 
 class TopicStream:
