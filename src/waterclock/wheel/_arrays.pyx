@@ -19,6 +19,7 @@ from libc.string cimport memcpy
 from array import array
 
 from waterclock.wheel import columns, saved
+from waterclock.wheel.bounds import whole
 from waterclock.wheel.records import WheelStatistics
 
 cdef extern from "saved.h":
@@ -122,8 +123,8 @@ cdef class ArrayWheel:
     def __cinit__(self, tick=1, start=0):
         wheel_init(
             &self.wheel,
-            columns.whole("tick", tick, 1, MAX_TICK),
-            columns.whole("start", start, -MAX_TIME, MAX_TIME),
+            whole("tick", tick, 1, MAX_TICK),
+            whole("start", start, -MAX_TIME, MAX_TIME),
         )
 
     def __dealloc__(self):
@@ -206,8 +207,8 @@ cdef class ArrayWheel:
         The order is that of ticks, then that of scheduling. What `limit` holds back stays due and comes first
         next time. A `now` before the wheel's does nothing and gives empty arrays.
         """
-        cdef int64_t time = columns.whole("now", now, -MAX_NOW, MAX_NOW)
-        cdef int64_t most = MAX_NOW if limit is None else columns.whole("limit", limit, 0, MAX_NOW)
+        cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
+        cdef int64_t most = MAX_NOW if limit is None else whole("limit", limit, 0, MAX_NOW)
         cdef int64_t due = 0
         cdef Expired out = Expired(NULL, NULL, 0, 0)
         self.enter()

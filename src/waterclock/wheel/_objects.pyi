@@ -21,7 +21,7 @@ class TimingWheel:
         tick: int = 1,
         start: int = 0,
         *,
-        slots: int = 256,
+        slots: int | tuple[int, ...] = 256,
         rounding: Literal["late", "early"] = "late",
     ) -> None: ...
     @property

@@ -14,11 +14,12 @@ cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, bits_of, whole
+from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, whole
 from waterclock.wheel.structure cimport *  # all of it: the file is there for this one
 
 from operator import attrgetter
 
+from waterclock.wheel.bounds import sizes_of
 from waterclock.wheel.records import WheelStatistics
 
 cdef enum:
@@ -111,7 +112,7 @@ cdef wheel_of(TimerHandle handle):
 cdef class TimingWheel:
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
-    As reference.TimingWheel, but slots is one power of two for all levels, 2 to 65536.
+    As reference.TimingWheel. Fastest where slots is one power of two for all levels; a level of another size divides.
     """
 
     cdef Wheel wheel
@@ -128,7 +129,13 @@ cdef class TimingWheel:
         self.rebase()
         self.round_up = self.tick - 1 if rounding == "late" else 0
         self.errors = []
-        if wheel_init(&self.wheel, bits_of(slots)) < 0:
+        given = sizes_of(slots)[:MAX_LEVELS]       # no level lies above: 64 of two buckets are 2**64 ticks
+        cdef uint32_t[MAX_LEVELS] sizes
+        cdef uint32_t count = 0
+        for size in given:
+            sizes[count] = size
+            count += 1
+        if wheel_init(&self.wheel, sizes, count) < 0:
             raise MemoryError
         self.wheel.owner = <void *><PyObject *>self
 
@@ -322,10 +329,10 @@ cdef class TimingWheel:
 
     def statistics(self):
         """Counts since the start, as one frozen record."""
-        cdef uint32_t i
+        cdef uint32_t level
         buckets = 0
-        for i in range(self.wheel.levels * self.wheel.words):
-            buckets += popcount(self.wheel.bitmap[i])
+        for level in range(self.wheel.levels):
+            buckets += self.wheel.in_use[level]
         return WheelStatistics(
             now=self.clock,
             pending=self.wheel.live,
@@ -343,21 +350,9 @@ cdef class TimingWheel:
 
         For tests; O(timers + buckets).
         """
-        cdef uint32_t index
-        cdef Bucket *bucket
-        live = packing = 0
-        assert self.advancing or self.wheel.firing == NULL, "a bucket was left open"
-        for index in range(self.wheel.levels << self.wheel.bits):
-            bucket = &self.wheel.buckets[index]
-            marked = word_of(&self.wheel, index)[0] >> (index & self.wheel.mask & 63) & 1
-            assert marked == (bucket.live > 0), "marked as in use and empty, or the other way round"
-            if bucket != self.wheel.firing:        # the bound in its own words, not those of the code it checks
-                assert bucket.total <= 4 * <uint64_t>bucket.live + 64, "too many blanks"
-                assert bucket.live > 0 or bucket.end == NULL, "an empty bucket keeps memory"
-            live += bucket.live
-            packing += bucket.packing != NULL
-        assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
-        assert wheel_each(&self.wheel, entry_is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
+        cdef uint32_t packing = 0
+        cdef const char *wrong = wheel_check(&self.wheel, self.advancing, &packing)
+        assert wrong == NULL, wrong.decode()
         return packing
 
 

@@ -19,8 +19,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from waterclock.wheel import columns, saved
-from waterclock.wheel.columns import whole
-from waterclock.wheel.records import MAX_NOW, MAX_TICK, MAX_TIME, WheelStatistics
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, whole
+from waterclock.wheel.records import WheelStatistics
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

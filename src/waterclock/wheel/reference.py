@@ -49,16 +49,10 @@ from heapq import heappop
 from operator import attrgetter, index
 from typing import Any, Literal
 
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
-from waterclock.wheel.records import (
-    MAX_NOW,
-    MAX_SLOTS,
-    MAX_TICK,
-    MAX_TIME,
-    WheelSnapshot,
-    WheelStatistics,
-)
+from waterclock.wheel.records import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
 
@@ -67,8 +61,9 @@ class TimingWheel:
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
     tick: the grain of time, 1 .. 2**61, in any unit the caller likes; start: the time it begins at, in that
-    unit. slots: buckets a level, 2 .. 65536; a tuple gives one size per level, and the last one repeats
-    above. rounding: "late" (never early) or "early" (Kafka's: up to a tick early).
+    unit. slots: buckets a level, 2 .. 65,536; a tuple gives each level its own size, the finest level first,
+    and its last size is that of all levels above, too. rounding: "late" (never early) or "early" (Kafka's: up to
+    a tick early).
 
     >>> wheel = TimingWheel(tick=10)
     >>> timer = wheel.add(25, lambda: print("ran at", wheel.now))
@@ -87,13 +82,13 @@ class TimingWheel:
     ) -> None:
         if rounding not in ("late", "early"):
             raise ValueError(f"rounding must be 'late' or 'early', got {rounding!r}")
-        self._tick = _whole("tick", tick, 1, MAX_TICK)
-        self._now = _whole("start", start, -MAX_TIME, MAX_TIME)
+        self._tick = whole("tick", tick, 1, MAX_TICK)
+        self._now = whole("start", start, -MAX_TIME, MAX_TIME)
         self._late = rounding == "late"
         self._counter = TaskCounter()
         self._queue: Queue = []
         self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
-        self._bottom = Level(1, self._tick, _sizes(slots), self._now, self._counter)
+        self._bottom = Level(1, self._tick, sizes_of(slots), self._now, self._counter)
         self._advancing = False
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
 
@@ -119,7 +114,7 @@ class TimingWheel:
 
     def add_at(self, deadline: int, callback: Callback, /, *argument: Any) -> TimerHandle:
         """As `add`, at `deadline`; at the next `advance` when that has passed."""
-        deadline = _whole("deadline", deadline, -MAX_TIME, MAX_TIME)
+        deadline = whole("deadline", deadline, -MAX_TIME, MAX_TIME)
         if len(argument) > 1:
             raise TypeError(f"add takes one argument for the callback at most, got {len(argument)}")
         if not callable(callback):
@@ -145,8 +140,8 @@ class TimingWheel:
         second
         2
         """
-        now = _whole("now", now, -MAX_NOW, MAX_NOW)
-        room = -1 if limit is None else _whole("limit", limit, 0, MAX_NOW)
+        now = whole("now", now, -MAX_NOW, MAX_NOW)
+        room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self._advancing:
             raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
         if now < self._now:
@@ -174,7 +169,7 @@ class TimingWheel:
         >>> wheel.clear() == [timer], timer.cancelled(), len(wheel)
         (True, True, 0)
         """
-        buckets = (bucket for level in self._levels() for bucket in level.buckets)
+        buckets = (bucket for level in self._levels() for bucket in level.buckets.values())
         handles = [timer for bucket in (self._due, *buckets) for timer in bucket]
         return [timer for timer in sorted(handles, key=attrgetter("deadline")) if timer.cancel()]
 
@@ -208,7 +203,7 @@ class TimingWheel:
             cascaded=self._cascaded,
             opened=self._opened,
             levels=sum(1 for _ in self._levels()),
-            buckets=sum(bool(bucket) for level in self._levels() for bucket in level.buckets),
+            buckets=sum(bool(bucket) for level in self._levels() for bucket in level.buckets.values()),
         )
 
     def snapshot(self) -> WheelSnapshot:
@@ -235,7 +230,7 @@ class TimingWheel:
         timer.take()
 
     def _reschedule(self, timer: TimerHandle, delay: int) -> None:
-        deadline = _whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
+        deadline = whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
         self._schedule(timer, deadline)
 
     # Placing
@@ -343,20 +338,6 @@ class TimingWheel:
                     assert timer._callback is not None, "a waiting timer without a callback"
         assert found == self._counter.value, "a timer waits uncounted, or is counted and does not wait"
         assert found == self._added - self._fired - self._cancelled, "a timer lost or doubled"
-
-
-def _whole(name: str, value: int, low: int, high: int) -> int:
-    number = index(value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} must lie within {low} and {high}, got {number}")
-    return number
-
-
-def _sizes(slots: int | tuple[int, ...]) -> tuple[int, ...]:
-    sizes = slots if isinstance(slots, tuple) else (slots,)
-    if not sizes:
-        raise ValueError("slots must give at least one size, got ()")
-    return tuple(_whole("slots", size, 2, MAX_SLOTS) for size in sizes)
 
 
 def _group(errors: list[Exception]) -> ExceptionGroup[Exception]:
