@@ -16,6 +16,7 @@ Rule 3: whoever takes a handle out of the wheel, by cancelling or by its time, h
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from threading import RLock  # re-entrant: the collector may run a destructor that cancels, right in the middle
 from typing import Any
 
@@ -47,6 +48,13 @@ class LockedHandle:
     def cancel(self) -> bool:
         return self._wheel.cancel(self)
 
+    def reschedule(self, delay: Any, /) -> bool:
+        """As `TimerHandle`'s: in the driver's unit where one turns the wheel, else in the wheel's."""
+        wheel = self._wheel
+        if wheel._reschedule is not None:
+            return wheel._reschedule(self, delay)
+        return wheel._move(self, wheel._wheel.now + index(delay))
+
 
 class LockedWheel:
     """A timing wheel, timers of nanoseconds in it, and a lock. Interface and promises are the wheel's.
@@ -64,6 +72,7 @@ class LockedWheel:
         self._waiting: dict[LockedHandle, None] = {}
         self._taken: tuple[Any, ...] | None = None
         self._advancing = False
+        self._reschedule: Callable[[LockedHandle, Any], bool] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -118,6 +127,14 @@ class LockedWheel:
             handle._inner = None
             del self._waiting[handle]
         return call is not None
+
+    def _move(self, handle: LockedHandle, deadline: int) -> bool:
+        """As the wheel's; False where it ran or was cancelled."""
+        with self._lock:
+            if handle._inner is None or not self._wheel._move(handle._inner, deadline):
+                return False
+            handle.deadline = deadline
+            return True
 
     def clear(self) -> list[LockedHandle]:
         """Cancel everything that waits, and give it back."""

@@ -85,18 +85,15 @@ cdef class TimerHandle:
     def reschedule(self, delay, /):
         """Move it to `delay` from the wheel's now, behind timers already added for that tick.
 
-        Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was.
+        Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was. Where a
+        driver turns the wheel, `delay` is in the driver's unit, from its own now.
         """
         wheel = wheel_of(self)
         if wheel is None:
             return False
-        cdef int64_t deadline = (<TimingWheel>wheel).after(delay)
-        lock()
-        cdef int moved = 0 if self.entry.callback == NULL else (<TimingWheel>wheel).move(&self.entry, deadline)
-        unlock()                                   # 0: an __index__ of the delay may have cancelled us
-        if moved < 0:
-            raise MemoryError
-        return moved == 1
+        if (<TimingWheel>wheel)._reschedule is not None:
+            return (<TimingWheel>wheel)._reschedule(self, delay)
+        return (<TimingWheel>wheel).move(self, (<TimingWheel>wheel).after(delay))
 
 
 # Not a method: handles have no room for a table of methods.
@@ -117,6 +114,7 @@ cdef class TimingWheel:
 
     cdef Wheel wheel
     cdef list errors               # of callbacks in this advance; being an object it has Cython make GC slots
+    cdef public object _reschedule # a driver's, which has a unit of its own and a sleeper to wake; or None
     cdef int64_t clock, tick, base                 # base: the time of tick 0
     cdef int64_t round_up, fired
     cdef bint advancing
@@ -192,12 +190,22 @@ cdef class TimingWheel:
         unlock()
         return timer
 
-    cdef int move(self, Entry *entry, int64_t deadline) noexcept:
-        """1, or -1 where memory is short. Under the lock."""
-        if wheel_move(&self.wheel, entry, self.tick_of(deadline)) < 0:
-            return -1
-        entry.deadline = deadline
-        return 1
+    cdef bint move(self, TimerHandle timer, int64_t deadline) except -1:
+        cdef int moved = 0
+        lock()
+        if timer.entry.callback != NULL and timer.entry.bucket.wheel == &self.wheel:
+            moved = wheel_move(&self.wheel, &timer.entry, self.tick_of(deadline))
+            if moved == 0:
+                timer.entry.deadline = deadline
+                moved = 1
+        unlock()
+        if moved < 0:
+            raise MemoryError
+        return moved
+
+    def _move(self, TimerHandle timer not None, deadline):
+        """For a driver: as `reschedule`, to a deadline."""
+        return self.move(timer, whole("deadline", deadline, -MAX_TIME, MAX_TIME))
 
     @property
     def now(self):

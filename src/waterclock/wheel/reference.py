@@ -44,7 +44,7 @@ that was due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop
 from operator import attrgetter, index
 from typing import Any, Literal
@@ -90,6 +90,7 @@ class TimingWheel:
         self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
         self._bottom = Level(1, self._tick, sizes_of(slots), self._now, self._counter)
         self._advancing = False
+        self._reschedule: Callable[[TimerHandle, Any], bool] | None = None  # a driver's, with a unit of its own
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
 
     @property
@@ -229,9 +230,16 @@ class TimingWheel:
         self._cancelled += 1
         timer.take()
 
-    def _reschedule(self, timer: TimerHandle, delay: int) -> None:
-        deadline = whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
+    def _after(self, delay: int) -> int:
+        return whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
+
+    def _move(self, timer: TimerHandle, deadline: int) -> bool:
+        """As `reschedule`, to a deadline; drivers ask for it, too."""
+        deadline = whole("deadline", deadline, -MAX_TIME, MAX_TIME)
+        if timer._bucket is None or timer._wheel is not self:
+            return False
         self._schedule(timer, deadline)
+        return True
 
     # Placing
 
