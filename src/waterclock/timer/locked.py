@@ -21,6 +21,7 @@ from threading import RLock  # re-entrant: the collector may run a destructor th
 from typing import Any
 
 from waterclock.wheel import TimerHandle, TimingWheel, WheelStatistics
+from waterclock.wheel.occupancy import Occupancy
 
 
 class LockedHandle:
@@ -116,6 +117,10 @@ class LockedWheel:
     def statistics(self) -> WheelStatistics:
         with self._lock:
             return self._wheel.statistics()
+
+    def occupancy(self) -> Occupancy:
+        with self._lock:
+            return self._wheel.occupancy()
 
     def cancel(self, handle: LockedHandle) -> bool:
         """Take one out: True for exactly one caller, and then it never runs."""

@@ -16,10 +16,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from waterclock.wheel.occupancy cimport Used, listed
+
 from array import array
 
 from waterclock.wheel import columns, saved
 from waterclock.wheel.bounds import whole
+from waterclock.wheel.occupancy import by_level
 from waterclock.wheel.records import WheelStatistics
 
 cdef extern from "saved.h":
@@ -52,6 +55,7 @@ cdef extern from "saved.h":
     void wheel_advance(Wheel *, int64_t, Expired *) noexcept nogil
     void wheel_settle(Wheel *) noexcept nogil
     uint64_t wheel_soonest(Wheel *) noexcept nogil
+    Used *wheel_occupied(const Wheel *, uint32_t *) noexcept nogil
     void wheel_save(const Wheel *, char *) noexcept nogil
     int load_reserve(Wheel *, uint32_t, uint32_t) noexcept nogil
     int wheel_load(Wheel *, const char *, uint32_t, uint32_t, uint32_t) noexcept nogil
@@ -266,14 +270,34 @@ cdef class ArrayWheel:
         finally:
             wheel_leave(&self.wheel)
 
+    def occupancy(self):
+        """How many timers wait in each bucket in use, one mapping a level, the finest first: occupancy.py.
+
+        What is due and held back by a limit stands in the finest level, in the bucket of now.
+        """
+        cdef uint32_t count = 0
+        cdef Used *used
+        self.enter()
+        try:
+            self.settle()
+            used = wheel_occupied(&self.wheel, &count)
+        finally:
+            wheel_leave(&self.wheel)
+        return by_level(listed(used, count))
+
+    cdef int settle(self) except -1:
+        """What is due leaves the levels, in order; nobody sees a difference."""
+        if turn_reserve(&self.wheel, self.wheel.clock) < 0:
+            raise MemoryError
+        with nogil:
+            wheel_settle(&self.wheel)
+        return 0
+
     def to_bytes(self):
         """All of the wheel; `from_bytes` goes on from there, here or in the plain wheel. The format: saved.py."""
         self.enter()
         try:
-            if turn_reserve(&self.wheel, self.wheel.clock) < 0:
-                raise MemoryError
-            with nogil:
-                wheel_settle(&self.wheel)
+            self.settle()
             return self.saved()
         finally:
             wheel_leave(&self.wheel)

@@ -15,11 +15,13 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, whole
+from waterclock.wheel.occupancy cimport Used, listed
 from waterclock.wheel.structure cimport *  # all of it: the file is there for this one
 
 from operator import attrgetter
 
 from waterclock.wheel.bounds import sizes_of
+from waterclock.wheel.occupancy import by_level
 from waterclock.wheel.records import WheelStatistics
 
 cdef enum:
@@ -85,8 +87,8 @@ cdef class TimerHandle:
     def reschedule(self, delay, /):
         """Move it to `delay` from the wheel's now, behind timers already added for that tick.
 
-        Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was. Where a
-        driver turns the wheel, `delay` is in the driver's unit, from its own now.
+        False when it ran or was cancelled. An error leaves it where it was. Where a driver turns the wheel, `delay`
+        is in the driver's unit, from its own now.
         """
         wheel = wheel_of(self)
         if wheel is None:
@@ -129,11 +131,9 @@ cdef class TimingWheel:
         self.errors = []
         given = sizes_of(slots)[:MAX_LEVELS]       # no level lies above: 64 of two buckets are 2**64 ticks
         cdef uint32_t[MAX_LEVELS] sizes
-        cdef uint32_t count = 0
-        for size in given:
-            sizes[count] = size
-            count += 1
-        if wheel_init(&self.wheel, sizes, count) < 0:
+        for level, size in enumerate(given):
+            sizes[<int>level] = size
+        if wheel_init(&self.wheel, sizes, len(given)) < 0:
             raise MemoryError
         self.wheel.owner = <void *><PyObject *>self
 
@@ -191,17 +191,15 @@ cdef class TimingWheel:
         return timer
 
     cdef bint move(self, TimerHandle timer, int64_t deadline) except -1:
-        cdef int moved = 0
+        cdef int failed = 0
         lock()
-        if timer.entry.callback != NULL and timer.entry.bucket.wheel == &self.wheel:
-            moved = wheel_move(&self.wheel, &timer.entry, self.tick_of(deadline))
-            if moved == 0:
-                timer.entry.deadline = deadline
-                moved = 1
+        cdef bint here = timer.entry.callback != NULL and timer.entry.bucket.wheel == &self.wheel
+        if here:
+            failed = wheel_move(&self.wheel, &timer.entry, self.tick_of(deadline), deadline)
         unlock()
-        if moved < 0:
+        if failed:
             raise MemoryError
-        return moved
+        return here
 
     def _move(self, TimerHandle timer not None, deadline):
         """For a driver: as `reschedule`, to a deadline."""
@@ -337,10 +335,6 @@ cdef class TimingWheel:
 
     def statistics(self):
         """Counts since the start, as one frozen record."""
-        cdef uint32_t level
-        buckets = 0
-        for level in range(self.wheel.levels):
-            buckets += self.wheel.in_use[level]
         return WheelStatistics(
             now=self.clock,
             pending=self.wheel.live,
@@ -350,14 +344,19 @@ cdef class TimingWheel:
             cascaded=self.wheel.cascaded,
             opened=self.wheel.opened,
             levels=64 - clz(self.wheel.used | 1),
-            buckets=buckets,
+            buckets=wheel_in_use(&self.wheel),
         )
 
-    def _check(self):
-        """Raise AssertionError when a rule of the structure is broken; how many buckets are being packed.
+    def occupancy(self):
+        """How many timers wait in each bucket in use, one mapping a level, the finest first: occupancy.py."""
+        cdef uint32_t count = 0
+        lock()
+        cdef Used *used = wheel_occupied(&self.wheel, &count)
+        unlock()
+        return by_level(listed(used, count))
 
-        For tests; O(timers + buckets).
-        """
+    def _check(self):
+        """Raise AssertionError when a rule is broken; how many buckets are being packed. For tests; walks all."""
         cdef uint32_t packing = 0
         cdef const char *wrong = wheel_check(&self.wheel, self.advancing, &packing)
         assert wrong == NULL, wrong.decode()

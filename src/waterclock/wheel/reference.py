@@ -52,6 +52,7 @@ from typing import Any, Literal
 from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
+from waterclock.wheel.occupancy import Occupancy, laid_out
 from waterclock.wheel.records import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
@@ -89,6 +90,10 @@ class TimingWheel:
         self._queue: Queue = []
         self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
         self._bottom = Level(1, self._tick, sizes_of(slots), self._now, self._counter)
+        self._base = self._reached = (
+            self._now
+        )  # for occupancy() only; `_open`: timers of the running one's tick may wait
+        self._open = False
         self._advancing = False
         self._reschedule: Callable[[TimerHandle, Any], bool] | None = None  # a driver's, with a unit of its own
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
@@ -157,7 +162,7 @@ class TimingWheel:
                 raise stop from _group(errors)
             raise
         finally:
-            self._advancing = False
+            self._advancing = self._open = False
         if errors:
             raise _group(errors)
         return ran
@@ -170,8 +175,7 @@ class TimingWheel:
         >>> wheel.clear() == [timer], timer.cancelled(), len(wheel)
         (True, True, 0)
         """
-        buckets = (bucket for level in self._levels() for bucket in level.buckets.values())
-        handles = [timer for bucket in (self._due, *buckets) for timer in bucket]
+        handles = [timer for bucket in self._buckets() for timer in bucket]
         return [timer for timer in sorted(handles, key=attrgetter("deadline")) if timer.cancel()]
 
     def next_deadline(self) -> int | None:
@@ -206,6 +210,19 @@ class TimingWheel:
             levels=sum(1 for _ in self._levels()),
             buckets=sum(bool(bucket) for level in self._levels() for bucket in level.buckets.values()),
         )
+
+    def occupancy(self) -> Occupancy:
+        """How many timers wait in each bucket of the compiled wheel, which is why it counts them one by one.
+
+        One mapping a level, the finest first: occupancy.py. What this wheel itself looks like tells `snapshot()`.
+
+        >>> wheel = TimingWheel(slots=20)
+        >>> _ = wheel.add(350, print), wheel.add(3, print), wheel.add(3, print)
+        >>> wheel.occupancy()
+        ({3: 2}, {17: 1})
+        """
+        waiting = (timer.expiration for bucket in self._buckets() for timer in bucket)
+        return laid_out(map(self._since_base, waiting), self._since_base(self._reached), self._bottom.sizes)
 
     def snapshot(self) -> WheelSnapshot:
         """The whole wheel at this moment: levels, buckets in use, the queue; for pictures and for learning.
@@ -246,6 +263,8 @@ class TimingWheel:
     def _schedule(self, timer: TimerHandle, deadline: int) -> None:
         if not self._counter.value:
             self._fast_forward()
+            if not self._open:
+                self._base = self._reached = self._now
         timer.deadline = deadline
         timer.expiration = self._expiration(deadline)
         timer.sequence = self._sequence
@@ -280,13 +299,18 @@ class TimingWheel:
                 break
             self._open_next()
         self._bottom.advance_clock(self._now)
+        if ran != room:
+            self._reached = self._now
         return ran
 
     def _run_due(self, room: int, errors: list[Exception]) -> int:
         """Run what is due, first come first; callbacks may add to it. A negative room has no end."""
         ran = 0
         while self._due and ran != room:
-            callback, arguments = self._due.first.take()
+            timer = self._due.first
+            callback, arguments = timer.take()
+            self._open = self._counter.value > 0
+            self._reached = timer.expiration if self._open else self._now
             ran += 1
             self._fired += 1
             try:
@@ -309,6 +333,16 @@ class TimingWheel:
             self._cascaded += timer._bucket is not self._due
 
     # Looking
+
+    def _buckets(self) -> Iterator[TimerTaskList]:
+        """Where timers may hang."""
+        yield self._due
+        for level in self._levels():
+            yield from level.buckets.values()
+
+    def _since_base(self, time: int) -> int:
+        """Ticks from the tick of the base to that of a time."""
+        return time // self._tick - self._base // self._tick
 
     def _levels(self) -> Iterator[Level]:
         level: Level | None = self._bottom

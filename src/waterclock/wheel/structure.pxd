@@ -3,6 +3,8 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from waterclock.wheel.occupancy cimport Used
+
 cdef extern from "check.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
     ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
@@ -33,8 +35,6 @@ cdef extern from "check.h":
     ctypedef struct Wheel:
         uint64_t cursor, now, used
         int64_t live, cancelled, cascaded, opened
-        uint32_t levels
-        uint32_t *in_use
         Bucket *firing
         int failed
         void *owner
@@ -47,12 +47,14 @@ cdef extern from "check.h":
     void wheel_free(Wheel *) noexcept
     int wheel_add(Wheel *, Entry *) noexcept
     void wheel_remove(Wheel *, Entry *) noexcept
-    int wheel_move(Wheel *, Entry *, uint64_t) noexcept
+    int wheel_move(Wheel *, Entry *, uint64_t, int64_t) noexcept
     Entry *wheel_take(Wheel *) noexcept
     void wheel_close(Wheel *) noexcept
     int wheel_each(const Wheel *, EntryVisit, void *) noexcept
     int wheel_traverse(const Wheel *, visitproc, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
+    uint32_t wheel_in_use(const Wheel *) noexcept
+    Used *wheel_occupied(const Wheel *, uint32_t *) noexcept
     const char *wheel_check(Wheel *, bint, uint32_t *) noexcept
     Entry *wheel_empty(Wheel *) noexcept
 

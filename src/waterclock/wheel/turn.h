@@ -3,6 +3,7 @@
 #define WATERCLOCK_TURN_H
 
 #include "buckets.h"
+#include "occupancy.h"
 
 static inline int wheel_add(Wheel *w, Entry *e) {
     if (bucket_add(w, e) < 0)
@@ -17,7 +18,7 @@ static inline void wheel_remove(Wheel *w, Entry *e) {
     bucket_remove(w, e->bucket, e->place, e->tick);
 }
 
-static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
+static int wheel_move(Wheel *w, Entry *e, uint64_t tick, int64_t deadline) {
     Bucket *b = e->bucket;
     Entry **place = e->place;
     uint64_t before = e->tick;
@@ -26,6 +27,7 @@ static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
         e->tick = before;
         return -1;
     }
+    e->deadline = deadline;
     bucket_remove(w, b, place, before);
     if (tick < w->soonest)
         w->soonest = tick + 1;
@@ -212,6 +214,25 @@ static int wheel_each(const Wheel *w, EntryVisit visit, void *context) {
         if ((stop = bucket_each(&w->buckets[index], visit, context)) != 0)
             return stop;
     return 0;
+}
+
+static uint32_t wheel_in_use(const Wheel *w) {
+    uint32_t in_use = 0;
+    for (uint32_t level = 0; level < w->levels; level++)
+        in_use += w->in_use[level];
+    return in_use;
+}
+
+/* The buckets in use and how many, to be freed; NULL where memory is short. */
+static Used *wheel_occupied(const Wheel *w, uint32_t *count) {
+    uint32_t most = wheel_in_use(w);
+    Used *used = (Used *)malloc((most + 1) * sizeof(Used));
+    *count = 0;
+    for (uint32_t index = wheel_next(w, 0); used != NULL && *count < most; index = wheel_next(w, index + 1)) {
+        uint32_t level = level_at(w, index);
+        used[(*count)++] = (Used){level, index - w->first[level], w->buckets[index].live};
+    }
+    return used;
 }
 
 /* What entries own, for the collector */
