@@ -298,7 +298,7 @@ class Drive(Turning):
 
     def statistics(self) -> TimerStatistics:
         """Counts since the start, as one frozen record."""
-        wheel = self._wheel.statistics()
+        wheel, now_ns = self._wheel.statistics(), self._now_ns()
         return TimerStatistics(
             pending=wheel.pending,
             added=wheel.added,
@@ -307,6 +307,8 @@ class Drive(Turning):
             failed=self._report.failed,
             wakeups=self._wakeups,
             lateness=self._histogram.lateness(),
+            current_tick_ns=now_ns - now_ns % self._tick_ns,
+            next_due_ns=self._wheel.next_deadline(),
         )
 
     def __len__(self) -> int:

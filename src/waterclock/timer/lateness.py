@@ -115,3 +115,5 @@ class TimerStatistics:
     failed: int  # errors that went to `on_error`, or to Python's own hook
     wakeups: int  # how often the thread woke, or the loop called; 0 under a ManualClock
     lateness: Lateness
+    current_tick_ns: int  # the tick it is now, in nanoseconds of `time()`
+    next_due_ns: int | None  # that of the earliest that waits, None where nothing does; not after now where it is late
