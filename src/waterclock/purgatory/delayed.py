@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
 from waterclock.purgatory.lock import Lock
-from waterclock.purgatory.records import PurgatoryStatistics, fullest
-from waterclock.purgatory.report import report
+from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
+from waterclock.timer.report import report
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer

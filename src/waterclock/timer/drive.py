@@ -32,12 +32,13 @@ from weakref import WeakSet, ref
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
 from waterclock.timer.handles import Handle
-from waterclock.timer.lateness import Histogram, TimerStatistics
+from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Missed, PeriodicHandle
 from waterclock.timer.report import Report
 from waterclock.timer.room import Room, WhenFull
+from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.turning import Turning
 from waterclock.timer.units import nanoseconds

@@ -1,7 +1,7 @@
 from typing import Any, final
 
 from waterclock.wheel.occupancy import Occupancy
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 @final
 class ArrayWheel:

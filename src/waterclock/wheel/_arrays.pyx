@@ -23,7 +23,7 @@ from array import array
 from waterclock.wheel import columns, saved
 from waterclock.wheel.bounds import whole
 from waterclock.wheel.occupancy import by_level
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 cdef extern from "saved.h":
     enum:

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any, Literal, final
 
 from waterclock.wheel.occupancy import Occupancy
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 @final
 class TimerHandle:

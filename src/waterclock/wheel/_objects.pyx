@@ -22,7 +22,7 @@ from operator import attrgetter
 
 from waterclock.wheel.bounds import sizes_of
 from waterclock.wheel.occupancy import by_level
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 cdef enum:
     CANCELLED = 1                  # in the tick of an entry that waits no more

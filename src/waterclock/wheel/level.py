@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from heapq import heappush
 
 from waterclock.wheel.bucket import TaskCounter, TimerHandle, TimerTaskList
-from waterclock.wheel.records import BucketView, LevelView
+from waterclock.wheel.statistics import BucketView, LevelView
 
 # A heap of (expiration, level, bucket); no two entries share the first two.
 Queue = list[tuple[int, int, TimerTaskList]]

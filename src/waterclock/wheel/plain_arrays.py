@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from waterclock.wheel import columns, saved
 from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, whole
 from waterclock.wheel.occupancy import Occupancy, laid_out
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 WIDTH = (256,)  # buckets of each level of the compiled wheel
 

@@ -53,7 +53,7 @@ from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
 from waterclock.wheel.occupancy import Occupancy, laid_out
-from waterclock.wheel.records import WheelSnapshot, WheelStatistics
+from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
 
