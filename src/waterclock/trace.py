@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from waterclock.errors import UsageError
 from waterclock.wheel.bucket import TimerHandle
-from waterclock.wheel.records import BucketView, WheelSnapshot
 from waterclock.wheel.reference import TimingWheel
+from waterclock.wheel.statistics import BucketView, WheelSnapshot
 
 SCENARIOS: Final = {
     "seven-tasks": "seven_tasks.json",
