@@ -225,7 +225,7 @@ def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_pa
     with pytest.raises(OSError, match="Input/output error"):
         let_go(lock, rooms[0], None, *rooms[1:])
     assert [room.closed for room in rooms] == [True, True, True]
-    os.close(locked(str(tmp_path)))
+    locked(str(tmp_path)).release()
 
 
 def no_locks(folder: Path) -> None:
@@ -308,4 +308,4 @@ def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Pa
     thread.join(20)
     assert not thread.is_alive()
     broker.close()
-    os.close(locked(str(tmp_path)))
+    locked(str(tmp_path)).release()

@@ -33,11 +33,11 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
-from waterclock.broker.durable import make_durable
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import let_go, locked
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
@@ -231,7 +231,7 @@ class Core:
             leave(partition)
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _settle(partition: Partition) -> None:

@@ -200,7 +200,7 @@ class Follower:
             task.cancel()
         self.copying.close()
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _refuse_produce(connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
