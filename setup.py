@@ -17,7 +17,17 @@ def compiled(module: str, source: str, *others: str) -> Extension:
     return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=["-O3"], optional=True)
 
 
-HANDLES = ("occupancy.h", "occupancy.pxd", "slab.h", "arena.h", "buckets.h", "turn.h", "check.h", "structure.pxd", "bounds.pxd")
+HANDLES = (
+    "occupancy.h",
+    "occupancy.pxd",
+    "slab.h",
+    "arena.h",
+    "buckets.h",
+    "turn.h",
+    "check.h",
+    "structure.pxd",
+    "bounds.pxd",
+)
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 
 setup(
