@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         with _metrics(arguments, lambda: prometheus(pipeline.statistics())), _progress(arguments, config.name) as bar:
             conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
             session = start(config.name, config.cores, conf, config.checkpoint / "spark.log")
-            summary = pipeline.run(session.spark, arguments.live, bar.tell)
+            summary = pipeline.run(session.spark, arguments.live, bar.report)
     finally:
         pipeline.close()
     _print_summary(arguments, summary)

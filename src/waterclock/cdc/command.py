@@ -82,7 +82,7 @@ def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Or
         return Position(now() if arguments.begin == "now" else answer(login, oldest))
 
     def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
+        return BinlogReader(login, position, wanted, overrides=told, skip=skip, queries=arguments.queries)
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])

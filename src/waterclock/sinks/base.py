@@ -92,7 +92,7 @@ def apply_once(sink: Sink, batch: Batch) -> bool:
 
 
 def written_once(sink: Sink, batch: Batch) -> Batch | None:
-    """`apply_once`, told by the batch as it was written; None where it was applied before."""
+    """`apply_once`, giving the batch as it was written; None where it was applied before."""
     written: list[Batch] = []
     try:
         _apply(sink, batch, written)

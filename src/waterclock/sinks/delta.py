@@ -11,7 +11,7 @@ query's id and the batch's number as its application transaction, and each is sk
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
-Rule 1: what is applied is told by the table of results alone: all batches of a query up to the version that it holds for
+Rule 1: what is applied follows from the table of results alone: all batches of a query up to the version that it holds for
         the query. Offsets and counters of an unfinished batch may stand in <path>_batches; they do not count.
 Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.

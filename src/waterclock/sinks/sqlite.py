@@ -2,7 +2,7 @@
 
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.
-Rule 3: what is wrong with the place is told before anything is written, by its path; SQLite's own words stand behind.
+Rule 3: what is wrong with the place is reported before anything is written, by its path; SQLite's own words stand behind.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SQLiteSink:
 
     def close(self) -> None:
         """See `Sink`."""
-        with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was told of before
+        with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was reported before
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
 

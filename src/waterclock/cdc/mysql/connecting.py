@@ -30,7 +30,7 @@ _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
 
-logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below tells in our words
+logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
     dead frame     with the counters, to the first bucket: what belongs to no key
     clock frame    to every bucket: how far this partition is, and which others there are
 
-Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py tells why.
+Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py says why.
 Rule 2: `origin` is topic, partition, offset: in that order a bucket takes what a batch brings it.
 """
 
