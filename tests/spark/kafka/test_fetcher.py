@@ -20,10 +20,11 @@ from tests.broker.raw_client import RawClient
 from tests.spark.topics import Sender
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka import fetcher as fetching
 from waterclock.spark.kafka.client import Client, settings_of
 from waterclock.spark.kafka.fetcher import Fetcher
-from waterclock.spark.kafka.offsets import Offsets, Partition, Range
+from waterclock.spark.kafka.offsets import Range
 from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.toml.topics import Topics
 from waterclock.testing import Broker, Error, ManualClock
