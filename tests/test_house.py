@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "sinks": {"changes", "errors"},
     "web": {"errors"},
     "changes": {"errors"},
-    "spark": {"rules", "sinks", "web", "errors", "clock", "changes", "disk"},
+    "spark": {"rules", "sinks", "web", "errors", "clock", "changes", "disk", "kafka"},
     "broker": {"purgatory", "timer", "web", "clock", "disk", "errors"},
-    "cdc": {"changes", "clock", "errors"},
+    "kafka": {"clock", "errors"},
+    "cdc": {"changes", "clock", "errors", "kafka"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},
@@ -112,7 +113,7 @@ ONLY_IN = {
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("spark/kafka/", "cdc/"),
+    "confluent_kafka": ("kafka/", "spark/kafka/", "cdc/"),
     "pickle": (),
 }
 

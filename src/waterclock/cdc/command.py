@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from waterclock.cdc.addresses import Database, database, kafka
 from waterclock.cdc.capture import Capture, CaptureStatistics
@@ -22,6 +21,7 @@ from waterclock.cdc.source import Source, TableFilter
 from waterclock.cdc.topics import Target
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.kafka.settings import from_text
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
@@ -52,7 +52,8 @@ def run(arguments: Namespace) -> int:
         target = Target(servers, topic, arguments.order, arguments.partitions)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    client = _settings(arguments.kafka_config)
+    file = arguments.kafka_config
+    client = from_text("--kafka-config", _read("--kafka-config", file)) if file else {}
     told = _Progress(clock, arguments.json)
     publisher = partial(Publisher, target, name, client)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
@@ -155,19 +156,6 @@ def _transactions(given: list[str]) -> frozenset[str]:
                 f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
             )
     return frozenset(gtid.lower() for gtid in given)
-
-
-def _settings(file: str | None) -> dict[str, Any]:
-    """librdkafka's settings from a file: `key=value`, a line each; # begins a comment."""
-    lines = _read("--kafka-config", file).splitlines() if file else []
-    settings = {}
-    for line in (line.strip() for line in lines):
-        if line and not line.startswith("#"):
-            key, sign, value = line.partition("=")
-            if not sign:
-                raise UsageError(f"--kafka-config: the line {key.split()[0]!r} is no KEY=VALUE.")
-            settings[key.strip()] = value.strip()
-    return settings
 
 
 def _read(option: str, file: str) -> str:

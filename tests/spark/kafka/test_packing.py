@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock import Rules
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
 from waterclock.spark.source import END_US, FIRST

@@ -19,9 +19,9 @@ from waterclock.changes.formats import reader_of
 from waterclock.changes.packed import CHANGES, PackedChange, as_table, packed
 from waterclock.changes.row_change import Message
 from waterclock.errors import Unreadable
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import frames
 from waterclock.spark.files.jsonl import letter
-from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.records import Records
 from waterclock.spark.layout import Letter, dead_letters
 from waterclock.spark.source import FIRST, NO_TIME, timed

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
-from waterclock.spark.kafka.offsets import Offsets, Partition, to_json
+from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
 from waterclock.spark.source import TIMED

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.spark.kafka.client import Client
+from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.spark.kafka.client import client_for, resolved
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
-from waterclock.spark.kafka.offsets import Offsets, Partition, Range, from_json, ranges, shares, to_json, up_to
+from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
 from waterclock.spark.kafka.packing import PacksRecords, RowPacker
 from waterclock.spark.source import TIMED
 from waterclock.spark.toml.topics import Where
@@ -32,6 +33,9 @@ except ImportError as error:
     raise EnvironmentMissing(
         'way = "python" in [source] needs PySpark 4.2 or newer: pip install --upgrade pyspark, or take way = "connector"'
     ) from error
+
+if TYPE_CHECKING:
+    from waterclock.kafka.client import Client
 
 NAME = "waterclock_kafka"
 _NEW_PARTITIONS_EVERY_S = 2.0
@@ -74,7 +78,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
 
     def initialOffset(self) -> dict[str, Any]:
         self._look()
-        return to_json(self._door().resolved(self._plan.starting, self._places))
+        return to_json(resolved(self._door(), self._plan.starting, self._places))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._plan.per_batch)
@@ -106,7 +110,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
 
     def _door(self) -> Client:
         if self._client is None:
-            self._client = Client(self._plan.settings, PATIENCE_S)
+            self._client = client_for(self._plan.settings, PATIENCE_S)
         return self._client
 
     def _look(self) -> None:

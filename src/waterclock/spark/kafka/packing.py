@@ -16,8 +16,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
 from waterclock.spark.source import END_US, FIRST, NO_TIME, end_of, timed
 from waterclock.spark.transform import Packs

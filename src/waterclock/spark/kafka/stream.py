@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
-from waterclock.spark.kafka.client import Client, settings_of
-from waterclock.spark.kafka.offsets import Offsets, Partition, from_json, to_json
+from waterclock.spark.kafka.client import client_for, resolved, settings_of
+from waterclock.spark.kafka.offsets import from_json, to_json
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
 from waterclock.spark.source import TIMED, names_of
@@ -30,6 +31,8 @@ from waterclock.spark.transform import delay_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from waterclock.kafka.client import Client
 
 _PATIENCE_S = 10.0
 GONE = (
@@ -152,7 +155,7 @@ class TopicStream:
         """Where the first batch begins: found out once, for "latest" and even "earliest" are elsewhere after a crash."""
         starting = self._checkpoint.starting()
         if starting is None:
-            starting = to_json(self._door().resolved(self._topics.starting, self._places()))
+            starting = to_json(resolved(self._door(), self._topics.starting, self._places()))
             self._checkpoint.begin_at(starting)
         return {topic: {int(n): offset for n, offset in offsets.items()} for topic, offsets in starting.items()}
 
@@ -161,8 +164,8 @@ class TopicStream:
             return self._closed_at()
         ending, places = self._topics.ending, self._places()
         if isinstance(ending, Mapping):  # a partition that is not named is read to its end, not up to its first record
-            return {**self._door().ends(places), **self._door().resolved(ending, ())}
-        return self._door().resolved(ending, places)
+            return {**self._door().ends(places), **resolved(self._door(), ending, ())}
+        return resolved(self._door(), ending, places)
 
     def _done(self) -> Offsets:
         """How far the batches have come whose offsets were written."""
@@ -180,5 +183,5 @@ class TopicStream:
 
     def _door(self) -> Client:
         if self._client is None:
-            self._client = Client(settings_of(self._topics), _PATIENCE_S)
+            self._client = client_for(settings_of(self._topics), _PATIENCE_S)
         return self._client
