@@ -18,9 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from waterclock import __version__, trace
+from waterclock import __version__
 from waterclock.cdc import arguments as change_capture
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.trace import command as trace
 
 LESSONS = ("order", "duplicates", "acks", "keys")
 Command = Callable[[argparse.Namespace], int]
@@ -155,9 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_broker(_command(commands, "broker", broker, "serve Kafka's protocol on this machine", example))
     change_capture.add_to(_command(commands, "cdc", cdc, "copy a database's changes to Kafka", change_capture.EXAMPLE))
     _add_demo(_command(commands, "demo", demo, "show the main job, or a lesson", "waterclock demo fines --seed 7"))
-    trace.add_arguments(
-        _command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks")
-    )
+    trace.add_to(_command(commands, "trace", trace.run, "step through a timing wheel", "waterclock trace seven-tasks"))
     _add_bench(_command(commands, "bench", bench, "measure beside others", "waterclock bench timers --sizes 1k,100k"))
     return parser
 
