@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from waterclock.broker.statistics import BrokerStatistics
-from waterclock.web import Metric, Sample, text
+from waterclock.web.metrics import Metric, Sample, text
 
 
 def prometheus(statistics: BrokerStatistics) -> str:
