@@ -21,6 +21,7 @@ from waterclock.broker.prometheus import prometheus
 from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.settings import SETTINGS, Settings
+from waterclock.broker.statistics import BrokerStatistics
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.web.option import open_server
 
@@ -70,9 +71,20 @@ def serve(options: BrokerOptions) -> None:
 def _wait(broker: Broker, statistics_every_s: float | None) -> None:
     """Until a signal comes; meanwhile statistics every so many seconds, a line of JSON each time."""
     while statistics_every_s is not None and signal.sigtimedwait(_ENDED, statistics_every_s) is None:
-        print(json.dumps(asdict(broker.statistics())), file=sys.stderr, flush=True)
+        print(line(broker.statistics()), file=sys.stderr, flush=True)
     if statistics_every_s is None:
         signal.sigwait(_ENDED)
+
+
+def line(statistics: BrokerStatistics) -> str:
+    """Statistics as `--statistics-every` prints them. There a number stays a number, for those who read it so since ever:
+    what is not known is 0, and the lag -1."""
+    record = asdict(statistics)
+    for part, unknown in (("flushes", 0.0), ("replication", 0)):
+        record[part] = {name: unknown if value is None else value for name, value in record[part].items()}
+    if statistics.replication.lag is None:
+        record["replication"]["lag"] = -1
+    return json.dumps(record)
 
 
 def allow_many_files() -> None:

@@ -8,9 +8,7 @@ import sys
 from typing import Final
 
 from waterclock.errors import UsageError
-from waterclock.trace.picture import show_head, show_step
 from waterclock.trace.scenario import SCENARIOS, Scenario, build_scenario, load_scenario
-from waterclock.trace.walk import Walk
 
 ABOUT: Final = "Show how a hierarchical timing wheel places timers, passes them down and runs them, step by step."
 EPILOG: Final = """examples:
@@ -41,6 +39,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the walk; 0 when done, 2 when the arguments make no scenario (the error says what to change)."""
+    from waterclock.trace.picture import show_head, show_step
+    from waterclock.trace.walk import Walk
+
     try:
         scenario = _chosen(arguments)
         steps = list(Walk(scenario, arguments.rounding).steps())

@@ -1,4 +1,8 @@
-"""`--metrics PORT`: the one option of every command that runs for long, and the server that it opens."""
+"""`--metrics PORT`: the one option of every command that runs for long, and the server that it opens.
+
+/metrics            the command's statistics as Prometheus's text
+/statistics.json    the same record as JSON
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from waterclock.arguments import port
 
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+JSON: Final = "application/json"
 T = TypeVar("T")
 
 
@@ -28,8 +34,13 @@ def open_server(
     """
     if port is None:
         return nullcontext()
-    from waterclock.web.server import MetricsServer
+    from waterclock.web.record import to_json
+    from waterclock.web.server import Server
 
-    server = MetricsServer(lambda: prometheus(statistics()), port)
-    print(f"metrics at {server.url}", file=sys.stderr, flush=True)
+    routes = {
+        "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
+        "/statistics.json": lambda: (JSON, to_json(command, statistics())),
+    }
+    server = Server(routes, port)
+    print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     return server
