@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from waterclock.bench.command import BENCHMARKS
+from waterclock.bench.benchmarks import BENCHMARKS
 from waterclock.cli import main as waterclock
 
 RESULTS = Path(__file__).parent / "results"

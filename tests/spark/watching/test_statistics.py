@@ -57,7 +57,7 @@ def progress(**ms: int) -> Any:
 def test_before_the_first_batch_what_is_not_known_is_none() -> None:
     seen = Gatherer("orders", ManualClock()).seen("files", unknown)
     assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
-    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
+    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, None)
 
 
 def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gatherer) -> None:
