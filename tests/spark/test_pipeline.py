@@ -81,7 +81,7 @@ def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: Spa
     (tmp_path / "in" / "_SUCCESS").touch()  # no input, and so no part of what there is to do
     seen: list[tuple[int, int]] = []
     with closing(Pipeline(load(file))) as pipeline:
-        pipeline.run(spark, tell=lambda told: seen.append((told.done, told.found)))
+        pipeline.run(spark, report=lambda told: seen.append((told.done, told.found)))
         blobs = max(progress.stateOperators[0].numRowsTotal for progress in pipeline.progress())
     assert (seen[0], seen[-1]) == ((1, 6), (6, 6))
     assert blobs > 3 * BUCKETS  # more than a value and an alarm for each bucket: there are pages

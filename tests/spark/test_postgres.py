@@ -39,7 +39,7 @@ MORE = "per_batch = 60"
 def run(spark: SparkSession, file: Path, tell: Callable[[Progress], None] | None = None) -> None:
     pipeline = Pipeline(load(file))
     try:
-        pipeline.run(spark, tell=tell)
+        pipeline.run(spark, report=tell)
     finally:
         pipeline.close()
 

@@ -95,7 +95,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
 
     pipeline = Pipeline(load(file))
     try:
-        pipeline.run(spark, tell=cut)
+        pipeline.run(spark, report=cut)
     finally:
         pipeline.close()
     assert int(broker.bootstrap.rpartition(":")[2]) == port

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -49,7 +50,7 @@ from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
-from waterclock.broker.statistics import BrokerStatistics, Sources, taken
+from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
@@ -187,16 +188,30 @@ class Core:
 
     def statistics(self) -> BrokerStatistics:
         """What it did so far, and what waits now."""
-        purgatories = {
-            "produce": self.produces, "fetch": self.fetches, "join": self.groups.joins,
-            "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
+        groups, ids = list(self.groups), self.transactions.ledger.by_name.values()
+        return BrokerStatistics(
+            connections=len(self.listener.connections),
+            requests=self.table.requests(),
+            bytes_in=self.listener.received,
+            bytes_out=self.listener.sent,
+            records_in=self.produce.records,
+            record_bytes_in=self.produce.bytes,
+            topics=len(self.topics.by_name),
+            partitions=sum(len(topic.partitions) for topic in self.topics),
+            purgatories={name: purgatory.statistics() for name, purgatory in self._purgatories().items()},
+            flushes=self.flusher.statistics(),
+            groups=Counter(group.state_name for group in groups),
+            group_members=sum(len(group.members) for group in groups),
+            transactions=Counter(one.record.state.value for one in ids),
+            replication=self.leading.statistics(),
+        )
+
+    def _purgatories(self) -> dict[str, Purgatory]:
+        """Every one that there is, by its name."""
+        return {
+            "produce": self.produces, "fetch": self.fetches, "delete records": self.deletions,
+            "join": self.groups.joins, "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
         }  # fmt: skip
-        return taken(
-            Sources(
-                self.listener, self.table, self.topics, self.produce, self.flusher,
-                self.groups, self.transactions, purgatories, self.leading,
-            )
-        )  # fmt: skip
 
     def open(self) -> None:
         """Let clients in."""

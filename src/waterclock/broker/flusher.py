@@ -82,7 +82,8 @@ class Flusher:
             thread.join()
 
     def statistics(self) -> FlushStatistics:
-        return FlushStatistics(self._count, self._partitions, self._last_ns / 1e6, self._worst_ns / 1e6)
+        last_ms, worst_ms = (self._last_ns / 1e6, self._worst_ns / 1e6) if self._count else (None, None)
+        return FlushStatistics(self._count, self._partitions, last_ms, worst_ms)
 
     def _start(self) -> None:
         """Share what is dirty among the free threads."""

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
 from waterclock.purgatory.lock import Lock
-from waterclock.purgatory.records import PurgatoryStatistics
-from waterclock.purgatory.report import report
+from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
+from waterclock.timer.report import report
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer
@@ -136,14 +136,13 @@ class Purgatory:
     `name` stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to
     `sys.unraisablehook`, and stops no other operation. Its methods may be called from wherever the timer's may.
 
-    >>> from waterclock import ManualClock, Timer
-    >>> acks, purgatory = [], Purgatory("produce", Timer(clock=ManualClock()))
-    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=1.5)
-    >>> purgatory.try_complete_else_watch(op, ["orders-0"]), acks.extend(["b1", "b2"])
-    (False, None)
-    >>> purgatory.check_and_complete("orders-0")
+    >>> acks, purgatory = [], Purgatory("produce", timer=None)  # None does where nothing has a timeout
+    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=None)
+    >>> purgatory.try_complete_else_watch(op, ["a", "b"]), purgatory.watched_for("a"), acks.extend(["b1", "b2"])
+    (False, 1, None)
+    >>> purgatory.check_and_complete("a"), purgatory.watched_for("b")
     over: completed
-    1
+    (1, 0)
     """
 
     def __init__(
@@ -189,9 +188,6 @@ class Purgatory:
         """Something about `key` changed: ask all operations watched there; how many this call completed.
 
         In the order they came. One that another thread is asking now is asked again by that thread, not counted here.
-
-        >>> Purgatory("fetch", timer=None).check_and_complete("nobody waits here")
-        0
         """
         completed = 0
         for op in self._watchers(key):
@@ -220,14 +216,21 @@ class Purgatory:
         return op._outcome is COMPLETED
 
     def watched_for(self, key: Hashable) -> int:
-        """How many operations wait under `key`.
-
-        >>> Purgatory("fetch", timer=None).watched_for("orders-0")
-        0
-        """
+        """How many operations wait under `key`."""
         with self._lock:
             watch_list = self._lists.get(key)
             return 0 if watch_list is None else len(watch_list.operations)
+
+    def fullest_keys(self, n: int = 10) -> list[tuple[Hashable, int]]:
+        """The `n` keys under which most operations wait, with how many, the fullest first; of equal ones the oldest.
+
+        Counts of one moment, in O(keys): they are copied under the lock, and compared without it.
+        """
+        counts: list[tuple[Hashable, int]] = []
+        with self._lock:
+            for watch_list in list(self._lists.values()):  # a copy: the collector may end operations meanwhile
+                counts.append((watch_list.key, len(watch_list.operations)))  # noqa: PERF401  its type is known here
+        return fullest(counts, n)
 
     def statistics(self) -> PurgatoryStatistics:
         """Counts of one moment, as one frozen record."""
@@ -235,10 +238,8 @@ class Purgatory:
             return PurgatoryStatistics(watched=self._watched, delayed=self._delayed, **self._over)
 
     def close(self) -> list[DelayedOperation]:
-        """End everything that waits as "cancelled", and return it; a second time an empty list.
-
-        Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it.
-        """
+        """End everything that waits as "cancelled", and return it; a second time an empty list. Afterwards
+        `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it."""
         waiting: dict[DelayedOperation, Any] = {}
         with self._lock:
             self._closed = True

@@ -27,17 +27,18 @@ from functools import partial
 from math import floor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
 from waterclock.timer.handles import Handle
-from waterclock.timer.lateness import Histogram, TimerStatistics
+from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Missed, PeriodicHandle
 from waterclock.timer.report import Report
 from waterclock.timer.room import Room, WhenFull
+from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.turning import Turning
 from waterclock.timer.units import nanoseconds
@@ -82,6 +83,7 @@ class Drive(Turning):
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
+        self._wheel._reschedule = partial(_reschedule, ref(self))
         self._room = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
@@ -189,6 +191,25 @@ class Drive(Turning):
             self._look(handle, deadline)
         return handle
 
+    def _reschedule(self, handle: Handle, delay_s: float) -> bool:
+        """What `reschedule` of the handles in the wheel does, in their driver's unit."""
+        return self._move(handle, self._now_ns() + nanoseconds("delay_s", delay_s))
+
+    def _move(self, handle: Any, deadline: int) -> bool:
+        """Move what waits, and see to it that the driver knows; False when it waits no more."""
+        before = handle.deadline
+        if not self._wheel._move(handle, deadline):
+            return False
+        if deadline < self._alarm_ns:
+            with self._lock:
+                if not self._closed and deadline < self._alarm_ns:
+                    try:
+                        self._hasten()
+                    except BaseException:
+                        self._wheel._move(handle, before)
+                        raise
+        return True
+
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""
         with self._lock:
@@ -278,7 +299,7 @@ class Drive(Turning):
 
     def statistics(self) -> TimerStatistics:
         """Counts since the start, as one frozen record."""
-        wheel = self._wheel.statistics()
+        wheel, now_ns = self._wheel.statistics(), self._now_ns()
         return TimerStatistics(
             pending=wheel.pending,
             added=wheel.added,
@@ -287,6 +308,8 @@ class Drive(Turning):
             failed=self._report.failed,
             wakeups=self._wakeups,
             lateness=self._histogram.lateness(),
+            current_tick_ns=now_ns - now_ns % self._tick_ns,
+            next_due_ns=self._wheel.next_deadline(),
         )
 
     def __len__(self) -> int:
@@ -315,6 +338,12 @@ class Drive(Turning):
             forsaken.forsake()
         else:
             forsaken.clear()
+
+
+def _reschedule(drive: ref[Drive], handle: Handle, delay_s: float) -> bool:
+    """For the wheel, which must not keep its driver alive: a driver that nobody has any more has ended its timers."""
+    owner = drive()
+    return owner is not None and owner._reschedule(handle, delay_s)
 
 
 def _cap(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:

@@ -3,7 +3,7 @@
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 __all__ = ["COMPILED", "ArrayWheel", "ReferenceWheelWarning", "TimerHandle", "TimingWheel", "WheelStatistics"]
 

@@ -8,6 +8,7 @@
 #define WATERCLOCK_EXPIRE_H
 
 #include "batch.h"
+#include "occupancy.h"
 
 enum { FINER = ALL_BUCKETS }; /* where a bucket cascades to: each timer to the bucket of its tick */
 
@@ -244,6 +245,21 @@ static uint64_t wheel_soonest(Wheel *w) {
             w->soonest = bucket_least(w, which);
     }
     return w->soonest < w->now ? w->now : w->soonest;
+}
+
+/* The buckets in use of a settled wheel and how many, to be freed; NULL where memory is short. What is due stands in the
+ * bucket of now, which is empty, as all of it is DUE. */
+static Used *wheel_occupied(const Wheel *w, uint32_t *count) {
+    Used *used = (Used *)malloc((BUCKETS + 1) * sizeof(Used));
+    *count = 0;
+    if (used != NULL && w->buckets[DUE].live > 0)
+        used[(*count)++] = (Used){0, (uint32_t)(w->cursor % WIDTH), w->buckets[DUE].live};
+    for (uint32_t i = 0; used != NULL && i < LEVELS * WORDS; i++)
+        for (uint64_t left = w->bitmap[i]; left != 0; left &= left - 1) {
+            uint32_t which = i * 64 + (uint32_t)__builtin_ctzll(left);
+            used[(*count)++] = (Used){which / WIDTH, which % WIDTH, w->buckets[which].live};
+        }
+    return used;
 }
 
 #endif

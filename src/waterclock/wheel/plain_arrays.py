@@ -19,8 +19,11 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from waterclock.wheel import columns, saved
-from waterclock.wheel.columns import whole
-from waterclock.wheel.records import MAX_NOW, MAX_TICK, MAX_TIME, WheelStatistics
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, whole
+from waterclock.wheel.occupancy import Occupancy, laid_out
+from waterclock.wheel.statistics import WheelStatistics
+
+WIDTH = (256,)  # buckets of each level of the compiled wheel
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -70,6 +73,7 @@ class ArrayWheel:
         self._pending: dict[int, tuple[int, int]] = {}  # id -> deadline, tick
         self._rows: dict[int, OrderedDict[int, None]] = {}  # tick -> ids, in the order of adding
         self._queue: list[int] = []  # a heap of ticks; some have no row any more
+        self._base = self._now // self._tick  # for occupancy(), as the compiled wheel counts: a tick
         self._fired = self._cancelled = self._opened = 0
         self._door = [None]
 
@@ -94,6 +98,8 @@ class ArrayWheel:
             if not -MAX_TIME <= deadline <= MAX_TIME:
                 raise columns.beyond(deadline)
         present = self._now // self._tick
+        if not self._pending:
+            self._base = present
         ids = [self._new_id() for _ in wanted]
         for name, deadline in zip(ids, wanted, strict=True):
             self._put(name, deadline, present if deadline <= self._now else -(-deadline // self._tick))
@@ -153,6 +159,23 @@ class ArrayWheel:
         )
 
     @_alone
+    def occupancy(self) -> Occupancy:
+        """How many timers wait in each bucket of the compiled wheel: a row is a tick, and has no bucket here.
+
+        What is due and held back by a limit stands in the finest level, in the bucket of now. One mapping a level, the
+        finest first: occupancy.py.
+
+        >>> from array import array
+        >>> wheel = ArrayWheel()
+        >>> ids = wheel.schedule(array("q", [7, 7, 300]))
+        >>> wheel.occupancy()
+        ({7: 2}, {1: 1})
+        """
+        present = self._now // self._tick - self._base
+        ticks = (max(tick - self._base, present) for _, tick in self._pending.values())
+        return laid_out(ticks, present, WIDTH)
+
+    @_alone
     def to_bytes(self) -> bytes:
         """All of the wheel; `from_bytes` goes on from there, here or in the compiled wheel. The format: saved.py."""
         present = self._now // self._tick
@@ -196,7 +219,7 @@ class ArrayWheel:
         ):
             raise saved.impossible()
         wheel._generations += generations
-        present = header.now // header.tick
+        present = wheel._base = header.now // header.tick
         for n, (deadline, index) in enumerate(zip(deadlines, indices, strict=True)):
             tick = present if n < header.due else -(-deadline // header.tick)
             if abs(deadline) > MAX_TIME or (deadline > header.now if n < header.due else tick <= present):

@@ -27,7 +27,7 @@ from typing import Any
 from waterclock.disk import make_folder, write_whole
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
-from waterclock.spark.toml.paths import files_in
+from waterclock.spark.source_folder import files_in
 
 CLOSING = "9999-12-31T00:00:00Z"
 

@@ -23,7 +23,7 @@ from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.client import client_for, resolved
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
 from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import Packing, PacksRecords
+from waterclock.spark.kafka.packing import PacksRecords, RowPacker
 from waterclock.spark.source import TIMED
 from waterclock.spark.toml.topics import Where
 
@@ -100,7 +100,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         before, after = from_json(start), from_json(end)
         vanished = [place for place in before if place not in after]
         found = shares(ranges(before, after), self._plan.tasks)
-        if vanished and not found:  # somebody must tell of it: no later batch knows
+        if vanished and not found:  # somebody must report it: no later batch knows
             found = [[]]
         return [Share(each, list(after), vanished) for each in found]
 
@@ -153,12 +153,12 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     # in the workers ------------------------------------------------------------------------------------------
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        told = False
+        reported = False
         for packed in self._records(partition):
-            told = True
+            reported = True
             yield packed
-        # no record, or aborted ones and markers only: who is gone must be told all the same
-        if not told and partition.gone and isinstance(self._plan.packing, Packing):  # changes have no watermark
+        # no record, or aborted ones and markers only: who is gone must be reported all the same
+        if not reported and partition.gone and isinstance(self._plan.packing, RowPacker):  # changes have no watermark
             yield self._plan.packing.pack_gone(partition.known, partition.gone)
 
     def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:

@@ -117,7 +117,7 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
             fits = "changes of tables" if value == "json" else "rows"
             raise UsageError(f"{_WHERE}: {name!r} is for {fits}, and value = {value!r} has none: leave it out")
     if "types" in source and value != "debezium":
-        raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes tell their types")
+        raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes bring their types")
 
 
 def _types(given: Mapping[str, Any]) -> dict[str, str]:
@@ -240,7 +240,7 @@ _NOT_THE_CONNECTORS = {
     "maxoffsetspertrigger": "per_batch in [source] says it",
     **dict.fromkeys(("minoffsetspertrigger", "maxtriggerdelay"), "a run would end before all is read"),
     "failondataloss": "on_loss in [source] says it",
-    "includeheaders": "heartbeats are told by headers",
+    "includeheaders": "heartbeats are known by headers",
     **{f"kafka.{name}": why for name, why in _OWN.items()},
 }
 

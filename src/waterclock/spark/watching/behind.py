@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka.offsets import from_json
+from waterclock.spark.source_folder import count_files
 from waterclock.spark.toml.config import Config, Source
-from waterclock.spark.toml.paths import count_files
 
 if TYPE_CHECKING:
     from waterclock.kafka.client import Client

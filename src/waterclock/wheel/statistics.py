@@ -7,22 +7,10 @@ Rule 2: every time is in the caller's unit, as handed to the wheel; levels count
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from waterclock.wheel.bucket import TimerHandle
-
-MAX_TIME: Final = 2**62
-"""No deadline lies beyond this: 146 years in nanoseconds, and sums of two still fit 64 bits."""
-
-MAX_TICK: Final = 2**61
-"""The coarsest tick: a deadline rounded up to it still fits 64 bits."""
-
-MAX_SLOTS: Final = 2**16
-"""The most buckets a level has."""
-
-MAX_NOW: Final = MAX_TIME + MAX_TICK
-"""The latest clock `advance` takes: the last deadline rounded up to the coarsest tick lies before it."""
 
 
 @dataclass(frozen=True, slots=True)
