@@ -333,7 +333,8 @@ from waterclock.disk import FolderLock, WithoutLocks
 lock = FolderLock(sys.argv[1], "lock", WithoutLocks.REFUSE)
 lock.take()
 if os.fork() == 0:
-    lock.release()
+    if sys.argv[2] == "gives it back":
+        lock.release()
     print("there", flush=True)
     sys.stdin.read()
     os._exit(0)
@@ -341,8 +342,9 @@ sys.stdin.read()
 """
 
 
-def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FORKS, str(tmp_path)]
+@pytest.mark.parametrize("child", ["does nothing", "gives it back"])
+def test_a_forked_child_neither_keeps_the_folder_nor_gives_it_away(tmp_path: Path, child: str) -> None:
+    command = [sys.executable, "-c", FORKS, str(tmp_path), child]
     reading, writing = os.pipe()  # both wait at its end: the child outlives its parent
     with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE) as parent:
         os.close(reading)

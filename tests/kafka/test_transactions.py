@@ -229,18 +229,18 @@ def test_fencing_ends_when_patience_is_over_and_a_commit_never_gives_up() -> Non
     assert len(asked) == 5000
 
 
-def test_a_record_that_is_too_large_for_its_topic_is_what_the_commit_fails_for(
-    producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str, values: Values
+@pytest.mark.parametrize("step", ["send", "commit"])
+def test_a_record_that_is_too_large_for_its_topic_is_what_a_later_step_fails_for(
+    step: str, producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str, values: Values
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    admin = AdminClient(base_settings(kafka_broker.bootstrap, {}))
     small = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ConfigResource.Type.TOPIC, kafka_topic, incremental_configs=[small])
     admin.incremental_alter_configs([topic])[topic].result()
     send(producer, kafka_topic, b"small")
-    producer.producer.poll(0)
     send(producer, kafka_topic, os.urandom(5000))
     with pytest.raises(Failed) as raised:
-        producer.commit()
+        producer.commit() if step == "commit" else producer.send(kafka_topic, b"more")
     assert raised.value.meaning is Meaning.TOO_LARGE
     producer.close()
     assert values() == []
