@@ -13,7 +13,7 @@ may answer the question. Who changes something calls `check_and_complete(key)`: 
 Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
     operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
-Rule 3: nobody waits for an operation's own lock: lock.py tells why, and why no wake-up is lost.
+Rule 3: no thread waits for an operation's own lock: lock.py says why, and why no wake-up is lost.
 Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
 """
 
@@ -353,7 +353,7 @@ class Purgatory:
                 return completed
 
     def _let_go(self, op: DelayedOperation, holder: int) -> bool:
-        """Give the operation's lock back to who had it before (nobody: 0). Whether somebody left word."""
+        """Give the operation's lock back to the thread that had it before (none: 0). Whether another left word."""
         self._lock.acquire()
         op._holder = holder
         again = op._again and holder == 0
@@ -380,7 +380,7 @@ class Purgatory:
             op._timeout = handle
         self._lock.release()
         if op._outcome is not None:
-            handle.cancel()  # nobody may have seen it; a second cancel does nothing
+            handle.cancel()  # the one that ended it may not have seen it; a second cancel does nothing
 
     def _run(self, fn: Call, op: DelayedOperation) -> None:
         try:

@@ -42,7 +42,7 @@ class Handle(Protocol):
 
 
 class RanHandle:
-    """Of a callback that ran in its caller, for want of room: over from the start."""
+    """Of a callback that ran in its caller, because the timer was full: over from the start."""
 
     __slots__ = ("_deadline_ns",)
 
@@ -64,8 +64,8 @@ class RanHandle:
         return self._deadline_ns / 1e9
 
 
-class RoomHandle:
-    """Of a wheel where callers wait for room: its cancel tells them."""
+class CappedHandle:
+    """Of a capped timer, where callers wait until one leaves: its cancel lets them look again."""
 
     __slots__ = ("__weakref__", "_left", "inner")
 

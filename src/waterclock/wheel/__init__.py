@@ -27,7 +27,7 @@ except ImportError:
 
 
 def __getattr__(name: str) -> Any:
-    """The wheels on first use: who never uses one is not told which one it would have been."""
+    """The wheels on first use: a program that never uses one gets no warning about it."""
     if name == "ArrayWheel":
         globals()[name] = _array_wheel()
     elif name in ("TimingWheel", "TimerHandle"):

@@ -38,7 +38,7 @@ cdef extern from "saved.h":
     ctypedef struct Expired:
         int64_t *ids
         int64_t *deadlines
-        int64_t count, room
+        int64_t count, limit
     enum:
         DUE
     uint32_t count_bits(uint64_t) noexcept nogil
@@ -91,7 +91,7 @@ cdef int hold(column, read, Py_buffer *view) except -1:
 
 
 cdef int64_t *place_of(column) except? NULL:
-    """Where the numbers of a column stand that nobody else has yet."""
+    """Where the numbers of a new column stand."""
     cdef Py_buffer view
     PyObject_GetBuffer(column, &view, PyBUF_SIMPLE)
     cdef int64_t *place = <int64_t *>view.buf
@@ -221,8 +221,8 @@ cdef class ArrayWheel:
                 due = turn_reserve(&self.wheel, time)
             if due < 0:
                 raise MemoryError
-            out.room = due if due < most else most
-            ids, deadlines = new_column(out.room), new_column(out.room)
+            out.limit = due if due < most else most
+            ids, deadlines = new_column(out.limit), new_column(out.limit)
             out.ids = place_of(ids)
             out.deadlines = place_of(deadlines)
             if time >= self.wheel.clock:
@@ -286,7 +286,7 @@ cdef class ArrayWheel:
         return by_level(listed(used, count))
 
     cdef int settle(self) except -1:
-        """What is due leaves the levels, in order; nobody sees a difference."""
+        """What is due leaves the levels, in order; nothing else changes."""
         if turn_reserve(&self.wheel, self.wheel.clock) < 0:
             raise MemoryError
         with nogil:

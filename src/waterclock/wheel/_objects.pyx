@@ -98,7 +98,7 @@ cdef class TimerHandle:
         return (<TimingWheel>wheel).move(self, (<TimingWheel>wheel).after(delay))
 
 
-# Not a method: handles have no room for a table of methods.
+# Not a method: handles have no space for a table of methods.
 cdef wheel_of(TimerHandle handle):
     """The wheel it waits in, or None."""
     lock()
@@ -229,11 +229,11 @@ cdef class TimingWheel:
     def advance(self, now, limit=None):
         """Run every timer due at `now`, in order, at most `limit`; returns how many. As reference.py."""
         cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
-        cdef int64_t room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
+        cdef int64_t budget = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self.begin(time) == 0:
             return 0
         try:
-            ran = self.turn(room)
+            ran = self.turn(budget)
         except BaseException as stop:
             if self.errors:
                 raise stop from self.group()
@@ -262,9 +262,9 @@ cdef class TimingWheel:
             )
         return not back
 
-    cdef int64_t turn(self, int64_t room) except -1:
+    cdef int64_t turn(self, int64_t budget) except -1:
         cdef int64_t ran = 0
-        while ran != room and self.run_next():
+        while ran != budget and self.run_next():
             ran += 1
         if self.wheel.failed:
             self.wheel.failed = 0

@@ -55,7 +55,7 @@ typedef struct Chunk {
 } Chunk;
 
 struct Bucket {
-    Entry **end;     /* where the next one goes; aligned to a chunk, or NULL, when there is no room */
+    Entry **end;     /* where the next one goes; aligned to a chunk, or NULL, when the last chunk is full */
     uint32_t total;  /* places taken, blanks included */
     uint32_t live;
     Chunk *from;     /* while it is packed: the next chunk to look at, else NULL */

@@ -121,12 +121,12 @@ class ArrayWheel:
         next time. A `now` before the wheel's does nothing and gives empty arrays.
         """
         now = whole("now", now, -MAX_NOW, MAX_NOW)
-        room = len(self._pending) if limit is None else whole("limit", limit, 0, MAX_NOW)
+        budget = len(self._pending) if limit is None else whole("limit", limit, 0, MAX_NOW)
         ids: list[int] = []
         found: list[int] = []
         if now >= self._now:
             self._now = now
-            while len(ids) < room and (row := self._first_row(now // self._tick)) is not None:
+            while len(ids) < budget and (row := self._first_row(now // self._tick)) is not None:
                 name = next(iter(row))
                 ids.append(name)
                 found.append(self._drop(name))
@@ -278,7 +278,7 @@ class ArrayWheel:
         assert sum(map(len, self._rows.values())) == len(self._pending), "a timer is lost or counted twice"
         assert all(self._rows.values()), "an empty row is kept"
         assert set(self._rows) <= set(self._queue), "a tick is not in the queue"
-        assert len(self._queue) <= 4 * len(self._rows) + 64, "too many ticks of nobody"
+        assert len(self._queue) <= 4 * len(self._rows) + 64, "too many ticks without timers"
         for name, (_, tick) in self._pending.items():
             assert name in self._rows[tick], "a timer is in the wrong row"
             assert self._generations[name % 2**32] == name >> 32, "an id is of another generation"

@@ -147,7 +147,7 @@ class TimingWheel:
         2
         """
         now = whole("now", now, -MAX_NOW, MAX_NOW)
-        room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
+        budget = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self._advancing:
             raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
         if now < self._now:
@@ -156,7 +156,7 @@ class TimingWheel:
         self._advancing = True
         errors: list[Exception] = []
         try:
-            ran = self._turn(room, errors)
+            ran = self._turn(budget, errors)
         except BaseException as stop:
             if errors:
                 raise stop from _group(errors)
@@ -214,7 +214,7 @@ class TimingWheel:
     def occupancy(self) -> Occupancy:
         """How many timers wait in each bucket of the compiled wheel, which is why it counts them one by one.
 
-        One mapping a level, the finest first: occupancy.py. What this wheel itself looks like tells `snapshot()`.
+        One mapping a level, the finest first: occupancy.py. `snapshot()` is the picture of this wheel itself.
 
         >>> wheel = TimingWheel(slots=20)
         >>> _ = wheel.add(350, print), wheel.add(3, print), wheel.add(3, print)
@@ -289,24 +289,24 @@ class TimingWheel:
 
     # Turning
 
-    def _turn(self, room: int, errors: list[Exception]) -> int:
+    def _turn(self, budget: int, errors: list[Exception]) -> int:
         ran = 0
         while True:
-            ran += self._run_due(room - ran, errors)
+            ran += self._run_due(budget - ran, errors)
             if self._due:
                 return ran  # the limit; the clocks stay with what is left
             if not self._queue or self._queue[0][0] > self._now:
                 break
             self._open_next()
         self._bottom.advance_clock(self._now)
-        if ran != room:
+        if ran != budget:
             self._reached = self._now
         return ran
 
-    def _run_due(self, room: int, errors: list[Exception]) -> int:
-        """Run what is due, first come first; callbacks may add to it. A negative room has no end."""
+    def _run_due(self, budget: int, errors: list[Exception]) -> int:
+        """Run what is due, first come first; callbacks may add to it. A negative budget has no end."""
         ran = 0
-        while self._due and ran != room:
+        while self._due and ran != budget:
             timer = self._due.first
             callback, arguments = timer.take()
             self._open = self._counter.value > 0

@@ -1,4 +1,4 @@
-"""What a wheel tells about itself: frozen records, the only thing a console or a picture may read.
+"""What a wheel shows of itself: frozen records, the only thing a console or a picture may read.
 
 Rule 1: a record is a copy; nothing in it changes when the wheel moves on.
 Rule 2: every time is in the caller's unit, as handed to the wheel; levels count from 1, buckets from 0.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WheelStatistics:
     """Counts since the wheel was made; `statistics()` of both wheels returns it.
 
-    `cascaded`, `opened`, `levels` and `buckets` tell how a wheel works and differ between the two.
+    `cascaded`, `opened`, `levels` and `buckets` are about how a wheel works and differ between the two.
 
     >>> from waterclock.wheel.reference import TimingWheel
     >>> TimingWheel(start=7).statistics().now

@@ -12,7 +12,7 @@ from contextvars import Context, copy_context
 from waterclock.timer.report import OnError, hand_to_python
 
 
-class Home:
+class LoopBinding:
     """Knows its loop, the context its callbacks run in, and where their errors go."""
 
     def __init__(self, on_error: OnError | None) -> None:
