@@ -85,7 +85,7 @@ ONLY_IN = {
     ),
     "asyncio": (
         "timer/loop.py",
-        "timer/home.py",
+        "timer/loop_binding.py",
         "timer/timeouts.py",
         "purgatory/waiting.py",
         "broker/broker.py",
