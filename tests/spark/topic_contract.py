@@ -81,18 +81,24 @@ def opened(file: Path) -> Path:
 # what comes out ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("partitions", "per_batch"), [pytest.param(1, 40, marks=pytest.mark.long), (3, 45)], ids=["one", "three"]
+)
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
-    spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
+    spark: SparkSession,
+    bootstrap: str,
+    new_topic: NewTopic,
+    pipeline_of: Files,
+    tmp_path: Path,
+    partitions: int,
+    per_batch: int,
 ) -> None:
-    rows = orders(50)
-    expected = by_files(spark, tmp_path / "files", rows)
-    for partitions, per_batch in ((1, 40), (3, 45)):
-        topic = new_topic(partitions)
-        Sender(bootstrap, topic).orders(rows)
-        file = pipeline_of(topic, f"topic-{partitions}", f"per_batch = {per_batch}")
-        run(spark, file)
-        assert counted(file) == expected
-        assert len(batches(file)) > 3
+    topic, rows = new_topic(partitions), orders(50)
+    Sender(bootstrap, topic).orders(rows)
+    file = pipeline_of(topic, more=f"per_batch = {per_batch}")
+    run(spark, file)
+    assert counted(file) == by_files(spark, tmp_path / "files", rows)
+    assert len(batches(file)) > 3
 
 
 @pytest.mark.long
