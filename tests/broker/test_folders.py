@@ -168,7 +168,7 @@ def test_retention_flushes_the_last_snapshot_before_a_segment_goes(tmp_path: Pat
     settings = {"log.segment.bytes": "200", "log.message.timestamp.after.max.ms": str(2**62)}
     with Broker(tmp_path, settings=settings) as broker:
         broker.create_topic("t")
-        core = broker._core
+        core = broker.inside
         partition = core.topics.by_name["t"].partitions[0]
 
         def fill() -> None:

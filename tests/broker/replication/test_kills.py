@@ -39,7 +39,7 @@ def test_a_promoted_leader_alone_is_too_few_for_two_in_sync(tmp_path: Path) -> N
             assert raw.produce("t", b"x") == (Error.NOT_ENOUGH_REPLICAS, -1)
             both.again("one").start()
             both.synced(both.two)
-            until(lambda: both.two.call(lambda: both.two._core.replicas.in_sync(partition(both.two))) == (2, 1))
+            until(lambda: both.two.call(lambda: both.two.inside.replicas.in_sync(partition(both.two))) == (2, 1))
             assert raw.produce("t", b"x") == (Error.NONE, 0)
 
 
