@@ -21,7 +21,7 @@ from tests.broker.replication.pairs import pair
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
-from waterclock.broker.folder import let_go, locked
+from waterclock.broker.folder import locked
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
@@ -210,21 +210,17 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert not broker.leads
 
 
-def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_path: Path) -> None:
-    class Room:
-        def __init__(self, error: Exception | None = None) -> None:
-            self.closed, self._error = False, error
+def test_what_cannot_be_closed_does_not_keep_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Store.close
 
-        def close(self) -> None:
-            self.closed = True
-            if self._error is not None:
-                raise self._error
+    def fails(store: Store) -> None:
+        real(store)
+        raise OSError(5, "Input/output error")
 
-    rooms = [Room(), Room(OSError(5, "Input/output error")), Room()]
-    lock = locked(str(tmp_path))
-    with pytest.raises(OSError, match="Input/output error"):
-        let_go(lock, rooms[0], None, *rooms[1:])
-    assert [room.closed for room in rooms] == [True, True, True]
+    with monkeypatch.context() as patch, taken_port(tmp_path) as port:
+        patch.setattr(Store, "close", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            Broker(tmp_path, port=port).start()
     locked(str(tmp_path)).release()
 
 
