@@ -210,18 +210,18 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert not broker.leads
 
 
-def test_what_cannot_be_closed_does_not_keep_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Store.close
-
-    def fails(store: Store) -> None:
-        real(store)
+@pytest.mark.parametrize("role", ROLES)
+def test_what_cannot_be_closed_after_a_failed_start_does_not_keep_the_folder(folder: Path, role: str) -> None:
+    def refuses(store: Store) -> None:
+        close(store)
         raise OSError(5, "Input/output error")
 
-    with monkeypatch.context() as patch, taken_port(tmp_path) as port:
-        patch.setattr(Store, "close", fails)
+    close = Store.close
+    with fails_when_it_lets_clients_in(folder) as port, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "close", refuses)
         with pytest.raises(OSError, match="Input/output error"):
-            Broker(tmp_path, port=port).start()
-    locked(str(tmp_path)).release()
+            Broker(folder, port=port, follow=ROLES[role]).start()
+    locked(str(folder)).release()
 
 
 def no_locks(folder: Path) -> None:
