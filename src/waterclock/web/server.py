@@ -9,9 +9,9 @@
 Rule 1: it listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
 Rule 2: pages are made by one thread at a time, whoever asks. Who waits for longer than PATIENCE_S gets a 503.
 Rule 3: a page that cannot be made stops nothing else.
-Rule 4: a client is served by a thread of its own, once, and has PATIENCE_S for all of it: its request, and taking the
+Rule 4: a client is served once, by a thread of its own. It has PATIENCE_S to send its request, and PATIENCE_S to take the
         answer. There are at most MOST of them. One more, and the one is dropped that has been sending its request for the
-        longest; where none of them is, the newcomer. So nobody is kept out by clients that say nothing.
+        longest, the newcomer last. So nobody is kept out by clients that say nothing.
 Rule 5: `close` waits for a page that is being made, and none is made afterwards: what it asks may be closed then, too.
         A page that hangs is not waited for longer than PATIENCE_S, and a client that is to take its answer than GRACE_S.
 """
@@ -171,7 +171,7 @@ class _Listener(socketserver.ThreadingTCPServer):
             client.drop()
 
     def heard(self, request: Any) -> None:
-        """Its request is here; from now on it waits for us, and then has its time anew to take the answer."""
+        """Its request is here; from now on it waits for us."""
         with self._changed:
             if request in self._clients:
                 self._clients[request].sending = False
