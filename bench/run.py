@@ -1,6 +1,6 @@
 """The benchmarks one after the other, their results into bench/results: `make bench`, or `python -m bench.run [NAME ...]`.
 
-Each is `waterclock bench NAME` with its own sizes; docs/performance.md tells what the figures mean.
+Each is `waterclock bench NAME` with its own sizes; docs/performance.md says what the figures mean.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
+    "disk": {"errors"},
     "arguments": set(),
     "wheel": {"errors"},
     "timer": {"wheel", "clock", "errors"},
@@ -29,9 +30,10 @@ MAY_IMPORT = {
     "sinks": {"changes", "errors"},
     "web": {"__init__", "arguments", "clock", "errors"},
     "changes": {"errors"},
-    "spark": {"rules", "sinks", "web", "arguments", "errors", "clock", "changes"},
-    "broker": {"purgatory", "timer", "web", "arguments", "clock", "errors"},
-    "cdc": {"changes", "web", "arguments", "clock", "errors"},
+    "spark": {"rules", "sinks", "web", "arguments", "errors", "clock", "changes", "disk", "kafka"},
+    "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors"},
+    "kafka": {"clock", "errors"},
+    "cdc": {"changes", "web", "arguments", "clock", "errors", "kafka"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},
@@ -83,13 +85,14 @@ ONLY_IN = {
     ),
     "asyncio": (
         "timer/loop.py",
-        "timer/home.py",
+        "timer/loop_binding.py",
         "timer/timeouts.py",
         "purgatory/waiting.py",
         "broker/broker.py",
         "broker/core.py",
         "broker/replication/",
     ),
+    "fcntl": ("disk.py",),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
     "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres_copy.py",),
@@ -99,7 +102,7 @@ ONLY_IN = {
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("spark/kafka/", "cdc/"),
+    "confluent_kafka": ("kafka/", "spark/kafka/", "cdc/"),
     "pickle": (),
 }
 
@@ -159,7 +162,6 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 
 def at_run_time(path: Path) -> set[str]:
     """The modules of ours that are imported when this one is."""
-    tree = ast.parse(path.read_text())
     body = [
         node
         for node in tree_of(path).body

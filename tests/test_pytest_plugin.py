@@ -61,8 +61,8 @@ def test_one(kafka_broker, kafka_topic):
     kafka_broker.faults.freeze(kafka_topic)
 
 def test_two(kafka_broker):
-    assert kafka_broker.call(lambda: kafka_broker._core.table.intercept) is None
-    assert not kafka_broker.call(lambda: kafka_broker._core.flusher._frozen)
+    assert kafka_broker.call(lambda: kafka_broker.inside.table.intercept) is None
+    assert not kafka_broker.call(lambda: kafka_broker.inside.flusher.frozen)
 """
     done = run(tmp_path, tests)
     assert passed(done, 2), done.stdout
@@ -94,7 +94,7 @@ def test_two():
 def test_the_data_of_a_session_is_gone_at_its_end(tmp_path: Path) -> None:
     tests = """
 def test_one(kafka_broker):
-    print("folder", kafka_broker._temporary.name)
+    print("folder", kafka_broker.inside.folder)
 """
     done = run(tmp_path, tests)
     folder = next(line.split()[-1] for line in done.stdout.splitlines() if "folder" in line)

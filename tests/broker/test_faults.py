@@ -28,7 +28,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def waiting_answers(broker: Broker) -> int:
-    return broker.call(lambda: sum(len(c.slots) for c in broker._core.listener.connections))
+    return broker.call(lambda: sum(len(c.slots) for c in broker.inside.listener.connections))
 
 
 @pytest.fixture
@@ -249,13 +249,13 @@ def test_clear_takes_all_faults_away(broker: Broker, client: RawClient) -> None:
     broker.faults.freeze("orders")
     broker.faults.clear()
     assert client.produce("orders", b"a") == (0, 0)
-    assert broker.call(lambda: broker._core.table.intercept) is None
+    assert broker.call(lambda: broker.inside.table.intercept) is None
 
 
 def test_a_fault_that_has_met_its_requests_costs_the_next_ones_nothing(broker: Broker, client: RawClient) -> None:
     broker.faults.answer("Produce", Error.NOT_LEADER_OR_FOLLOWER)
     client.produce("orders", b"a")
-    assert broker.call(lambda: broker._core.table.intercept) is None
+    assert broker.call(lambda: broker.inside.table.intercept) is None
 
 
 def test_a_fault_may_be_cleared_twice_and_leaves_the_others(broker: Broker, client: RawClient) -> None:

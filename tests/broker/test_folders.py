@@ -13,13 +13,13 @@ pytest.importorskip("crc32c")
 from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from tests.broker.replication.pairs import client, following, pair
 from waterclock.broker import Broker
-from waterclock.broker.durable import make_folder
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_at
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
+from waterclock.disk import make_folder
 
 
 class Names:
@@ -168,7 +168,7 @@ def test_retention_flushes_the_last_snapshot_before_a_segment_goes(tmp_path: Pat
     settings = {"log.segment.bytes": "200", "log.message.timestamp.after.max.ms": str(2**62)}
     with Broker(tmp_path, settings=settings) as broker:
         broker.create_topic("t")
-        core = broker._core
+        core = broker.inside
         partition = core.topics.by_name["t"].partitions[0]
 
         def fill() -> None:

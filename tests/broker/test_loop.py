@@ -97,7 +97,7 @@ def send_delete(client: RawClient, name: str) -> None:
 
 
 def folders(broker: Broker) -> set[str]:
-    return {name.partition(".")[0] for name in os.listdir(broker._core.topics._folder)}
+    return {name.partition(".")[0] for name in os.listdir(broker.inside.topics.folder)}
 
 
 # Topics that come and go
@@ -200,7 +200,7 @@ def test_a_growth_waits_for_the_one_before_and_begins_where_that_one_ended(
 ) -> None:
     """A asks for 3 partitions, B for 5. What A asked for is refused by the store: B's five must not begin at the fourth."""
     held: list[Any] = []
-    store, topic = broker._core.store, broker._core.topics.by_name["t"]
+    store, topic = broker.inside.store, broker.inside.topics.by_name["t"]
     broker.call(lambda: setattr(store, "put", lambda *change: held.append(change)))
     send_growth(client, "t", 3)
     until(lambda: held)
@@ -236,13 +236,13 @@ def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(
     send_growth(client, "t", 3)
     assert gate.reached.wait(PATIENCE_S)
     send_delete(other, "t")
-    until(lambda: broker.call(lambda: "t" not in broker._core.topics.by_name))
+    until(lambda: broker.call(lambda: "t" not in broker.inside.topics.by_name))
     gate.opened.set()
     assert error(other) == Error.NONE
     assert error(client) != Error.NONE
     broker.close()
     with Broker(tmp_path) as again:
-        assert again.call(lambda: list(again._core.topics.by_name)) == []
+        assert again.call(lambda: list(again.inside.topics.by_name)) == []
         assert folders(again) == set()
 
 
@@ -269,7 +269,7 @@ def test_the_loop_waits_for_no_flush(
     producer = Client(broker.bootstrap)
     abort_one(producer, "u")
     producer.close()
-    folder = broker.call(lambda: Path(broker._core.topics.by_name["u"].partitions[0].folder))
+    folder = broker.call(lambda: Path(broker.inside.topics.by_name["u"].partitions[0].folder))
     until(lambda: [*folder.glob("*.snapshot")] and (False, "aborted") in flushed)
     rows = [{"name": "u", "partitions": [{"partition_index": 0, "offset": 1}]}]
     client.ask("DeleteRecords", 2, topics=rows, timeout=LIMIT)

@@ -16,7 +16,7 @@ from waterclock.broker.log.partition import Partition
 
 def everything(broker: Broker) -> bytes:
     def read() -> bytes:
-        partition = broker._core.topics.partition("t", 0)
+        partition = broker.inside.topics.partition("t", 0)
         assert partition is not None
         found = partition.read(0, 1 << 20, partition.high)
         return found.read() if found is not None else b""
@@ -30,7 +30,7 @@ def test_a_request_that_another_broker_of_the_process_reads_meanwhile_does_not_c
     with Broker() as one, Broker() as two, RawClient(one.bootstrap) as client, RawClient(two.bootstrap) as other:
         one.create_topic("t")
         two.create_topic("t")
-        ours = one.call(lambda: one._core.topics.partition("t", 0))
+        ours = one.call(lambda: one.inside.topics.partition("t", 0))
         append = Partition.append
 
         def interrupted(partition: Partition, *arguments: Any) -> Any:

@@ -83,7 +83,7 @@ def delete_topic(bootstrap: str, name: str) -> int:
 
 def test_a_topic_may_be_deleted_while_a_new_segment_of_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     flush, there, deleted, failures = os.fdatasync, ["t"], list[int](), list[OSError]()
-    monkeypatch.setattr("waterclock.broker.durable.flush_failed", failures.append)
+    monkeypatch.setattr("waterclock.broker.log.durable.flush_failed", failures.append)
     with Broker(settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
         broker.create_topic("t")
         broker.create_topic("other")
@@ -140,10 +140,10 @@ def create(client: RawClient, name: str) -> int:
 
 
 def test_a_topic_that_the_journal_refuses_is_refused_and_can_be_made_later(broker: Broker, client: RawClient) -> None:
-    broker.call(lambda: broker._core.store.journal(refuse))
+    broker.call(lambda: broker.inside.store.journal(refuse))
     assert create(client, "n") == Error.KAFKA_STORAGE_ERROR
-    assert not broker.call(lambda: broker._core.topics.making)
-    broker.call(lambda: setattr(broker._core.store, "_journal", None))
+    assert not broker.call(lambda: broker.inside.topics.making)
+    broker.call(lambda: broker.inside.store.journal(None))
     assert create(client, "n") == Error.NONE
 
 
@@ -152,9 +152,9 @@ def test_an_end_of_a_transaction_that_the_journal_refuses_can_be_asked_for_again
     producer = client.ready("n")
     assert client.add("n", producer, "t", 0) == ["NONE"]
     assert client.produce("n", "t", transactional("a", producer, 0))[0] == "NONE"
-    broker.call(lambda: broker._core.store.journal(refuse))
+    broker.call(lambda: broker.inside.store.journal(refuse))
     assert client.end("n", producer) != "NONE"
-    broker.call(lambda: setattr(broker._core.store, "_journal", None))
+    broker.call(lambda: broker.inside.store.journal(None))
     assert client.end("n", producer) == "NONE"
     assert client.committed("t") == ["a"]
     client.close()

@@ -88,7 +88,7 @@ def test_what_a_crash_left_of_the_first_topic_is_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_commit", lambda store, group: False)  # the crash comes before the first commit
+        patch.setattr(Store, "commit_group", lambda store, group: False)  # the crash comes before the first commit
         with Broker(tmp_path):
             (tmp_path / "topics" / "orders-0.0123456789abcdef").mkdir()
     with Broker(tmp_path):
@@ -225,7 +225,7 @@ def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_pa
     with pytest.raises(OSError, match="Input/output error"):
         let_go(lock, rooms[0], None, *rooms[1:])
     assert [room.closed for room in rooms] == [True, True, True]
-    os.close(locked(str(tmp_path)))
+    locked(str(tmp_path)).release()
 
 
 def no_locks(folder: Path) -> None:
@@ -296,16 +296,13 @@ def test_a_follower_whose_disk_refuses_to_remember_whom_it_follows_does_not_star
 
 def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Path) -> None:
     broker = Broker(tmp_path).start()
-    loop, thread = broker._loop, broker._thread
-    assert loop is not None
-    assert thread is not None
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "broker"]
 
     def deposed_and_closed() -> None:
-        broker._role.over.set_result(NOBODY)
-        broker._stop()
+        broker.inside.over.set_result(NOBODY)
+        broker.close()
 
-    loop.call_soon_threadsafe(deposed_and_closed)
+    broker.call(deposed_and_closed)
     thread.join(20)
     assert not thread.is_alive()
-    broker.close()
-    os.close(locked(str(tmp_path)))
+    locked(str(tmp_path)).release()

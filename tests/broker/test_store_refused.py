@@ -89,7 +89,7 @@ def test_a_topics_setting(scene: Scene) -> None:
 def test_a_setting_of_the_broker(scene: Scene) -> None:
     with scene.refused(lambda wire: setting(wire, BROKER, THIS, "message.max.bytes")):
         assert change(scene.wire, BROKER, THIS, ("message.max.bytes", SET, "77")) == "kafka_storage_error"
-        assert scene.broker.call(lambda: scene.broker._core.topics.by_name["t"].settings.max_message_bytes) > 77
+        assert scene.broker.call(lambda: scene.broker.inside.topics.by_name["t"].settings.max_message_bytes) > 77
 
 
 def test_a_setting_that_was_made_of_a_refused_one(scene: Scene) -> None:
@@ -165,7 +165,7 @@ def test_a_topic_named_twice_in_one_deletion_is_deleted_once(scene: Scene) -> No
 
 def test_records_deleted_on_a_disk_that_refuses(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def start() -> int:
-        partition: Partition = scene.broker._core.topics.by_name["t"].partitions[0]
+        partition: Partition = scene.broker.inside.topics.by_name["t"].partitions[0]
         return partition.start
 
     def refuse(path: str, data: bytes) -> None:
@@ -215,7 +215,7 @@ def test_high_watermarks_that_were_refused_are_written_again(tmp_path: Path) -> 
         one = both.one
 
         def keep_highs() -> None:
-            one.call(lambda: one._core.leading.keep_highs(one._core.topics.partitions()))
+            one.call(lambda: one.inside.leading.keep_highs(one.inside.topics.partitions()))
             settle(one)
 
         with client(one) as raw:
@@ -223,4 +223,4 @@ def test_high_watermarks_that_were_refused_are_written_again(tmp_path: Path) -> 
         with full_disk(one):
             keep_highs()
         keep_highs()
-        assert one.call(lambda: one._core.store.load("self"))["high"] == {"t-0": 1}
+        assert one.call(lambda: one.inside.store.load("self"))["high"] == {"t-0": 1}

@@ -89,7 +89,7 @@ def offsets(client: RawClient, topic: str) -> tuple[int, int]:
 
 
 def partition(broker: Broker, topic: str) -> Partition:
-    found = broker._core.topics.partition(topic, 0)
+    found = broker.inside.topics.partition(topic, 0)
     assert found is not None
     return found
 
@@ -237,7 +237,7 @@ def test_a_deletion_that_the_disk_is_slow_to_take_times_out(
     create(client, "t")
     produce(client, "t", rec(b"k", b"v", clock))
     told: list[Any] = []
-    broker._core.upkeep._worker.do = lambda deed, then: told.append(then)  # type: ignore[method-assign]
+    broker.inside.upkeep.worker.do = lambda deed, then: told.append(then)  # type: ignore[method-assign]
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
     client.send("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=5))
     until(lambda: bool(told))
@@ -256,9 +256,11 @@ def test_a_compacted_topic_takes_no_record_without_a_key(client: RawClient, cloc
 
 def compacted(broker: Broker) -> None:
     """Let the cleaner look for work, and wait until it has done it."""
-    before = broker._core.upkeep.compactions
+    before = broker.inside.upkeep.compactions
     broker.advance_s(15)
-    until(lambda: broker.call(lambda: broker._core.upkeep.compactions > before and not broker._core.upkeep.compacting))
+    until(
+        lambda: broker.call(lambda: broker.inside.upkeep.compactions > before and not broker.inside.upkeep.compacting)
+    )
 
 
 def test_of_each_key_the_last_record_stays_with_its_offset(
@@ -302,7 +304,7 @@ def test_what_is_younger_than_the_least_lag_is_left_alone(
     for place in range(4):
         produce(client, "t", rec(b"a", b"%d" % place * 900, clock))
     broker.advance_s(45)
-    assert broker._core.upkeep.compacting is None
+    assert broker.inside.upkeep.compacting is None
     assert len(everything(broker, "t")) == 4
     compacted(broker)
     assert [offset for offset, _, _ in everything(broker, "t")] == [2, 3]
@@ -332,6 +334,6 @@ def test_a_damaged_segment_ends_its_compaction_and_nothing_else(
     os.pwrite(damaged.fd, bytes(20), 8)
     broker.advance_s(15)
     assert delete(client, "other", 1) == (0, 1)
-    until(lambda: broker.call(lambda: broker._core.upkeep.compacting is None))
-    assert broker._core.upkeep.compactions == 0
+    until(lambda: broker.call(lambda: broker.inside.upkeep.compacting is None))
+    assert broker.inside.upkeep.compactions == 0
     assert produce(client, "t", rec(b"a", b"v", clock)) == (0, 4)

@@ -241,6 +241,7 @@ def test_who_does_not_take_his_answer_keeps_nobody_waiting_and_not_the_end_eithe
 def test_close_waits_for_no_client_that_says_nothing(server: Server) -> None:
     with ExitStack() as opened:
         silent = [opened.enter_context(connected(server)) for _ in range(5)]
+        assert get(server.url)[0] == 200  # they are all accepted
         began = time.monotonic()
         server.close()
         assert [answer(each) for each in silent] == [b""] * 5

@@ -66,7 +66,9 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._stopping = False
+        self._stopping = self._power_is_cut = False
+        self._role: Core | Follower | None = None
+        self._faults: Faults | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -79,7 +81,7 @@ class Broker:
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="waterclock-broker-")
         started: Future[None] = Future()
-        self._stopping = False
+        self._stopping = self._power_is_cut = False
         self._thread = threading.Thread(target=self._run, args=(started,), name="broker", daemon=True)
         self._thread.start()
         try:
@@ -101,6 +103,7 @@ class Broker:
     def close(self) -> None:
         """Put everything onto the disk and stop; a second time does nothing."""
         loop, self._loop = self._loop, None
+        self._stopping = True  # the present role may be over already, and the next one about to begin
         if loop is not None:
             with suppress(RuntimeError):  # it has stopped by itself
                 loop.call_soon_threadsafe(self._stop)
@@ -113,15 +116,16 @@ class Broker:
         """
         if self._temporary is not None:
             raise UsageError("cut_power would leave nothing to start from: give the broker a folder, Broker(data=...)")
-        self.call(lambda: setattr(self, "_end", self._role.lose_power))
+        if self._loop is None:
+            raise self._not_running()
+        self._power_is_cut = True
         self.close()
 
     @property
     def faults(self) -> Faults:
         """Faults on purpose; RuntimeError while the broker is not running."""
-        if self._loop is None:
+        if self._loop is None or self._faults is None:
             raise self._not_running()
-        self._leader()
         return self._faults
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
@@ -130,7 +134,7 @@ class Broker:
         UsageError where the name is not legal or not free, or a setting cannot be.
         """
         done: Future[bool] = Future()
-        self.call(lambda: self._leader().topics.checked_create(name, partitions, settings or {}, done.set_result))
+        self.call(lambda: self.inside.topics.checked_create(name, partitions, settings or {}, done.set_result))
         if not done.result():
             raise OSError(f"topic {name!r} could not be kept: the disk refused it")
 
@@ -144,11 +148,11 @@ class Broker:
         """Turn the broker's `ManualClock`, and have everything happen that is due by then."""
         if not isinstance(self._clock, ManualClock):
             raise TypeError("time can be turned for a broker with clock=ManualClock() only")
-        self.call(lambda: self._role.timer.advance(duration_s))
+        self.call(lambda: self._present().timer.advance(duration_s))
 
     def statistics(self) -> BrokerStatistics:
         """What the broker did so far, and what waits now: cheap enough to be asked every second."""
-        return self.call(lambda: self._role.statistics())
+        return self.call(lambda: self._present().statistics())
 
     def call(self, deed: Callable[[], T]) -> T:
         """Run `deed` in the broker's thread; what it returns or raises."""
@@ -158,9 +162,35 @@ class Broker:
         loop.call_soon_threadsafe(_settle, future, deed)
         return future.result()
 
-    def _leader(self) -> Core:
-        if not isinstance(self._role, Core):
-            raise UsageError(f"the broker at {self.bootstrap} follows another: ask its leader, or promote it")
+    # The parts, for tests
+
+    @property
+    def inside(self) -> Core:
+        """A leader's parts by name: topics, store, listener, flusher, groups, transactions, replicas, upkeep and more.
+
+        For tests of the broker itself: what is in here may change with every version. It is read in the broker's thread,
+        by `call`: `broker.call(lambda: broker.inside.topics.by_name)`. UsageError if the broker follows another.
+        """
+        role = self._present()
+        if isinstance(role, Core):
+            return role
+        raise UsageError(f"the broker at {self.bootstrap} follows another: ask its leader, or promote it")
+
+    @property
+    def inside_follower(self) -> Follower:
+        """A follower's parts by name, as `inside` has a leader's: replica, fetcher, store, listener.
+
+        UsageError if the broker leads.
+        """
+        role = self._present()
+        if isinstance(role, Follower):
+            return role
+        raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
+
+    def _present(self) -> Core | Follower:
+        """What it is just now, or was when it ended."""
+        if self._role is None:
+            raise self._not_running()
         return self._role
 
     def _not_running(self) -> RuntimeError:
@@ -169,9 +199,9 @@ class Broker:
         return RuntimeError("the broker is not running: start() it, or use it in a with statement")
 
     def _stop(self) -> None:
-        self._stopping = True  # the present role may be over already, and the next one about to begin
-        if not self._role.over.done():
-            self._role.over.set_result(STOP)
+        over = self._present().over
+        if not over.done():
+            over.set_result(STOP)
 
     # Who leads
 
@@ -195,9 +225,7 @@ class Broker:
         UsageError where it is one already, or has copied nothing yet: `unclean` makes even that one a leader, and
         everything that it lacks is lost.
         """
-        role = self._role
-        if not isinstance(role, Follower):
-            raise UsageError(f"the broker at {self.bootstrap} follows nobody: it is the leader already")
+        role = self.inside_follower
         self._changed_over.clear()
         if self.call(lambda: role.promote(unclean)):
             raise UsageError(f"the broker at {self.bootstrap} has copied nothing yet: there is nothing to lead with")
@@ -224,7 +252,7 @@ class Broker:
             self._failure, self._loop = error, None
             self._changed_over.set()
             with suppress(Exception):  # what ended it may be in the way of closing it too
-                await self._role.close()
+                await self._present().close()
             self._when_failed()
 
     async def _change_roles(self, role: Core | Follower) -> None:
@@ -234,7 +262,7 @@ class Broker:
             self._follow = None if end == LEAD else end
             role = await self._take_role()
             self._changed_over.set()
-        await self._end()
+        await (role.lose_power() if self._power_is_cut else role.close())
 
     async def _first_role(self) -> Core | Follower:
         """What its folder remembers goes before what it was told, and what the other broker says before both."""
@@ -248,15 +276,15 @@ class Broker:
     async def _take_role(self) -> Core | Follower:
         """Begin to lead or to follow, on the port of the time before."""
         folder = self._folder()
-        loop, place = asyncio.get_running_loop(), (self._host, self._port)
+        loop, address = asyncio.get_running_loop(), (self._host, self._port)
+        own = Settings(self._settings.given)  # a client may change them while it runs
         role: Core | Follower
         if self._follow is not None:
-            role = Follower(loop, folder, *place, self._settings, self._follow, self._access)
+            role = Follower(loop, folder, *address, own, self._follow, self._access)
         else:
-            own = Settings(self._settings.given)  # a client may change them while it runs
-            role = self._core = Core(loop, folder, *place, own, self._clock, self._access)
-            self._faults = Faults(self.call, role.table, role.topics, role.flusher, role.timer)
-        self._role, self._port, self._end = role, role.listener.port, role.close
+            role = Core(loop, folder, *address, own, self._clock, self._access)
+        self._role, self._port = role, role.listener.port
+        self._faults = Faults(self.call, role.table, role.topics, role.freezer, role.timer)
         try:
             role.open()
         except BaseException:

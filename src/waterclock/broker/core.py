@@ -1,7 +1,7 @@
-"""The broker on one event loop: its rooms, made in the order in which they need each other, and closed in the other.
+"""The broker on one event loop: its parts, made in the order in which they need each other, and closed in the other.
 
 Rule 1: everything but files and flushes happens in the loop's thread.
-Rule 2: a room is handed what it needs, never this.
+Rule 2: a part is handed what it needs, never this.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any
 
@@ -34,11 +34,12 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
-from waterclock.broker.durable import make_durable
 from waterclock.broker.flusher import Flusher
-from waterclock.broker.folder import let_go, locked
+from waterclock.broker.folder import locked
+from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
@@ -70,68 +71,66 @@ class Core:
     """Serves `folder` on `host:port` with `loop`, which must be running."""
 
     def __init__(
-        self,
-        loop: Any,
-        folder: str,
-        host: str,
-        port: int,
-        settings: Settings,
-        clock: WallClock,
-        access: Access,
+        self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
-        self.settings, self.clock, self._loop, self._folder = settings, clock, loop, folder
-        self._lock = locked(folder)
-        try:
-            self._make_rooms(loop, folder, (host, port), access)
-        except BaseException:
-            let_go(
-                self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "flusher", "worker", "store"))
-            )
-            raise
-
-    def _make_rooms(self, loop: Any, folder: str, address: tuple[str, int], access: Access) -> None:
-        settings, clock = self.settings, self.clock
-        self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
-        self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
-        self.worker = Worker(loop.call_soon_threadsafe)
-        self.topics = Topics(folder, settings, self.store, self.worker.do)
-        self.timer = AsyncTimer(clock=clock)
-        self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
-        self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
-        self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
-        self.users = Users(access.users, self.store)
-        self.sasl = SaslApis(self.users, self.timer.call_later)
-        self.listener = listener_for(loop, address, settings, self.timer, access)
-        self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
-        self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
-        self.flusher = Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)
-        self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
-        self.watermarks.raised_by(self.replicas.raise_high)
-        self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
+        self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
         self._deposing: asyncio.Task[None] | None = None
         self._deposed = False
+        with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
+            self._lock = locked(folder)
+            opened.callback(os.close, self._lock)
+            self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
+            self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
+            self.worker = opened.enter_context(closing(Worker(self._soon)))
+            self.topics = Topics(folder, settings, self.store, self.worker.do)
+            self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
+            self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
+            self.deletions = Purgatory("delete records", self.timer)
+            self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
+            self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
+            self.users = Users(access.users, self.store)
+            self.sasl = SaslApis(self.users, self.timer.call_later)
+            self.listener = opened.enter_context(
+                closing(listener_for(loop, (host, port), settings, self.timer, access))
+            )
+            self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
+            self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
+            self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)))
+            self.freezer = FlushFreezer(self.topics, self.flusher)
+            self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
+            self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
+            self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
+            self._take_up()
+            self.produce = self._produce_api()
+            self.table = self._table()
+            opened.pop_all()
+
+    def _take_up(self) -> None:
+        """Go on with what the last time left: a follower, and transactions."""
+        self.watermarks.raised_by(self.replicas.raise_high)
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
-        self.deletions = Purgatory("delete records", self.timer)
-        self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
-        self.table = self._table(folder)
 
-    def _table(self, folder: str) -> Table:
-        self.produce = ProduceApi(
-            self.topics, self.flusher, self.produces, self.clock.wall_ms, self.transactions.admission, self.replicas
-        )
+    def _soon(self, deed: Callable[..., object], *arguments: Any) -> None:
+        self._loop.call_soon_threadsafe(deed, *arguments)
+
+    def _produce_api(self) -> ProduceApi:
+        admission, wall_ms = self.transactions.admission, self.clock.wall_ms
+        return ProduceApi(self.topics, self.flusher, self.produces, wall_ms, admission, self.replicas)
+
+    def _table(self) -> Table:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
-        rooms = (
+        apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
             TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
             ConfigApis(Resources(self.topics, self.runtime)),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             ElectionApis(self.topics),
-            LogDirApis(folder, self.topics),
+            LogDirApis(self.folder, self.topics),
             AbsentApis(),
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
@@ -141,14 +140,14 @@ class Core:
             self.sasl,
             ScramApis(self.users, self.store),
         )
-        return Table(fast, {key: api for room in rooms for key, api in room.apis().items()})
+        return Table(fast, {key: api for some in apis for key, api in some.apis().items()})
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
             topic.settings.refresh()
 
     def _journal(self) -> Journal:
-        partition = open_journal(self._folder, self.settings)
+        partition = open_journal(self.folder, self.settings)
         mark, wall_ms = self.flusher.mark, self.clock.wall_ms
         return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
 
@@ -246,7 +245,7 @@ class Core:
             leave(partition)
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _settle(partition: Partition) -> None:

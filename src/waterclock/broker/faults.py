@@ -16,12 +16,10 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.names import KEYS
 from waterclock.broker.wire.refusal import refuse, topics_of
-from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     from waterclock.broker.api.table import Table
-    from waterclock.broker.flusher import Flusher
-    from waterclock.broker.log.partition import Partition
+    from waterclock.broker.freezing import Freezer
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.topics import Topics
     from waterclock.timer import AsyncTimer
@@ -89,12 +87,11 @@ class Faults:
         call: Callable[[Callable[[], Any]], Any],
         table: Table,
         topics: Topics,
-        flusher: Flusher,
+        freezer: Freezer,
         timer: AsyncTimer,
     ) -> None:
-        self._call, self._table, self._topics, self._flusher, self._timer = call, table, topics, flusher, timer
+        self._call, self._table, self._topics, self._freezer, self._timer = call, table, topics, freezer, timer
         self._traps: list[Trap] = []
-        self._frozen: dict[Partition, None] = {}
 
     def answer(self, api: str, error: Error, *, times: int | None = 1, topic: str | None = None) -> Fault:
         """Answer the next `times` requests with `error`, and do nothing else about them.
@@ -142,26 +139,22 @@ class Faults:
 
         return self._set(api, times, topic, lambda connection, *request: self._serve_held(connection, request, late))
 
-    def freeze(self, topic: str, partition: int | None = None) -> Fault:
-        """Hold back the flushes of a partition, or of all that the topic has: a disk that hangs.
+    def freeze(self, topic: str | None = None, partition: int | None = None) -> Fault:
+        """Hold back a leader's flushes, as a disk that hangs, or what a follower copies, as a process that stands still.
 
-        acks=1 is answered, acks=all waits, readers see nothing new. `thaw`, or clearing the fault, lets them go on.
-        UsageError where the topic or the partition is not there.
+        Of a leader: those of a partition, of all that the topic has, or of every topic there is. acks=1 is answered,
+        acks=all waits, readers see nothing new. A follower takes no topic: it copies all of them together. It answers
+        clients, fetches nothing, and leaves the in-sync set after replica.lag.time.max.ms. `thaw`, or clearing the fault,
+        lets it go on; so does a promotion. UsageError for a topic or a partition that the broker does not have.
         """
+        _check_topic_and(partition, topic)
+        thaw = self._call(lambda: self._freezer.freeze(topic, partition))
+        return Fault(lambda fault: self._call(thaw))
 
-        def freeze() -> list[Partition]:
-            partitions = self._partitions(topic, partition)
-            for one in partitions:
-                self._frozen[one] = None
-                self._flusher.freeze(one, True)
-            return partitions
-
-        partitions = self._call(freeze)
-        return Fault(lambda fault: self._call(lambda: self._thaw(partitions)))
-
-    def thaw(self, topic: str, partition: int | None = None) -> None:
-        """Let frozen flushes go on; UsageError where the topic or the partition is not there."""
-        self._call(lambda: self._thaw(self._partitions(topic, partition)))
+    def thaw(self, topic: str | None = None, partition: int | None = None) -> None:
+        """Let what is frozen go on, without a topic all of it; UsageError as of `freeze`."""
+        _check_topic_and(partition, topic)
+        self._call(lambda: self._freezer.thaw(topic, partition))
 
     def clear(self) -> None:
         """Take all faults away."""
@@ -169,7 +162,7 @@ class Faults:
         def clear() -> None:
             self._traps.clear()
             self._table.intercept = None
-            self._thaw(list(self._frozen))
+            self._freezer.thaw(None, None)
 
         self._call(clear)
 
@@ -229,22 +222,10 @@ class Faults:
             connection.make_slot = Slot
         return bool(made)
 
-    def _partitions(self, topic: str, number: int | None) -> list[Partition]:
-        known = self._topics.by_name.get(topic)
-        if known is None:
-            raise UsageError(f"there is no topic {topic!r} to freeze: create it first, as with broker.create_topic")
-        if number is None:
-            return list(known.partitions)
-        if not 0 <= number < len(known.partitions):
-            raise UsageError(f"topic {topic!r} has partitions 0 to {len(known.partitions) - 1}, got {number!r}")
-        return [known.partitions[number]]
 
-    def _thaw(self, partitions: list[Partition]) -> None:
-        for partition in partitions:
-            if partition in self._frozen:
-                del self._frozen[partition]
-                if not partition.deleted:
-                    self._flusher.freeze(partition, False)
+def _check_topic_and(partition: int | None, topic: str | None) -> None:
+    if topic is None and partition is not None:
+        raise ValueError(f"partition={partition!r} needs its topic: freeze(topic, partition)")
 
 
 def _known_api(api: str) -> int:

@@ -2,7 +2,7 @@
 
 Rule 1: only the event loop's thread touches partitions. A flushing thread gets a list of files and hands it back.
 Rule 2: a partition is in one flush at a time: the appends of its file never wait behind two.
-Rule 3: a flush that failed ends the process: durable.py.
+Rule 3: a flush that failed ends the process: log/durable.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.durable import flush_files
+from waterclock.broker.log.durable import flush_files
 from waterclock.broker.statistics import FlushStatistics
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Flusher:
         self._count = self._partitions = self._last_ns = self._worst_ns = 0
         self._dirty: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
-        self._frozen: set[Partition] = set()
+        self.frozen: set[Partition] = set()
         self._free = THREADS
         self._asked = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
@@ -64,15 +64,15 @@ class Flusher:
     def freeze(self, partition: Partition, frozen: bool) -> None:
         """Hold back the flushes of a partition, as a slow disk would, or let them go on."""
         if frozen:
-            self._frozen.add(partition)
+            self.frozen.add(partition)
         else:
-            self._frozen.discard(partition)
+            self.frozen.discard(partition)
             self.mark(partition)
 
     def forget(self, partition: Partition) -> None:
         """A partition was deleted."""
         self._dirty.pop(partition, None)
-        self._frozen.discard(partition)
+        self.frozen.discard(partition)
 
     def close(self) -> None:
         """Let the threads finish what they have and wait for them."""
@@ -97,10 +97,10 @@ class Flusher:
     def _take(self) -> list[Work]:
         if not self._free:
             return []
-        if not self._flushing and not self._frozen:
+        if not self._flushing and not self.frozen:
             taken, self._dirty = self._dirty, {}
         else:
-            taken = {p: None for p in self._dirty if p not in self._flushing and p not in self._frozen}
+            taken = {p: None for p in self._dirty if p not in self._flushing and p not in self.frozen}
             self._dirty = {p: None for p in self._dirty if p not in taken}
         self._flushing.update(taken)
         return [Work(p, p.end, p.unflushed()) for p in taken]

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.durable import flush_failed
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log.durable import flush_failed
 
 FLUSH_FAILED: Final = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 Then: TypeAlias = "Callable[[bool], Any]"
@@ -98,8 +98,8 @@ class Store:
         self._waiting.append(then)
         self._queue.put(PendingCommit(self._era, steps))
 
-    def journal(self, commit: Callable[[list[Entry | Forget], Then | None], Then]) -> None:
-        """From now on `commit` is handed every commit, and says what to tell its end to."""
+    def journal(self, commit: Callable[[list[Entry | Forget], Then | None], Then] | None) -> None:
+        """From now on `commit` is handed every commit, and says whom to call at its end. None: there is no journal."""
         self._journal = commit
 
     def tell_all(self, then: Callable[[list[Entry] | None], Any]) -> None:
@@ -145,7 +145,7 @@ class Store:
         while not last:
             several, last = self._next()
             group = [asked for asked in several if asked.era > refused]
-            if group and self._commit(group):
+            if group and self.commit_group(group):
                 for _ in group:
                     self._soon(self._stored)
             elif group:
@@ -161,7 +161,8 @@ class Store:
                 return group, False
         return group, True
 
-    def _commit(self, group: list[PendingCommit]) -> bool:
+    def commit_group(self, group: list[PendingCommit]) -> bool:
+        """Write what was handed in meanwhile in one transaction of SQLite; False if the disk refuses it, all of it."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for asked in group:

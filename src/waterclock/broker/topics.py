@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
@@ -28,6 +27,7 @@ from waterclock.broker.making import Maker
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Store, Then
 from waterclock.broker.worker import Do, at_once
+from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
 
 NAMESPACE: Final = "topic"
@@ -86,13 +86,13 @@ class Topics:
     """
 
     def __init__(self, folder: str, settings: Settings, store: Store, do: Do = at_once) -> None:
-        self._folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
-        self._do, self._maker = do, Maker(self._folder, do)
+        self.folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
+        self._do, self._maker = do, Maker(self.folder, do)
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
-        make_folder(self._folder)
+        make_folder(self.folder)
         self._open_all()
 
     def __iter__(self) -> Iterator[Topic]:
@@ -263,9 +263,9 @@ class Topics:
 
     def _open_all(self) -> None:
         kept = self._store.load(NAMESPACE)
-        if os.listdir(self._folder) and not self._store.load("cluster"):
+        if os.listdir(self.folder) and not self._store.load("cluster"):
             raise LogDamaged(
-                f"there are logs in {self._folder}, and the store that knows them is new. Restore store.sqlite, or move "
+                f"there are logs in {self.folder}, and the store that knows them is new. Restore store.sqlite, or move "
                 f"the logs away to begin without them"
             )
         for name, value in kept.items():
@@ -274,8 +274,8 @@ class Topics:
             topic.promised = value["partitions"]
             self._add(topic)
         owned = {os.path.basename(partition.folder) for partition in self.partitions()}
-        for name in set(os.listdir(self._folder)) - owned:
-            shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+        for name in set(os.listdir(self.folder)) - owned:
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def _opened(self, topic: Topic, upto: int) -> list[Partition]:
         """The partitions from those promised so far up to `upto`, which are promised from now on."""
@@ -283,7 +283,7 @@ class Topics:
         try:
             for opening in self._openings(topic, upto):
                 new.append(opening())  # noqa: PERF401 - what was opened before a failure is undone
-            flush_folder(self._folder)
+            flush_folder(self.folder)
         except OSError:
             _remove(new)
             raise
@@ -296,7 +296,7 @@ class Topics:
 
     def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
         # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
-        folder = os.path.join(self._folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
+        folder = os.path.join(self.folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
         partition = opened(topic.name, number, folder, topic.settings)
         partition.do = self._do
         return partition

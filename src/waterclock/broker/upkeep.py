@@ -43,7 +43,7 @@ class Upkeep:
         wall_ms: Callable[[], int],
         changed: Callable[[list[Partition]], Any],
     ) -> None:
-        self._topics, self._settings, self._worker = topics, settings, worker
+        self._topics, self._settings, self.worker = topics, settings, worker
         self._wall_ms, self._changed = wall_ms, changed
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
@@ -67,7 +67,7 @@ class Upkeep:
             if gone:
                 moved.append(partition)
                 self.retired += len(gone)
-                self._worker.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
+                self.worker.do(partial(_remove, partition.folder, gone), _tell("removing old files"))
         self._changed(moved)
 
     # Deletion on request
@@ -85,7 +85,7 @@ class Upkeep:
         self._changed([partition])
 
     def _keep_memo(self, partition: Partition, then: Callable[[Exception | None], Any]) -> None:
-        self._worker.do(partition.memo.save, then)
+        self.worker.do(partition.memo.save, then)
 
     # Compaction
 
@@ -98,7 +98,7 @@ class Upkeep:
             return
         self.compacting, partition.upkept = partition, True
         work = compaction.Compaction(plan)
-        self._worker.do_in_steps(
+        self.worker.do_in_steps(
             work.steps(),
             lambda swapped: compaction.adopt(partition, swapped),
             lambda error: self._compacted(partition, work, error),

@@ -36,7 +36,7 @@ def add_to(parser: ArgumentParser) -> None:
 def _add_mysql(group: object) -> None:
     add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
     add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
-    told = "what MariaDB's binlog does not tell: uuid, inet6, inet4, binary, json or text; may be repeated"
+    told = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=told)
     add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
     add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")

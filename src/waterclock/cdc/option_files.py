@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from waterclock.errors import UsageError
+from waterclock.kafka.settings import from_text
 
 
-def settings_of(file: str | None) -> dict[str, Any]:
+def settings_of(file: str | None) -> dict[str, str]:
     """librdkafka's settings from a file: `key=value`, a line each; # begins a comment."""
-    lines = read_file("--kafka-config", file).splitlines() if file else []
-    settings = {}
-    for line in (line.strip() for line in lines):
-        if line and not line.startswith("#"):
-            key, sign, value = line.partition("=")
-            if not sign:
-                raise UsageError(f"--kafka-config: the line {key.split()[0]!r} is no KEY=VALUE.")
-            settings[key.strip()] = value.strip()
-    return settings
+    return from_text("--kafka-config", read_file("--kafka-config", file)) if file else {}
 
 
 def read_file(option: str, file: str) -> str:

@@ -49,7 +49,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
         return Position(now() if arguments.begin == "now" else answer(login, oldest))
 
     def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
+        return BinlogReader(login, position, wanted, overrides=told, skip=skip, queries=arguments.queries)
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         with server, Bar(config.name, quiet=arguments.json) as bar:
             conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
             session = start(config.name, config.cores, conf, config.checkpoint / "spark.log")
-            summary = pipeline.run(session.spark, arguments.live, bar.tell)
+            summary = pipeline.run(session.spark, arguments.live, bar.report)
     finally:
         pipeline.close()
     _print_summary(arguments, summary)

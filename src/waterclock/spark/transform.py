@@ -140,7 +140,7 @@ def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
 
 
 class Packs:
-    """Packed rows, with `origin` to tell their order: where they come from, then the order in which they were made."""
+    """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
 
     def __init__(self, origin: str = "") -> None:
         context = TaskContext.get()

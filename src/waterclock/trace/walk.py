@@ -13,8 +13,8 @@ from typing import Any
 from waterclock.errors import UsageError
 from waterclock.trace.scenario import Scenario
 from waterclock.wheel.bucket import TimerHandle
-from waterclock.wheel.records import BucketView, WheelSnapshot
 from waterclock.wheel.reference import TimingWheel
+from waterclock.wheel.statistics import BucketView, WheelSnapshot
 
 Step = dict[str, Any]
 

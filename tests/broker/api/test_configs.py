@@ -53,7 +53,7 @@ def test_what_is_taken_back_leaves_the_next_word(wire: Wire) -> None:
 
 def test_a_changed_setting_of_the_broker_holds_for_a_topic_at_once(wire: Wire, broker: Broker) -> None:
     change(wire, BROKER, THIS, ("message.max.bytes", SET, "77"))
-    assert broker.call(lambda: broker._core.topics.by_name["t"].settings.max_message_bytes) == 77
+    assert broker.call(lambda: broker.inside.topics.by_name["t"].settings.max_message_bytes) == 77
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_clients_changed_is_there_after_a_restart(tmp_path: Path) -> None:
         assert setting(wire, TOPIC, "t", "retention.ms") == ("3000", 2)
         assert setting(wire, TOPIC, "t", "segment.ms") == ("4000", 3)
         assert setting(wire, TOPIC, "t", "flush.ms") == ("7", 1)
-        assert broker.call(lambda: broker._core.topics.by_name["t"].settings["retention.ms"]) == 3000
+        assert broker.call(lambda: broker.inside.topics.by_name["t"].settings["retention.ms"]) == 3000
 
 
 def test_the_settings_of_a_start_are_told_as_such_after_a_change_and_a_restart(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_topic_that_is_named_twice_in_a_request_is_not_made(wire: Wire) -> Non
 def test_nobody_hears_of_a_topic_that_is_not_durable(wire: Wire, broker: Broker) -> None:
     """Thread A asks for a topic by Metadata, B asks too and appends: without waiting, its records could be durable
     before the topic is, and the next start would remove the folder of a topic that nobody knows."""
-    store = broker._core.store
+    store = broker.inside.store
     held: list[Any] = []
     broker.call(lambda: setattr(store, "put", lambda *change: held.append(change)))
     with Wire(broker.bootstrap) as other:
@@ -106,27 +106,27 @@ def test_nobody_hears_of_a_topic_that_is_not_durable(wire: Wire, broker: Broker)
             asking.send("metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=True)
         assert wire.is_quiet()
         assert other.is_quiet()
-        assert "t" not in broker.call(lambda: broker._core.topics.by_name)
+        assert "t" not in broker.call(lambda: broker.inside.topics.by_name)
         broker.call(lambda: held[0][3](True))
         assert [w.receive("metadata", 12).topics[0].error_code.value for w in (wire, other)] == [0, 0]
         assert len(held) == 1
 
 
 def test_a_topic_that_the_disk_refused_is_not_there(wire: Wire, broker: Broker) -> None:
-    broker.call(lambda: setattr(broker._core.store, "put", lambda *change: change[3](False)))
+    broker.call(lambda: setattr(broker.inside.store, "put", lambda *change: change[3](False)))
     assert create(wire, "t").error_code.name == "kafka_storage_error"
     told = wire.ask("metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=False).topics[0]
     assert told.error_code.name == "unknown_topic_or_partition"
-    assert broker.call(lambda: list(Path(broker._core.topics._folder).iterdir())) == []
+    assert broker.call(lambda: list(Path(broker.inside.topics.folder).iterdir())) == []
 
 
 def test_partitions_that_the_disk_refused_are_not_there_and_may_be_asked_for_again(wire: Wire, broker: Broker) -> None:
     create(wire, "t")
-    put = broker._core.store.put
-    broker.call(lambda: setattr(broker._core.store, "put", lambda *change: change[3](False)))
+    put = broker.inside.store.put
+    broker.call(lambda: setattr(broker.inside.store, "put", lambda *change: change[3](False)))
     assert grown(wire, 3) == "kafka_storage_error"
     assert len(wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].partitions) == 1
-    broker.call(lambda: setattr(broker._core.store, "put", put))
+    broker.call(lambda: setattr(broker.inside.store, "put", put))
     assert grown(wire, 2) == "none"
     assert len(wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].partitions) == 2
 
@@ -164,7 +164,7 @@ def test_a_change_of_settings_beside_a_growth_loses_no_partition(tmp_path: Path)
     """Both write the topic's row: the second must not write the number of partitions from before the first."""
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
-        topics = broker._core.topics
+        topics = broker.inside.topics
         topic = topics.by_name["t"]
         grown: Future[bool] = Future()
         broker.call(lambda: (topics.grow(topic, 4, grown.set_result), topics.configure(topic, {"retention.ms": "1"})))

@@ -52,7 +52,7 @@ class Turned:
         for _ in range(2):  # the second call comes after what was readable when the first came
             self.broker.call(lambda: None)
         durable = threading.Event()
-        self.broker.call(lambda: self.broker._core.store.commit((), lambda done: durable.set()))
+        self.broker.call(lambda: self.broker.inside.store.commit((), lambda done: durable.set()))
         assert durable.wait(PATIENCE_S)
         for _ in range(2):
             self.broker.call(lambda: None)

@@ -236,8 +236,8 @@ def test_an_answer_waits_for_the_disk(served: Turned) -> None:
     client = Client(served)
     client.create_topic("t")
     client.commit("g", 1)
-    store = served.broker._core.store
-    served.broker.call(lambda: setattr(store, "_commit", lambda group: False))
+    store = served.broker.inside.store
+    served.broker.call(lambda: setattr(store, "commit_group", lambda group: False))
     assert client.commit("g", 2) == Error.COORDINATOR_NOT_AVAILABLE
     assert client.fetched("g").committed_offset == 1
     with people(served, "ann") as (ann,):
@@ -252,12 +252,12 @@ def test_who_joins_while_an_assignment_is_written_calls_it_off(
     served: Turned, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The leader's division becomes durable after all, and is nobody's any more."""
-    store, gate = served.broker._core.store, threading.Event()
-    commit = store._commit
+    store, gate = served.broker.inside.store, threading.Event()
+    commit = store.commit_group
     with people(served, "ann", "bob") as (ann, bob):
         ann.takes(ann.comes())
         with monkeypatch.context() as slow:
-            slow.setattr(store, "_commit", lambda group: gate.wait(10) and commit(group))
+            slow.setattr(store, "commit_group", lambda group: gate.wait(10) and commit(group))
             slow.setattr(served, "settle", lambda: [served.broker.call(lambda: None) for _ in range(3)])
             share, answer = ann.syncs({ann.member: b"all"}), bob.comes()
             assert share.get().error_code == Error.REBALANCE_IN_PROGRESS

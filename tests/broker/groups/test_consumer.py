@@ -244,7 +244,7 @@ def test_offsets_are_committed_and_fetched_in_the_members_epoch(served: Turned) 
 def test_a_transaction_of_another_epoch_hears_of_a_generation(served: Turned) -> None:
     with readers(served, "ann") as (ann,):
         ann.joins()
-        check = served.broker._core.groups.check_commit
+        check = served.broker.inside.groups.check_commit
         assert served.broker.call(lambda: check("g", ann.member, None, 2, True)) == Error.NONE
         assert served.broker.call(lambda: check("g", ann.member, None, 9, True)) == Error.ILLEGAL_GENERATION
 

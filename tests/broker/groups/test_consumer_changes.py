@@ -129,7 +129,7 @@ def test_no_pattern_keeps_the_broker_busy(served: Turned, pattern: str) -> None:
 
 def test_a_pattern_that_would_not_be_taken_any_more_matches_nothing(served: Turned) -> None:
     served.broker.create_topic("a")
-    topics, kept = served.broker._core.topics, ConsumerMember("m", topics=frozenset({"t"}), regex="(?=a)a")
+    topics, kept = served.broker.inside.topics, ConsumerMember("m", topics=frozenset({"t"}), regex="(?=a)a")
     assert served.broker.call(lambda: Subscriptions().names(kept, topics)) == {"t"}
 
 

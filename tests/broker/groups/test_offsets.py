@@ -160,7 +160,7 @@ def test_transactions_commit_with_less(served: Turned) -> None:
         ann.takes(ann.comes())
 
         def check(member: str, generation: int, transactional: bool) -> Error:
-            coordinator = served.broker._core.groups
+            coordinator = served.broker.inside.groups
             return served.broker.call(lambda: coordinator.check_commit("g", member, None, generation, transactional))
 
         assert check("", -1, True) == Error.NONE
@@ -173,7 +173,7 @@ def test_transactions_commit_with_less(served: Turned) -> None:
 
 def test_what_an_open_transaction_has_written_is_unstable(served: Turned, client: Client) -> None:
     client.commit("g", 5)
-    offsets, written = served.broker._core.groups.offsets, {("t", 0): CommittedOffset(9, -1, "", 0)}
+    offsets, written = served.broker.inside.groups.offsets, {("t", 0): CommittedOffset(9, -1, "", 0)}
     served.broker.call(lambda: offsets.hold("g", 1000, written))
     row = client.fetched("g", stable=True)
     assert (row.error_code, row.committed_offset) == (Error.UNSTABLE_OFFSET_COMMIT, -1)
@@ -220,7 +220,7 @@ def test_offsets_go_with_their_topic(client: Client) -> None:
 def test_what_is_written_for_a_topic_that_is_gone_cannot_be_named_by_id(served: Turned, client: Client) -> None:
     """A transaction may end after its topic."""
     written = {("gone", 0): CommittedOffset(9, -1, "", 0), ("t", 0): CommittedOffset(8, -1, "", 0)}
-    served.broker.call(lambda: served.broker._core.groups.offsets.apply("g", written))
+    served.broker.call(lambda: served.broker.inside.groups.offsets.apply("g", written))
     group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}
     found = client.ask(FETCH, 10, groups=[group], require_stable=False).groups[0]
     assert [topic.partitions[0].committed_offset for topic in found.topics] == [8]
@@ -276,7 +276,7 @@ class TestRetention:
 
     def test_spares_what_a_transaction_is_about_to_write(self, served: Turned, client: Client) -> None:
         client.commit("g", 5)
-        offsets = served.broker._core.groups.offsets
+        offsets = served.broker.inside.groups.offsets
         served.broker.call(lambda: offsets.hold("g", 1000, {("t", 0): CommittedOffset(9, -1, "", 0)}))
         served.advance_ms(120 * MINUTE_MS)
         assert client.fetched("g").committed_offset == 5

@@ -54,7 +54,7 @@ def make_again(client: Client) -> None:
 
 def kept(served: Turned) -> dict[str, Any]:
     """The offsets in the store that belong to a topic that is there."""
-    core = served.broker._core
+    core = served.broker.inside
     there = {topic.id.hex for topic in core.topics}
     return {key: value[0] for key, value in core.store.load("offset").items() if value[5] in there}
 
@@ -175,17 +175,17 @@ def test_a_commit_on_its_way_is_not_the_successors(
 def test_a_crash_before_the_offsets_went_brings_none_back(served: Turned, client: Client, tmp_path: Path) -> None:
     """The deletion is durable, what it takes along is not any more."""
     client.commit("g", 5)
-    store = served.broker._core.store
-    real, count = type(store)._commit, [0]
+    store = served.broker.inside.store
+    real, count = type(store).commit_group, [0]
 
     def only_the_first(group: Any) -> bool:
         count[0] += 1
         return count[0] == 1 and bool(real(store, group))
 
-    served.broker.call(lambda: setattr(store, "_commit", only_the_first))
+    served.broker.call(lambda: setattr(store, "commit_group", only_the_first))
     delete(client)
     settle(served.broker)
-    served.broker.call(lambda: delattr(store, "_commit"))
+    served.broker.call(lambda: delattr(store, "commit_group"))
     client.create_topic("t")
     assert client.fetched("g").committed_offset == -1
     served.broker.close()
@@ -193,7 +193,7 @@ def test_a_crash_before_the_offsets_went_brings_none_back(served: Turned, client
         client = Client(again)
         assert client.fetched("g").committed_offset == -1
         settle(again.broker)
-        assert again.broker.call(lambda: again.broker._core.store.load("offset")) == {}  # and what says nothing goes
+        assert again.broker.call(lambda: again.broker.inside.store.load("offset")) == {}  # and what says nothing goes
         client.close()
 
 
@@ -211,7 +211,7 @@ def test_an_offset_of_a_store_that_knew_no_ids_is_kept(tmp_path: Path) -> None:
         client.create_topic("t")
         old = list(CommittedOffset(9, -1, "", 0))[:5]
         for topic in ("t", "gone"):
-            served.broker.call(partial(served.broker._core.store.put, "offset", f"g:{topic}:0", old))
+            served.broker.call(partial(served.broker.inside.store.put, "offset", f"g:{topic}:0", old))
         settle(served.broker)
         client.close()
     with Turned(data=tmp_path) as served:

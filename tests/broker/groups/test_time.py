@@ -254,10 +254,10 @@ class TestTheFirstRebalance:
 def test_no_session_outlives_its_member(served: Turned) -> None:
     with people(served, "ann", "bob") as (ann, bob):
         stable_group(ann, bob)
-        assert served.broker.call(lambda: served.broker._core.groups.heartbeats.statistics().watched) == 2
+        assert served.broker.call(lambda: served.broker.inside.groups.heartbeats.statistics().watched) == 2
         bob.leaves()
         ann.leaves()
         served.settle()
-        assert served.broker.call(lambda: served.broker._core.groups.heartbeats.statistics().watched) == 0
-        assert served.broker.call(lambda: served.broker._core.groups.joins.statistics().watched) == 0
-        assert served.broker.call(lambda: len(served.broker._core.groups.sessions)) == 0
+        assert served.broker.call(lambda: served.broker.inside.groups.heartbeats.statistics().watched) == 0
+        assert served.broker.call(lambda: served.broker.inside.groups.joins.statistics().watched) == 0
+        assert served.broker.call(lambda: len(served.broker.inside.groups.sessions)) == 0

@@ -186,7 +186,7 @@ def test_damage_that_a_reader_meets_is_told_and_the_others_are_served(
         for partition in (0, 1):
             for _ in range(3):
                 client.produce("t", b"v" * 3000, partition=partition)
-        log = broker._core.topics.partition("t", 0)
+        log = broker.inside.topics.partition("t", 0)
         assert log is not None
         rewrite(Path(log.active.path + ".log"), log.active.locate(1)[0] + 8, b"\0\0\0\1")
         rows = [{"partition": n, "fetch_offset": 1, "partition_max_bytes": 4000} for n in (0, 1)]

@@ -54,7 +54,7 @@ def none_is_a_traceback(broker: Broker, caplog: pytest.LogCaptureFixture) -> Ite
 
 def ranges() -> list[tuple[int, int]]:
     with Broker() as broker:
-        table = broker.call(lambda: broker._core.table.ranges())
+        table = broker.call(lambda: broker.inside.table.ranges())
     return [(key, version) for key, lowest, highest in table for version in sorted({lowest, highest})]
 
 

@@ -29,11 +29,11 @@ MANY = 900  # small requests, whose answers are more than sockets and MOST_UNSEN
 
 
 def connections(broker: Broker) -> list[Connection]:
-    return broker.call(lambda: list(broker._core.listener.connections))
+    return broker.call(lambda: list(broker.inside.listener.connections))
 
 
 def held(broker: Broker) -> int:
-    return broker.call(lambda: broker._core.listener.memory.held)
+    return broker.call(lambda: broker.inside.listener.memory.held)
 
 
 def plug(bootstrap: str, buffer: int | None = None) -> socket.socket:
@@ -86,7 +86,7 @@ def test_silent_connections_go_after_the_time_allowed_and_not_before() -> None:
             broker.advance_s(1)
             assert [is_closed(mute), is_closed(half)] == [True, True]
             assert held(broker) == 0
-            assert broker.call(lambda: broker._core.listener.idle.closed) == 2
+            assert broker.call(lambda: broker.inside.listener.idle.closed) == 2
 
 
 def test_who_says_something_stays() -> None:
@@ -105,7 +105,7 @@ def test_who_sends_one_request_slowly_stays() -> None:
     with idle_after_8_s() as broker, closing(plug(broker.bootstrap)) as slow:
         for sent, byte in enumerate(VERSIONS[:10], 1):
             slow.sendall(bytes([byte]))
-            until(lambda sent=sent: broker.call(lambda: broker._core.listener.received) == sent)
+            until(lambda sent=sent: broker.call(lambda: broker.inside.listener.received) == sent)
             broker.advance_s(4)
         slow.sendall(VERSIONS[10:])
         assert len(slow.recv(4)) == 4
@@ -116,8 +116,8 @@ def test_who_reads_its_answers_slowly_stays() -> None:
         slow.sendall(large(broker) * MANY)
         until(lambda: stuck(broker))
         for _ in range(5):
-            sent = broker.call(lambda: broker._core.listener.sent)
-            while broker.call(lambda: broker._core.listener.sent) == sent:
+            sent = broker.call(lambda: broker.inside.listener.sent)
+            while broker.call(lambda: broker.inside.listener.sent) == sent:
                 read(slow, 100_000)
             broker.advance_s(4)
         assert len(connections(broker)) == 1
@@ -138,7 +138,7 @@ def test_nobody_connected_sets_no_timer() -> None:
             until(lambda: len(connections(broker)) == 1)
         until(lambda: connections(broker) == [])
         broker.advance_s(10_000)
-        assert not broker.call(lambda: broker._core.listener.idle._turning)
+        assert not broker.call(lambda: broker.inside.listener.idle.turning)
 
 
 # Connections
@@ -183,7 +183,7 @@ def test_where_no_file_is_left_nobody_is_taken_for_a_second_and_then_all() -> No
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, limits[1]))
             waiting.connect((host, int(port)))
             waiting.sendall(VERSIONS)
-            until(lambda: broker.call(lambda: broker._core.timer.statistics().pending > 0) and not accepting(broker))
+            until(lambda: broker.call(lambda: broker.inside.timer.statistics().pending > 0) and not accepting(broker))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
             for fd in spare:
@@ -193,7 +193,7 @@ def test_where_no_file_is_left_nobody_is_taken_for_a_second_and_then_all() -> No
 
 
 def accepting(broker: Broker) -> bool:
-    listener = broker._core.listener
+    listener = broker.inside.listener
     return broker.call(lambda: listener.loop._selector.get_map().get(listener._socket.fileno()) is not None)
 
 

@@ -40,7 +40,6 @@ class Pair:
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.one.start()
         self.two = Broker(folder / "two", settings=self.settings, follow=self.one.bootstrap)
-        self._thaw: threading.Event | None = None
 
     def follow(self) -> None:
         """Let the second begin, and be in sync."""
@@ -63,7 +62,7 @@ class Pair:
 
         def lacks_nothing() -> bool:
             said, other = broker.statistics(), self.two if broker is self.one else self.one
-            if isinstance(other._role, Follower) and other._role.replica.applied is None:
+            if not other.call(lambda: other.leads or other.inside_follower.replica.applied is not None):
                 return False  # what the store has is still to come
             return said.replication.in_sync == said.partitions + 1 and said.replication.lag == 0
 
@@ -71,24 +70,12 @@ class Pair:
 
     def freeze(self) -> None:
         """The follower stands still, as a process that was stopped."""
-        self._thaw = thaw = threading.Event()
-        frozen = threading.Event()
-        loop = self.two._loop
-        assert loop is not None
-
-        def stand_still() -> None:
-            frozen.set()
-            thaw.wait()
-
-        loop.call_soon_threadsafe(stand_still)
-        frozen.wait(PATIENCE_S)
+        self.two.faults.freeze()
 
     def thaw(self) -> None:
-        if self._thaw is not None:
-            self._thaw.set()
+        self.two.faults.thaw()
 
     def close(self) -> None:
-        self.thaw()
         self.two.close()
         self.one.close()
 
@@ -107,9 +94,7 @@ def pair(folder: Path, settings: dict[str, str] | None = None, clock: ManualCloc
 
 def following(broker: Broker) -> Follower:
     """A follower's own object."""
-    role = broker._role
-    assert isinstance(role, Follower)
-    return role
+    return broker.inside_follower
 
 
 def partition(broker: Broker, topic: str = "t", number: int = 0) -> Partition:
@@ -130,8 +115,7 @@ def topic_id(broker: Broker, topic: str) -> object:
 
 
 def _topics(broker: Broker) -> Topics:
-    role = broker._role
-    return role.replica.topics if isinstance(role, Follower) else role.topics
+    return broker.inside.topics if broker.leads else broker.inside_follower.topics
 
 
 def high(broker: Broker, topic: str = "t", number: int = 0) -> int:

@@ -73,14 +73,14 @@ def test_a_follower_behind_the_leaders_start_begins_anew_from_there(both: Pair) 
     with client(both.one) as raw:
         raw.produce("t", b"0")
         both.two.close()
-        both.one.call(lambda: setattr(both.one._core.replicas, "_heard_ns", 0))
+        both.one.call(lambda: setattr(both.one.inside.replicas, "heard_ns", 0))
         for number in range(1, 5):
             raw.produce("t", b"%d" % number, acks=1)
         until(lambda: both.one.call(lambda: partition(both.one).durable) == 5)
         both.one.call(lambda: partition(both.one).roll())
         both.one.call(lambda: setattr(partition(both.one), "high", 5))
         delete_records(raw, 5)
-        both.one.call(lambda: both.one._core.upkeep.retain())
+        both.one.call(lambda: both.one.inside.upkeep.retain())
         raw.produce("t", b"5", acks=1)
     both.again("two").start()
     both.synced()
@@ -95,9 +95,9 @@ def test_a_topic_made_again_under_its_name_is_another(both: Pair) -> None:
             raw.produce("t", b"old %d" % number)
         old = topic_id(both.one, "t")
         both.freeze()
-        both.one.call(lambda: both.one._core.topics.delete(both.one._core.topics.by_name["t"]))
-        both.one.call(lambda: both.one._core.topics.create("t", 1, {}))
-        until(lambda: both.one.call(lambda: len(both.one._core.store.load("topic"))) == 1)
+        both.one.call(lambda: both.one.inside.topics.delete(both.one.inside.topics.by_name["t"]))
+        both.one.call(lambda: both.one.inside.topics.create("t", 1, {}))
+        until(lambda: both.one.call(lambda: len(both.one.inside.store.load("topic"))) == 1)
         both.thaw()
         until(lambda: {topic_id(both.one, "t"), topic_id(both.two, "t")}.isdisjoint({old, None}))
         assert end(both.one) == end(both.two) == 0
@@ -110,7 +110,7 @@ def test_an_old_follower_does_not_count_for_a_topic_made_again(both: Pair) -> No
         for number in range(10):
             raw.produce("t", b"old %d" % number)
         old = both.two.call(lambda: partition(both.two))
-        both.one.call(lambda: both.one._core.topics.delete(both.one._core.topics.by_name["t"]))
+        both.one.call(lambda: both.one.inside.topics.delete(both.one.inside.topics.by_name["t"]))
         until(lambda: not has(both.two, "t") and not has(both.one, "t"))
         assert old.deleted
         both.one.create_topic("t")
@@ -165,52 +165,52 @@ def test_every_partition_is_the_first_in_its_turn(both: Pair, monkeypatch: pytes
 def test_a_large_store_is_copied_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MANY", 7)
     with pair(tmp_path) as both:
-        both.one.call(lambda: both.one._core.store.commit(Entry("probe", f"{n}", n) for n in range(100)))
+        both.one.call(lambda: both.one.inside.store.commit(Entry("probe", f"{n}", n) for n in range(100)))
         both.one.create_topic("last")
         both.one.close()
         both.again("one").start()
         both.synced()
-        until(lambda: len(both.two.call(lambda: both.two._role.store.load("probe"))) == 100)
+        until(lambda: len(both.two.call(lambda: both.two.inside_follower.store.load("probe"))) == 100)
         both.two.promote()
-        assert both.two.call(lambda: both.two._core.store.load("probe")) == {f"{n}": n for n in range(100)}
+        assert both.two.call(lambda: both.two.inside.store.load("probe")) == {f"{n}": n for n in range(100)}
 
 
 def test_the_journal_begins_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "RENEW", 2000)
     with pair(tmp_path) as both:
         for number in range(100):
-            both.one.call(partial(both.one._core.store.put, "probe", "k", number))
+            both.one.call(partial(both.one.inside.store.put, "probe", "k", number))
         both.one.create_topic("last")
-        led = both.one._core.leading.journal
+        led = both.one.inside.leading.journal
         assert led is not None
         kept = led.partition
         assert kept.start > 10
         assert kept.segments[0].base == kept.start
-        assert both.two.call(lambda: both.two._role.store.load("probe")) == {"k": 99}
+        assert both.two.call(lambda: both.two.inside_follower.store.load("probe")) == {"k": 99}
         assert both.two.call(lambda: following(both.two).replica.journal.start) > 10
 
 
 def test_what_the_leaders_disk_refused_is_not_kept_by_the_follower(both: Pair) -> None:
-    store = both.one._core.store
-    real = store._commit
+    store = both.one.inside.store
+    real = store.commit_group
 
     def refuse(group: Any) -> bool:
-        store._commit = real  # type: ignore[method-assign]
+        store.commit_group = real  # type: ignore[method-assign]
         return False
 
-    store._commit = refuse  # type: ignore[method-assign]
+    store.commit_group = refuse  # type: ignore[method-assign]
     said: list[bool] = []
-    both.one.call(lambda: both.one._core.store.put("probe", "refused", 1, said.append))
+    both.one.call(lambda: both.one.inside.store.put("probe", "refused", 1, said.append))
     until(lambda: said == [False])
     both.one.create_topic("later")
     until(lambda: has(both.two, "later"))
-    assert both.two.call(lambda: both.two._role.store.load("probe")) == {}
+    assert both.two.call(lambda: both.two.inside_follower.store.load("probe")) == {}
 
 
 def test_what_the_journal_says_is_done_after_a_crash_before_it_was(both: Pair, tmp_path: Path) -> None:
-    both.one.call(lambda: both.one._core.store.put("probe", "k", "first"))
+    both.one.call(lambda: both.one.inside.store.put("probe", "k", "first"))
     both.one.create_topic("new")
-    applied = both.two.call(lambda: both.two._role.store.load("self")["applied"])
+    applied = both.two.call(lambda: both.two.inside_follower.store.load("self")["applied"])
     both.two.close()
     both.one.close()
     own = TopicSettings(Settings({}), {})
@@ -222,7 +222,7 @@ def test_what_the_journal_says_is_done_after_a_crash_before_it_was(both: Pair, t
     del log
     both.again("two").start()
     both.two.promote()
-    assert both.two.call(lambda: both.two._core.store.load("probe")) == {"k": "second"}
+    assert both.two.call(lambda: both.two.inside.store.load("probe")) == {"k": "second"}
     assert has(both.two, "new")
 
 

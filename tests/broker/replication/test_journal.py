@@ -30,7 +30,7 @@ def refuse(*arguments: Any) -> NoReturn:
 
 
 def leads_with(both: Pair) -> Journal:
-    found = both.one._core.leading.journal
+    found = both.one.inside.leading.journal
     assert found is not None
     return found
 
@@ -53,12 +53,12 @@ def test_a_journal_that_cannot_begin_anew_is_tried_again_and_nobody_is_told_mean
     def begin_anew_in_vain() -> None:
         setattr(where, name, refuse)
         led.begin_anew()
-        both.one._core.store.put("probe", "k", 1, told.append)
+        both.one.inside.store.put("probe", "k", 1, told.append)
 
     with caplog.at_level(logging.WARNING):
         both.one.call(begin_anew_in_vain)
         settle(both.one)
-        assert both.one.call(lambda: both.one._core.store.load("probe")) == {"k": 1}
+        assert both.one.call(lambda: both.one.inside.store.load("probe")) == {"k": 1}
         assert told == []
         until(lambda: "cannot begin anew" in caplog.text)
     both.one.call(lambda: delattr(where, name))
@@ -68,7 +68,7 @@ def test_a_journal_that_cannot_begin_anew_is_tried_again_and_nobody_is_told_mean
 
 
 def test_a_store_that_cannot_say_what_it_has_is_asked_again(both: Pair) -> None:
-    led, store, told = leads_with(both), both.one._core.store, list[bool]()
+    led, store, told = leads_with(both), both.one.inside.store, list[bool]()
     with full_disk(both.one):
         both.one.call(led.begin_anew)
         both.one.call(lambda: store.put("probe", "refused", 1, told.append))

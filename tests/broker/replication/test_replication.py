@@ -82,9 +82,9 @@ def test_a_frozen_follower_makes_acks_all_time_out(both: Pair) -> None:
 def test_what_the_store_keeps_waits_for_the_follower_too(both: Pair) -> None:
     both.freeze()
     said: list[bool] = []
-    both.one.call(lambda: both.one._core.store.put("probe", "k", 1, said.append))
-    until(lambda: both.one.call(lambda: both.one._core.store.load("probe")) == {"k": 1})
-    until(lambda: both.one.call(lambda: both.one._core.leading.journal.partition.durable) > 1)  # type: ignore[union-attr]
+    both.one.call(lambda: both.one.inside.store.put("probe", "k", 1, said.append))
+    until(lambda: both.one.call(lambda: both.one.inside.store.load("probe")) == {"k": 1})
+    until(lambda: both.one.call(lambda: both.one.inside.leading.journal.partition.durable) > 1)  # type: ignore[union-attr]
     assert said == []
     both.thaw()
     until(lambda: said == [True])
@@ -100,10 +100,10 @@ def test_a_wait_ends_when_the_follower_is_out_of_sync(both: Pair) -> None:
         assert high(both.one) == 0
         both.one.advance_s(LAG_S / 2)  # the next look at who lags
         assert raw.produced() == (Error.NONE, 0)
-        assert both.one.call(lambda: both.one._core.replicas.in_sync(partition(both.one))) == (1,)
+        assert both.one.call(lambda: both.one.inside.replicas.in_sync(partition(both.one))) == (1,)
         both.thaw()
         both.synced()
-        assert both.one.call(lambda: both.one._core.replicas.in_sync(partition(both.one))) == (1, 2)
+        assert both.one.call(lambda: both.one.inside.replicas.in_sync(partition(both.one))) == (1, 2)
 
 
 def test_min_insync_replicas_refuses_before_the_append_and_after(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_single_broker_is_enough_for_itself_whatever_min_insync_says(tmp_path:
 
 def test_a_second_follower_is_refused_while_the_first_is_there(both: Pair, tmp_path: Path) -> None:
     with Broker(tmp_path / "three", follow=both.one.bootstrap) as three:
-        until(lambda: "another broker follows it" in following(three).copying.says)
+        until(lambda: "another broker follows it" in following(three).fetcher.says)
         with client(both.one) as raw:
             assert raw.produce("t", b"x") == (Error.NONE, 0)
         assert end(both.two) == 1
@@ -196,8 +196,8 @@ def test_the_follower_says_who_leads_and_refuses_the_rest(both: Pair) -> None:
 
 
 def test_a_follower_knows_the_apis_of_a_leader(both: Pair) -> None:
-    leader = both.one.call(lambda: both.one._role.table.ranges())
-    assert both.two.call(lambda: both.two._role.table.ranges()) == leader
+    leader = both.one.call(lambda: both.one.inside.table.ranges())
+    assert both.two.call(lambda: both.two.inside_follower.table.ranges()) == leader
 
 
 def test_statistics_tell_who_leads_and_how_far_the_follower_is(both: Pair) -> None:

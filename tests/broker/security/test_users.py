@@ -308,7 +308,7 @@ def test_what_goes_wrong_on_the_way_in_is_logged_without_its_text(
         raise ValueError(f"cannot read {bytes(data)!r}")
 
     shake(wire)
-    broker.call(lambda: setattr(broker._core.sasl, "_serve", stumble))
+    broker.call(lambda: setattr(broker.inside.sasl, "serve", stumble))
     with pytest.raises(Closed):
         say(wire, plain("alice", SECRET))
     assert "ValueError on the way in" in caplog.text

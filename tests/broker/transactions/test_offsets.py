@@ -132,7 +132,7 @@ def test_what_is_wrong_with_one_partition_is_told_of_that_one(client: Client) ->
 def test_offsets_are_acknowledged_when_they_are_durable(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
     client.add_offsets("n", producer, "g")
-    store = broker._core.store
+    store = broker.inside.store
     put = store.put
     store.put = lambda room, key, value, then: then(False)  # type: ignore[method-assign]
     assert client.commit_offset("n", producer, "g", "t", 7) == "COORDINATOR_NOT_AVAILABLE"
@@ -144,7 +144,7 @@ def test_offsets_are_acknowledged_when_they_are_durable(broker: Broker, client: 
 
 def test_a_decision_and_its_offsets_are_one_commit_of_the_store(broker: Broker, client: Client) -> None:
     producer = begun(client)
-    store = broker._core.store
+    store = broker.inside.store
     commit, seen = store.commit, []
 
     def noted(changes: list[object], then: object) -> None:
@@ -158,7 +158,7 @@ def test_a_decision_and_its_offsets_are_one_commit_of_the_store(broker: Broker, 
 
 def test_a_transaction_of_one_partition_costs_two_commits_of_the_store(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
-    store = broker._core.store
+    store = broker.inside.store
     commit, count = store.commit, []
     store.commit = lambda *change: (count.append(1), commit(*change))  # type: ignore[method-assign, assignment]
     for sequence in range(3):

@@ -53,7 +53,7 @@ def test_ids_are_never_handed_out_twice_whatever_happens(tmp_path: Path) -> None
 
 def test_who_asks_for_the_first_id_beyond_a_block_gets_it(broker: Broker, client: Client) -> None:
     client.ready(None)
-    broker.call(lambda: setattr(broker._core.transactions.ids, "_next", 999))
+    broker.call(lambda: setattr(broker.inside.transactions.ids, "next_id", 999))
     assert [client.ready(None).producer_id for _ in range(2)] == [999, 1000]
 
 
@@ -116,7 +116,7 @@ def test_when_epochs_are_used_up_another_id_begins(broker: Broker, client: Clien
 
 
 def _set(broker: Broker, record: Record) -> None:
-    broker.call(lambda: setattr(broker._core.transactions.ledger.by_name["n"], "record", record))
+    broker.call(lambda: setattr(broker.inside.transactions.ledger.by_name["n"], "record", record))
 
 
 # Time
@@ -157,7 +157,7 @@ def test_the_next_transaction_has_its_own_time(broker: Broker, client: Client) -
     assert client.state("n") == "Ongoing"
     broker.advance_s(0.001)
     _until(client, "CompleteAbort")
-    statistics = broker.call(broker._core.transactions.purgatory.statistics)
+    statistics = broker.call(broker.inside.transactions.purgatory.statistics)
     assert (statistics.completed, statistics.expired, statistics.watched) == (1, 1, 0)
 
 
@@ -176,7 +176,7 @@ def test_a_zombie_whose_transaction_ran_out_of_time_is_fenced(broker: Broker, cl
 def test_an_abort_that_the_store_refuses_is_tried_again(broker: Broker, client: Client) -> None:
     producer = client.ready("n", timeout_ms=1000)
     client.add("n", producer, "t")
-    store = broker._core.store
+    store = broker.inside.store
     commit = store.commit
     store.commit = lambda changes, then: then(False)  # type: ignore[method-assign]
     broker.advance_s(1)
@@ -193,7 +193,7 @@ def test_an_end_that_the_store_refuses_has_not_happened(broker: Broker, client: 
     producer = client.ready("n")
     client.add("n", producer, "t")
     client.produce("n", "t", batch("a", producer, 0))
-    store = broker._core.store
+    store = broker.inside.store
     commit = store.commit
     store.commit = lambda changes, then: then(False)  # type: ignore[method-assign]
     assert client.end("n", producer) == "COORDINATOR_NOT_AVAILABLE"
@@ -204,7 +204,7 @@ def test_an_end_that_the_store_refuses_has_not_happened(broker: Broker, client: 
 
 
 def test_a_name_whose_first_producer_the_store_refused_is_nobodys(broker: Broker, client: Client) -> None:
-    store = broker._core.store
+    store = broker.inside.store
     put, store.put = store.put, lambda room, key, value, then: then(False)  # type: ignore[method-assign]
     assert client.init("n")[0] == "COORDINATOR_NOT_AVAILABLE"
     nobody = Id(-1, -1)
@@ -220,7 +220,7 @@ def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: C
     producer = client.ready("n")
     client.add("n", producer, "t")
     client.produce("n", "t", batch("a", producer, 0))
-    partition = broker.call(lambda: broker._core.topics.partition("t", 0))
+    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
     room, partition._room = partition._room, _full
     client.end_soon("n", producer)
     other = Client(broker.bootstrap)
@@ -255,7 +255,7 @@ def test_a_name_that_nobody_uses_is_forgotten_after_its_time(tmp_path: Path) -> 
         assert client.add("n", producer, "t") == ["INVALID_PRODUCER_ID_MAPPING"]
         client.close()
     with Broker(tmp_path, clock=clock) as broker:
-        assert list(broker.call(lambda: broker._core.transactions.ledger.by_name)) == ["m"]
+        assert list(broker.call(lambda: broker.inside.transactions.ledger.by_name)) == ["m"]
 
 
 def test_a_name_with_an_open_transaction_is_not_forgotten(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_name_with_an_open_transaction_is_not_forgotten(tmp_path: Path) -> Non
         broker.advance_s(30)
         client.ready("m")  # the store has done all that it was asked before
         assert client.state("n") == "Ongoing"
-        assert "n" in broker.call(lambda: broker._core.store.load("transaction"))
+        assert "n" in broker.call(lambda: broker.inside.store.load("transaction"))
         client.close()
 
 

@@ -235,7 +235,7 @@ def test_a_decision_whose_markers_are_not_durable_is_not_answered_yet(broker: Br
 
 def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker: Broker, client: Client) -> None:
     producer = begun(client)
-    other, store, held = Client(broker.bootstrap), broker._core.store, []
+    other, store, held = Client(broker.bootstrap), broker.inside.store, []
     commit = store.commit
     store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
     client.end_soon("n", producer)
@@ -256,8 +256,8 @@ def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker
 
 def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) -> None:
     producer = begun(client)
-    partition = broker.call(lambda: broker._core.topics.partition("t", 0))
-    watermarks = broker._core.watermarks
+    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
+    watermarks = broker.inside.watermarks
     raise_high = watermarks._raise_high
     watermarks.raised_by(lambda partition: None)  # a follower that has not fetched the marker yet
     client.end_soon("n", producer)
@@ -290,5 +290,5 @@ def test_a_topic_deleted_while_its_marker_waits_for_the_disk_holds_nobody_up(bro
 
 
 def _freeze(broker: Broker, frozen: bool) -> None:
-    partition = broker.call(lambda: broker._core.topics.partition("t", 0))
-    broker.call(lambda: broker._core.flusher.freeze(partition, frozen))
+    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
+    broker.call(lambda: broker.inside.flusher.freeze(partition, frozen))

@@ -104,15 +104,15 @@ def test_an_abort_of_nothing_raises_the_epoch(client: Client, end: bool | None) 
 def test_an_end_that_is_being_written_is_told_from_a_new_one(broker: Broker, client: Client) -> None:
     producer = begun(client)
     other = Client(broker.bootstrap)
-    partition = broker.call(lambda: broker._core.topics.partition("t", 0))
-    broker.call(lambda: broker._core.flusher.freeze(partition, True))
+    partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
+    broker.call(lambda: broker.inside.flusher.freeze(partition, True))
     client.end_soon("n", producer, version=5)
     while other.state("n") != "PrepareCommit":
         pass
     assert other.end("n", producer, version=5)[0] == "CONCURRENT_TRANSACTIONS"
     assert other.end("n", producer, commit=False, version=5)[0] == "INVALID_TXN_STATE"
     assert other.end("n", raised(producer), version=5)[0] == "PRODUCER_FENCED"
-    broker.call(lambda: broker._core.flusher.freeze(partition, False))
+    broker.call(lambda: broker.inside.flusher.freeze(partition, False))
     assert client.receive(26, 5).producer_epoch == 1
     other.close()
 
@@ -146,7 +146,7 @@ def _at_epoch(broker: Broker, client: Client, epoch: int) -> Id:
     producer = client.ready("n")
 
     def age() -> None:
-        transaction = broker._core.transactions.ledger.by_name["n"]
+        transaction = broker.inside.transactions.ledger.by_name["n"]
         transaction.record = Record(60_000, producer.producer_id, epoch, state=State.EMPTY)
 
     broker.call(age)
@@ -155,7 +155,7 @@ def _at_epoch(broker: Broker, client: Client, epoch: int) -> Id:
 
 def test_a_record_is_acknowledged_when_the_store_knows_of_its_partition(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
-    store, held = broker._core.store, []
+    store, held = broker.inside.store, []
     put = store.put
     store.put = lambda *change: held.append(change)  # type: ignore[method-assign]
     client.produce_soon("n", "t", batch("a", producer, 0), 12)
@@ -172,7 +172,7 @@ def test_a_record_is_acknowledged_when_the_store_knows_of_its_partition(broker: 
 
 def test_a_record_whose_partition_the_store_refused_is_sent_again(broker: Broker, client: Client) -> None:
     producer = client.ready("n")
-    store = broker._core.store
+    store = broker.inside.store
     put = store.put
     store.put = lambda room, key, value, then: then(False)  # type: ignore[method-assign]
     client.produce_soon("n", "t", batch("a", producer, 0), 12)

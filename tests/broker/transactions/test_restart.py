@@ -160,7 +160,7 @@ def test_a_producer_that_was_not_answered_goes_on_where_its_record_is(tmp_path: 
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
         producer = client.ready("n")
-        broker._core.store.put = lambda *change: None  # type: ignore[method-assign]
+        broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("a", producer, 0), 12)
         with client_of(broker) as other:
             while other.fetch("t").high_watermark != 1:
@@ -179,7 +179,7 @@ def test_the_first_record_of_the_next_transaction_is_not_committed_with_the_one_
         producer = client.ready("n")
         client.produce("n", "t", batch("a", producer, 0), 12)
         _, then = client.end("n", producer, version=5)
-        broker._core.store.put = lambda *change: None  # type: ignore[method-assign]
+        broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("b", then, 0), 12)
         with client_of(broker) as other:
             while other.fetch("t").high_watermark != 3:
@@ -197,10 +197,10 @@ def test_the_first_record_of_the_next_producer_id_is_known_after_a_crash(tmp_pat
         client.create("t")
         old = client.ready("n")
         last = Record(60_000, old.producer_id, LAST_EPOCH)
-        broker.call(lambda: setattr(broker._core.transactions.ledger.by_name["n"], "record", last))
+        broker.call(lambda: setattr(broker.inside.transactions.ledger.by_name["n"], "record", last))
         client.produce("n", "t", batch("a", last.id, 0), 12)
         _, then = client.end("n", Id(*last.id), version=5)
-        broker._core.store.put = lambda *change: None  # type: ignore[method-assign]
+        broker.inside.store.put = lambda *change: None  # type: ignore[method-assign]
         client.produce_soon("n", "t", batch("b", then, 0), 12)
         with client_of(broker) as other:
             while other.fetch("t").high_watermark != 3:
@@ -215,7 +215,7 @@ def test_a_transaction_in_a_log_that_nobody_can_end_is_aborted_at_the_start(tmp_
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
         client.ready("n")
-        partition = broker.call(lambda: broker._core.topics.partition("t", 0))
+        partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         broker.call(lambda: _append(partition, batch("x", Id(777, 3), 0)))
     with Broker(tmp_path) as broker, client_of(broker) as client:
         assert client.log("t") == [Stored(0, 3, "x"), Stored(1, 3, "ABORT")]
@@ -227,7 +227,7 @@ def test_a_transaction_of_an_epoch_that_is_over_is_aborted_at_the_start(tmp_path
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
         old, _ = client.ready("n"), client.ready("n")
-        partition = broker.call(lambda: broker._core.topics.partition("t", 0))
+        partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         broker.call(lambda: _append(partition, batch("x", old, 0)))
     with Broker(tmp_path) as broker, client_of(broker) as client:
         assert client.log("t") == [Stored(0, 0, "x"), Stored(1, 0, "ABORT")]
@@ -242,7 +242,7 @@ def test_a_broker_closed_while_the_store_decides_ends_the_transaction_at_the_nex
         producer = client.ready("n")
         client.add("n", producer, "t")
         client.produce("n", "t", batch("a", producer, 0))
-        store = broker._core.store
+        store = broker.inside.store
         commit, held = store.commit, []
         store.commit = lambda *change: held.append(change)  # type: ignore[method-assign]
         client.end_soon("n", producer)
@@ -272,7 +272,7 @@ def test_a_marker_is_not_written_twice(tmp_path: Path) -> None:
 def test_a_marker_carries_what_it_is_made_of(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker, client_of(broker) as client:
         client.create("t")
-        partition = broker.call(lambda: broker._core.topics.partition("t", 0))
+        partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, SystemClock().wall_ms()))) == (0, 0)
         told = client.producers("t").active_producers[0]
         assert (told.producer_id, told.producer_epoch, told.coordinator_epoch, told.last_sequence) == (9, 4, 3, -1)

@@ -41,7 +41,7 @@ def listed(client: Client, **asked: object) -> list[str]:
 def test_a_transaction_is_described_from_its_beginning_to_its_end(broker: Broker, client: Client) -> None:
     producer = client.ready("n", 5000)
     assert client.describe("n") == Described("Empty", 5000, -1, producer, {})
-    now_ms = broker.call(lambda: broker._core.clock.wall_ms())
+    now_ms = broker.call(lambda: broker.inside.clock.wall_ms())
     client.add("n", producer, "t", 1)
     assert client.describe("n") == Described("Ongoing", 5000, now_ms, producer, {"t": [1]})
     client.end("n", producer)

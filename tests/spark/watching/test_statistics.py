@@ -244,6 +244,6 @@ def test_the_totals_are_of_what_the_sink_wrote_and_not_of_what_it_was_given(tmp_
     (folder / "metadata").write_text('{"id": "q"}')
     result = frames.with_counters(pa.table({"kind": ["event"]}), {"events": 1})
     taken = pa.table({"frame": pa.array([frames.to_bytes(result)], pa.binary())})
-    pipeline._tell, pipeline._last_moment = None, 0.0
+    pipeline._report, pipeline._last_moment = None, 0.0
     pipeline._take(MagicMock(toArrow=lambda: taken), 0)
     assert pipeline.statistics().totals == {"events": 1, "results": 0, "dead_letters": 1}

@@ -67,7 +67,7 @@ class SaslApis:
 
     def guarded(self, serve: Serve) -> Serve:
         """Who serves a new connection: `serve` itself where everybody may come in."""
-        self._serve = serve
+        self.serve = serve
         return self._guard if self._users.fixed else serve
 
     def apis(self) -> dict[int, Api]:
@@ -89,7 +89,7 @@ class SaslApis:
 
     def _serve_unknown(self, connection: Connection, data: memoryview) -> None:
         try:
-            self._serve(connection, data)
+            self.serve(connection, data)
         except Exception as error:
             raise ValueError(f"{type(error).__name__} on the way in") from None  # Rule 3: its text may hold a secret
 
@@ -133,7 +133,7 @@ class SaslApis:
         exchange = connection.login.exchange
         answer: bytes = exchange.step(token)
         if exchange.user is not None:
-            connection.admit(exchange.user, self._serve)
+            connection.admit(exchange.user, self.serve)
         return answer
 
     def _refuse(self, connection: Connection, answer: Callable[[], None]) -> None:

@@ -24,18 +24,18 @@ class IdleWatch:
     def __init__(self, timer: Any, connections: Iterable[Connection], allowed_ms: int) -> None:
         self._timer, self._connections = timer, connections
         self._step_s = allowed_ms / 1000 / STEPS if allowed_ms > 0 else 0.0
-        self._turning = False
+        self.turning = False
         self.turn = 0
         self.closed = 0
 
     def begin(self) -> None:
         """Somebody is connected."""
-        if not self._turning and self._step_s:
-            self._turning = True
+        if not self.turning and self._step_s:
+            self.turning = True
             self._timer.call_later(self._step_s, self._turn)
 
     def _turn(self) -> None:
-        self._turning = False
+        self.turning = False
         self.turn += 1
         for connection in list(self._connections):
             if self.turn - connection.heard > STEPS:

@@ -52,11 +52,14 @@ class Fetcher:
         self.rounds = 0
         self.says = ""
         """What it logged last: whom it follows, or why it cannot."""
+        self._thawed = asyncio.Event()
+        self._thawed.set()
 
     async def run(self) -> None:
         """Copy until it is cancelled; CannotFollow where that is impossible."""
         await self._replica.catch_up()
         while True:
+            await self._thawed.wait()
             try:
                 await self._link.connect()
                 await self._introduce()  # 1
@@ -71,6 +74,13 @@ class Fetcher:
                 self._say(str(lost))
                 self._link.close()
                 await asyncio.sleep(AGAIN_S)
+
+    def freeze(self, frozen: bool) -> None:
+        """Ask for nothing more until it is thawed; what is on its way is dropped, and asked for again then."""
+        if frozen:
+            self._thawed.clear()
+        else:
+            self._thawed.set()
 
     def close(self) -> None:
         """Drop the connection."""
@@ -153,12 +163,15 @@ class Fetcher:
 
     async def _round(self, partitions: list[Partition], wait_ms: int) -> bool:
         """One fetch, and what it brings; False where that was nothing."""
+        await self._thawed.wait()
         turn = self.rounds % len(partitions)  # a batch larger than the limits comes only where nothing came before it
         partitions = partitions[turn:] + partitions[:turn]
         rows = [asking.PartitionFetch(self._key(p), p.number, -1, p.durable) for p in partitions]
         body = asking.fetch(self._identity.node, wait_ms, MOST, rows)
         by_place = {(row.topic, row.partition): p for row, p in zip(rows, partitions, strict=True)}
         taken = [(by_place[row.topic, row.partition], row) for row in await self._fetch(body)]
+        if not self._thawed.is_set():
+            return True  # frozen meanwhile
         await self._take([(p, row) for p, row in taken if not row.error])
         for partition, row in taken:
             if row.error:

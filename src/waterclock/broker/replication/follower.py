@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +29,8 @@ from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.table import Api, FastApi, Table
-from waterclock.broker.folder import let_go, locked
+from waterclock.broker.folder import locked
+from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import Identity
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listening import listener_for
@@ -61,42 +63,48 @@ class Follower:
         self, loop: Any, folder: str, host: str, port: int, settings: Settings, leader: str, access: Access
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
-        self._loop, self._lock, self._leader = loop, locked(folder), leader
-        try:
-            self._make_rooms(loop, folder, (host, port), settings, access)
-        except BaseException:
-            let_go(self._lock, *(getattr(self, name, None) for name in ("listener", "timer", "store")))
-            raise
+        self._loop, self._leader = loop, leader
+        with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
+            self._lock = locked(folder)
+            opened.callback(os.close, self._lock)
+            self.store = opened.enter_context(
+                closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
+            )
+            topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
+            node = self.store.load("self").get("node", 2)
+            self.timer = opened.enter_context(closing(AsyncTimer()))
+            self.listener = opened.enter_context(
+                closing(listener_for(loop, (host, port), settings, self.timer, access))
+            )
+            self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
+            self.identity.node, self.identity.leader = node, 3 - node
+            self.identity.peer, self.identity.peer_at = 3 - node, leader
+            known = {"node": node, "follows": leader, "deposed": None}
+            self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
+            self.replica = Replica(folder, settings, self.store, topics, self.identity)
+            us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
+            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity)
+            self.freezer = CopyFreezer(self.fetcher.freeze)
+            self._asking: set[asyncio.Task[None]] = set()
+            self._task: asyncio.Task[None] | None = None
+            self._promotion: asyncio.Task[None] | None = None
+            self.table = self._table(settings, folder)
+            opened.pop_all()
 
-    def _make_rooms(self, loop: Any, folder: str, address: tuple[str, int], settings: Settings, access: Access) -> None:
-        leader = self._leader
-        self.store = Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe)
-        topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
-        node = self.store.load("self").get("node", 2)
-        self.timer = AsyncTimer()
-        self.listener = listener_for(loop, address, settings, self.timer, access)
-        self.identity = Identity.of(self.store, *access.advertised(address[0], self.listener.port))
-        self.identity.node, self.identity.leader = node, 3 - node
-        self.identity.peer, self.identity.peer_at = 3 - node, leader
-        known = {"node": node, "follows": leader, "deposed": None}
-        self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
-        self.replica = Replica(folder, settings, self.store, topics, self.identity)
-        us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-        self.copying = Fetcher(self.replica, Link(leader, us.name()), self.identity)
-        self._asking: set[asyncio.Task[None]] = set()
-        self.table = self._table(settings, folder)
-        self._task: asyncio.Task[None] | None = None
-        self._promotion: asyncio.Task[None] | None = None
+    @property
+    def topics(self) -> Topics:
+        """The copied topics."""
+        return self.replica.topics
 
     def _table(self, settings: Settings, folder: str) -> Table:
         topics = self.replica.topics
-        rooms = (
+        apis = (
             MetadataApis(self.identity, topics, settings, self._both),
             PartitionApis(self.identity, topics, self._both),
             LogDirApis(folder, topics),
             AbsentApis(),
         )
-        here = {key: api for room in rooms for key, api in room.apis().items()}
+        here = {key: api for some in apis for key, api in some.apis().items()}
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
@@ -116,7 +124,7 @@ class Follower:
     def open(self) -> None:
         """Let clients in, and begin to copy."""
         self.listener.open(self.table)
-        self._task = self._loop.create_task(self.copying.run())
+        self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -205,9 +213,9 @@ class Follower:
     def _close(self) -> None:
         for task in list(self._asking):
             task.cancel()
-        self.copying.close()
+        self.fetcher.close()
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _refuse_produce(connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:

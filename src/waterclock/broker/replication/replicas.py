@@ -56,7 +56,7 @@ class Replicas:
         self._node, self._settings, self._clock, self._changed = node, settings, clock, changed
         self._states: dict[Partition, ReplicaState] = {}
         self._ends: dict[Partition, int] = {}  # at the start: below, the high watermark may be lower than it was
-        self._heard_ns = NEVER
+        self.heard_ns = NEVER
         self.follower: int | None = None  # its id, once one was seen
 
     def attach(self, follower: int) -> None:
@@ -77,12 +77,12 @@ class Replicas:
 
     def heard(self) -> None:
         """The follower has asked for something."""
-        self._heard_ns = self._clock.monotonic_ns()
+        self.heard_ns = self._clock.monotonic_ns()
 
     @property
     def alive(self) -> bool:
         """Whether the follower was heard of within replica.lag.time.max.ms."""
-        return self._heard_ns >= self._since_ns()
+        return self.heard_ns >= self._since_ns()
 
     def _since_ns(self) -> int:
         return self._clock.monotonic_ns() - int(self._settings["replica.lag.time.max.ms"]) * 1_000_000

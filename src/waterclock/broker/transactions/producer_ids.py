@@ -24,15 +24,15 @@ class ProducerIds:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._next: int = store.load(NAMESPACE).get("next", 0)
-        self._end = self._next  # of the block; nothing is left of it at the start
+        self.next_id: int = store.load(NAMESPACE).get("next", 0)
+        self._end = self.next_id  # of the block; nothing is left of it at the start
         self._waiting: deque[Taken] = deque()
 
     def take(self, then: Taken) -> None:
         """Hand out one id, now or once there is a block."""
-        if self._next < self._end:
-            self._next += 1
-            then(self._next - 1)
+        if self.next_id < self._end:
+            self.next_id += 1
+            then(self.next_id - 1)
             return
         self._waiting.append(then)
         if len(self._waiting) == 1:

@@ -91,8 +91,8 @@ def _flat(block: bytes, lines: int) -> bool:
 
 
 def _parsed(block: bytes, schema: pa.Schema) -> pa.Table:
-    told = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
-    parse = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="ignore")
+    explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
+    parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
     read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
     raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
     raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8

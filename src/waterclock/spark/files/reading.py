@@ -43,7 +43,7 @@ def read_file(path: str, layout: Layout) -> Iterator[Block]:
 
 
 def open_file(path: str) -> Any:
-    """Open a file by its URI, or by the path that Spark tells.
+    """Open a file by its URI, or by the path that Spark says.
 
     Hadoop writes a local path as `file:` and the path as it is (`file:/in/100%.jsonl`); a URI has three slashes and is
     escaped (`file:///in/100%25.jsonl`).
@@ -55,7 +55,7 @@ def open_file(path: str) -> Any:
 
 
 def name_of(path: str) -> str:
-    """The name of a file by its URI, or by the path that Spark tells."""
+    """The name of a file by its URI, or by the path that Spark says."""
     return (_local(path) if path.startswith("file:/") else unquote(path)).rpartition("/")[2]
 
 

@@ -130,12 +130,12 @@ def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], lis
     beats: list[int] = []
     others: list[int] = []
     for place, headers in enumerate(records.headers):
-        told = [value for name, value in headers if name == HEARTBEAT] if headers else []
-        if not told:
+        beats_of = [value for name, value in headers if name == HEARTBEAT] if headers else []
+        if not beats_of:
             others.append(place)
             continue
         try:
-            beats.append(moment((told[-1] or b"").decode()))
+            beats.append(moment((beats_of[-1] or b"").decode()))
         except ValueError as error:
             wrong = ValueError(f"header {HEARTBEAT!r}: {error}")
             letters.append(letter(records.place, records.offsets[place], wrong, records.values[place] or b""))

@@ -58,7 +58,7 @@ def _real(path: Path) -> Path:
     try:
         real = path.resolve()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            real.lstat()  # a name that is too long is told here
+            real.lstat()  # a name that is too long is reported here
         return real
     except (OSError, RuntimeError) as error:
         raise UsageError(f"the path {path} leads nowhere: {error}") from error
