@@ -21,7 +21,7 @@ from tests.broker.replication.pairs import pair
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
-from waterclock.broker.folder import let_go, locked
+from waterclock.broker.folder import locked
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
@@ -210,22 +210,18 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert not broker.leads
 
 
-def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_path: Path) -> None:
-    class Room:
-        def __init__(self, error: Exception | None = None) -> None:
-            self.closed, self._error = False, error
+@pytest.mark.parametrize("role", ROLES)
+def test_what_cannot_be_closed_after_a_failed_start_does_not_keep_the_folder(folder: Path, role: str) -> None:
+    def refuses(store: Store) -> None:
+        close(store)
+        raise OSError(5, "Input/output error")
 
-        def close(self) -> None:
-            self.closed = True
-            if self._error is not None:
-                raise self._error
-
-    rooms = [Room(), Room(OSError(5, "Input/output error")), Room()]
-    lock = locked(str(tmp_path))
-    with pytest.raises(OSError, match="Input/output error"):
-        let_go(lock, rooms[0], None, *rooms[1:])
-    assert [room.closed for room in rooms] == [True, True, True]
-    locked(str(tmp_path)).release()
+    close = Store.close
+    with fails_when_it_lets_clients_in(folder) as port, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "close", refuses)
+        with pytest.raises(OSError, match="Input/output error"):
+            Broker(folder, port=port, follow=ROLES[role]).start()
+    locked(str(folder)).release()
 
 
 def no_locks(folder: Path) -> None:

@@ -80,7 +80,7 @@ class Core:
         self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
-            opened.callback(os.close, self._lock)
+            opened.callback(self._lock.release)
             self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any
-
 from waterclock.broker.errors import DataInUse
 from waterclock.disk import FolderLock, WithoutLocks, make_folder
 from waterclock.errors import UsageError
@@ -23,15 +20,3 @@ def locked(folder: str) -> FolderLock:
             f"the data folder {folder} cannot be used: {error.strerror}. Choose another with --data"
         ) from None
     return lock
-
-
-def let_go(lock: FolderLock, *rooms: Any) -> None:
-    """After a start that failed: close what was made of it (None: it was not), the first named first.
-
-    The folder is left to the next whatever happens on the way.
-    """
-    with ExitStack() as last_first:
-        last_first.callback(lock.release)
-        for room in rooms[::-1]:
-            if room is not None:
-                last_first.callback(room.close)

@@ -66,7 +66,7 @@ class Follower:
         self._loop, self._leader = loop, leader
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
-            opened.callback(os.close, self._lock)
+            opened.callback(self._lock.release)
             self.store = opened.enter_context(
                 closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
             )
