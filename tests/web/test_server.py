@@ -94,7 +94,7 @@ def test_another_method_is_refused_with_those_that_are_not(server: Server, metho
     assert page == b"only GET and HEAD are answered\n"
 
 
-def test_a_page_that_cannot_be_made_is_a_sentence_and_the_next_one_is_served() -> None:
+def test_a_page_that_cannot_be_made_is_told_and_the_next_one_is_served() -> None:
     answers: Iterator[Any] = iter([RuntimeError("the sink is away"), "well\n"])
 
     def page() -> Page:
@@ -166,7 +166,7 @@ def test_headers_without_end_are_refused(server: Server) -> None:
         assert answer(client).startswith(b"HTTP/1.0 431 ")
 
 
-def test_clients_that_say_nothing_keep_nobody_out(server: Server) -> None:
+def test_a_client_that_says_nothing_keeps_nobody_waiting(server: Server) -> None:
     with ExitStack() as opened:
         silent = [opened.enter_context(connected(server)) for _ in range(3 * MOST)]
         silent[-1].sendall(b"GET /met")
@@ -251,7 +251,7 @@ def test_close_waits_for_no_client_that_says_nothing(server: Server) -> None:
 # Pages are made by one thread at a time
 
 
-def test_a_page_is_made_by_one_thread_at_a_time_whatever_its_route() -> None:
+def test_a_page_is_made_by_one_thread_at_a_time() -> None:
     inside, most, gate = 0, 0, threading.Barrier(2, timeout=10)
 
     def page() -> Page:
