@@ -102,6 +102,42 @@ def test_the_trace_command_works_in_the_bare_package() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+COMMANDS = [["run"], ["broker"], ["broker", "promote"], ["cdc"], ["demo"], ["trace"], ["bench"], ["bench", "timers"]]
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+def test_the_help_of_every_command_works_in_the_bare_package(command: list[str]) -> None:
+    done = bare("from waterclock.cli import main; sys.exit(main(sys.argv[1:]))", *command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(" ".join(["usage: waterclock", *command]))
+
+
+def test_the_options_of_all_commands_import_no_part_that_works() -> None:
+    """Each start makes all of them, so what is imported for one is waited for by the others."""
+    script = (
+        "import sys\nfrom waterclock import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'asyncio', 'http.server', 'sqlite3', 'waterclock.wheel', 'waterclock.timer', 'waterclock.rules', "
+        "'waterclock.sinks', 'waterclock.broker.core', 'waterclock.cdc.capture', 'waterclock.spark.pipeline'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    assert python(script).stderr == "[]\n"
+
+
+@pytest.mark.parametrize("package", ["bench", "examples"])
+def test_without_a_package_that_lies_beside_src_the_other_commands_work(package: str) -> None:
+    block = BLOCK.replace(
+        'name.partition(".")[0] not in {*sys.stdlib_module_names, "waterclock"}', f"name == 'waterclock.{package}'"
+    )
+    script = block + "from waterclock.cli import main; sys.exit(main(sys.argv[1:]))"
+    assert python(script, "trace", "seven-tasks").returncode == 0
+    assert all(word in python(script, "--help").stdout for word in ("demo", "bench", "trace"))
+    done = python(script, *{"bench": ["bench", "wheel"], "examples": ["demo", "fines"]}[package], "--seed", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr == f"waterclock: the package waterclock.{package} is missing: install waterclock whole, with pip\n"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments", [("run", "pipeline.toml"), ("demo", "fines", "--folder", "/dev/null/out")], ids=["run", "demo"]
 )

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("kio")
 
+import waterclock.broker
 from tests.broker.raw_client import RawClient
 from waterclock.broker import Broker, BrokerStatistics, Error
 from waterclock.broker.flusher import THREADS
+from waterclock.broker.process import line
+from waterclock.broker.prometheus import prometheus
+from waterclock.broker.statistics import FlushStatistics, ReplicationStatistics
 from waterclock.clock import ManualClock
 
 
@@ -89,8 +95,42 @@ def test_what_waits_is_told_by_purgatory(broker: Broker, client: RawClient) -> N
     assert (produces.delayed, produces.watched, produces.completed) == (0, 0, 1)
 
 
-def test_every_purgatory_of_the_broker_is_there(broker: Broker) -> None:
-    assert set(broker.statistics().purgatories) == {"produce", "fetch", "join", "heartbeat", "transaction"}
+def purgatories_in_the_source() -> list[str]:
+    """The names that purgatories are made with, anywhere in the broker; one whose name is no text stands as its code."""
+    calls = [
+        node
+        for path in Path(waterclock.broker.__path__[0]).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Purgatory"
+    ]
+    return [
+        ast.literal_eval(call.args[0]) if isinstance(call.args[0], ast.Constant) else ast.unparse(call)
+        for call in calls
+    ]
+
+
+def test_every_purgatory_that_the_broker_makes_is_in_its_statistics(broker: Broker) -> None:
+    """Delayed DeleteRecords were waited for, and no figure showed them."""
+    assert sorted(broker.statistics().purgatories) == sorted(purgatories_in_the_source())
+    assert len(purgatories_in_the_source()) >= 6
+
+
+def test_a_deletion_of_records_is_counted_where_it_waited(broker: Broker, client: RawClient) -> None:
+    for value in (b"a", b"b"):
+        client.produce("orders", value)
+    partitions = [{"partition_index": 0, "offset": 1}]
+    topics = [{"name": "orders", "partitions": partitions}]
+    answer = client.ask("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=10))
+    assert answer.topics[0].partitions[0].low_watermark == 1
+    ended = {name: one.completed for name, one in broker.statistics().purgatories.items()}
+    assert ended == {"produce": 2, "fetch": 0, "delete records": 1, "join": 0, "heartbeat": 0, "transaction": 0}
+
+
+def test_every_purgatory_is_on_prometheuss_page(broker: Broker) -> None:
+    page = prometheus(broker.statistics())
+    for name in purgatories_in_the_source():
+        assert f'waterclock_broker_delayed_operations{{purgatory="{name}"}} 0' in page
+        assert f'waterclock_broker_ended_operations_total{{purgatory="{name}",end="expired"}} 0' in page
 
 
 def test_a_flush_counts_once_and_its_partitions_each(broker: Broker, client: RawClient) -> None:
@@ -103,6 +143,12 @@ def test_a_flush_counts_once_and_its_partitions_each(broker: Broker, client: Raw
     until(lambda: broker.statistics().flushes.count == THREADS)
     flushes = broker.statistics().flushes
     assert (flushes.partitions, flushes.partitions_per_flush) == (2 * THREADS, 2)
+
+
+def test_before_the_first_flush_its_time_is_not_known(broker: Broker, client: RawClient) -> None:
+    assert (broker.statistics().flushes.last_ms, broker.statistics().flushes.worst_ms) == (None, None)
+    client.produce("orders", b"a")
+    assert (broker.statistics().flushes.last_ms, broker.statistics().flushes.worst_ms) == (0.0, 0.0)
 
 
 def test_the_time_of_a_flush_is_that_of_the_brokers_clock(broker: Broker, client: RawClient) -> None:
@@ -147,6 +193,20 @@ def test_the_record_is_frozen_and_json_takes_it(broker: Broker) -> None:
     assert isinstance(statistics, BrokerStatistics)
 
 
+def test_the_line_on_stderr_has_numbers_where_nothing_is_known(broker: Broker) -> None:
+    """It is read by programs since before None stood in the record."""
+    nothing = FlushStatistics(0, 0, None, None)
+    follows = ReplicationStatistics(False, "a:1", None, None)
+    found = json.loads(line(replace(broker.statistics(), flushes=nothing, replication=follows)))
+    assert found["flushes"] == {"count": 0, "partitions": 0, "last_ms": 0.0, "worst_ms": 0.0}
+    assert found["replication"] == {"leads": False, "peer": "a:1", "in_sync": 0, "lag": -1}
+    known = json.loads(line(replace(broker.statistics(), flushes=FlushStatistics(2, 3, 0.5, 1.5))))
+    assert known == {
+        **asdict(broker.statistics()),
+        "flushes": {"count": 2, "partitions": 3, "last_ms": 0.5, "worst_ms": 1.5},
+    }
+
+
 def test_the_command_prints_a_line_of_json_every_so_many_seconds() -> None:
     command = [sys.executable, "-m", "waterclock.cli", "broker", "--port", "0", "--statistics-every", "0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -157,4 +217,5 @@ def test_the_command_prints_a_line_of_json_every_so_many_seconds() -> None:
         process.send_signal(signal.SIGTERM)
     assert "ready on" in ready
     assert [line["connections"] for line in lines] == [0, 0]
+    assert lines[0]["flushes"] == {"count": 0, "partitions": 0, "last_ms": 0.0, "worst_ms": 0.0}
     assert process.returncode == 0

@@ -14,6 +14,7 @@ import pytest
 from tests.cdc.mariadb import MariaServer
 from tests.cdc.topics import messages, shop
 from tests.kafka.reader import committed
+from tests.web.reading import get, read_back
 from waterclock import cli
 from waterclock.cdc.addresses import database as address
 from waterclock.cdc.addresses import kafka
@@ -127,6 +128,37 @@ def test_ctrl_c_ends_it_and_the_next_run_goes_on(
     shop(mariadb, database, 2)
     assert cli.main([*command, "--once", "--from", here]) == 0
     assert committed(broker, database)[0] == messages(mariadb.changes(here, f"{database}.*"))
+
+
+def test_a_capture_is_asked_for_its_statistics_over_http_while_it_runs(
+    command: list[str], mariadb: MariaServer, broker: Broker, database: str, here: str
+) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-m", "waterclock.cli", *command, "--from", here, "--metrics", "0", "--name", "till"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert started.stderr is not None
+        url = started.stderr.readline().removeprefix("metrics at ").strip()
+        shop(mariadb, database, 3)
+        expected = mariadb.changes(here, f"{database}.*")
+        for _ in range(300):
+            found = json.loads(get(url.replace("/metrics", "/statistics.json"))[1])
+            if found["statistics"]["place"] == mariadb.place():
+                break
+            time.sleep(0.1)
+        page = read_back(get(url)[1])
+    finally:
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=30)
+    assert (found["command"], found["statistics"]["changes"]) == ("cdc", len(expected)), err
+    assert found["statistics"].keys() == {"changes", "transactions", "commits", "breaks", "place"}
+    for name in ("changes", "transactions", "commits", "breaks"):
+        sample = (f"waterclock_capture_{name}_total", {"capture": "till"}, float(found["statistics"][name]))
+        assert page[f"waterclock_capture_{name}"] == ("counter", [sample])
+    assert f"{len(expected):,} changes of" in out
 
 
 def committed_or_none(broker: Broker, topic: str) -> object:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, write_files
 from tests.spark.topics import Sender, make_topic_pipeline
-from tests.web.test_metrics import get, read_back
+from tests.web.reading import get, read_back
 from waterclock.broker import Broker
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.toml.config import load
@@ -104,6 +104,8 @@ def test_a_live_run_is_asked_over_http_and_ends_with_ctrl_c(tmp_path: Path) -> N
     process, url = started(make_pipeline(tmp_path, rows, files=2), 0)
     try:
         assert read_back(get(url)[1])["waterclock_events"][1][0][2] == 0.0  # Spark is starting
+        early = json.loads(get(url.replace("/metrics", "/statistics.json"))[1])["statistics"]
+        assert [early[name] for name in ("watermark_us", "newest_us", "events_per_second", "batch_id")] == [None] * 4
         page: dict[str, Any] = {}
         for _ in range(1200):
             page = read_back(get(url)[1])
@@ -116,10 +118,16 @@ def test_a_live_run_is_asked_over_http_and_ends_with_ctrl_c(tmp_path: Path) -> N
         assert page["waterclock_source_behind_files"][1][0][2] == 0.0
         phases = {labels["phase"] for _, labels, _ in page["waterclock_batch_phase_seconds"][1]}
         assert {"sink", "take", "addBatch"} <= phases
+        found = json.loads(get(url.replace("/metrics", "/statistics.json"))[1])
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
+    shown = found["statistics"]
+    assert (found["command"], shown["pipeline"], shown["totals"]["events"]) == ("run", "orders", len(rows))
+    assert (shown["newest_us"], shown["behind"]) == (newest_us(rows), {"": 0})
+    assert shown["state_rows"] > 0
+    assert shown["phases"]["sink"]["count"] == shown["batches"] > 0
     assert (process.returncode, json.loads(out)["events"]) == (0, len(rows)), err
     with pytest.raises(OSError, match="refused"):
         get(url)

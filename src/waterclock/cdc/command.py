@@ -62,12 +62,12 @@ def run(arguments: Namespace) -> int:
     from waterclock.cdc import origin as origins
     from waterclock.cdc.addresses import database, kafka
     from waterclock.cdc.capture import Capture
-    from waterclock.cdc.option_files import settings_of
     from waterclock.cdc.produce import Publisher
     from waterclock.cdc.progress import Progress
     from waterclock.cdc.prometheus import prometheus
     from waterclock.cdc.topics import Target
     from waterclock.clock import SystemClock
+    from waterclock.kafka.settings import from_text
 
     where, clock = database(arguments.source), SystemClock()
     _check_names(arguments.tables)
@@ -78,7 +78,9 @@ def run(arguments: Namespace) -> int:
         target = Target(servers, topic, arguments.order, arguments.partitions)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    publisher = partial(Publisher, target, name, settings_of(arguments.kafka_config))
+    client, file = "--kafka-config", arguments.kafka_config
+    given = from_text(client, origins.read_file(client, file)) if file else {}
+    publisher = partial(Publisher, target, name, given)
     shown = Progress(clock, arguments.json)
     capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=shown.tell, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):

@@ -8,9 +8,9 @@ import zlib
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from waterclock.cdc.addresses import Database
-from waterclock.cdc.option_files import read_file
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter
 from waterclock.clock import Clock
@@ -93,6 +93,14 @@ def password_of(arguments: Namespace, variable: str) -> str:
     if arguments.password_file is None:
         return os.environ.get(variable, "")
     return read_file("--password-file", arguments.password_file).rstrip("\r\n")
+
+
+def read_file(option: str, file: str) -> str:
+    """The text of the file that an option names; UsageError if it cannot be read."""
+    try:
+        return Path(file).read_text()
+    except OSError as error:
+        raise UsageError(f"{option}: {file} cannot be read: {error.strerror}.") from None
 
 
 def types_of(given: list[str]) -> dict[str, str]:

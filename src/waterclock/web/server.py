@@ -9,11 +9,11 @@
 Rule 1: it listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
 Rule 2: pages are made by one thread at a time, whoever asks. Who waits for longer than PATIENCE_S gets a 503.
 Rule 3: a page that cannot be made stops nothing else.
-Rule 4: a client is served by a thread of its own, once, and has PATIENCE_S for all of it: its request, and taking the
+Rule 4: a client is served once, by a thread of its own. It has PATIENCE_S to send its request, and PATIENCE_S to take the
         answer. There are at most MOST of them. One more, and the one is dropped that has been sending its request for the
-        longest; where none of them is, the newcomer. So nobody is kept out by clients that say nothing.
+        longest, the newcomer last. So nobody is kept out by clients that say nothing.
 Rule 5: `close` waits for a page that is being made, and none is made afterwards: what it asks may be closed then, too.
-        A page that hangs is not waited for longer than PATIENCE_S. Clients are not waited for: they are dropped.
+        A page that hangs is not waited for longer than PATIENCE_S, and a client that is to take its answer than GRACE_S.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from waterclock.errors import UsageError
 
 HOST: Final = "127.0.0.1"
 PATIENCE_S: Final = 10.0
+GRACE_S: Final = 1.0
+LOOK_S: Final = 0.1  # how often it looks for who is too slow, and whether it is to end
 MOST: Final = 32  # clients at once
 SENTENCE: Final = "text/plain; charset=utf-8"
 
@@ -64,7 +66,7 @@ class Server:
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UsageError(f"metrics cannot be served on port {port} of {HOST}: {why}. Name another port") from error
-        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.1,), name="web", daemon=True)
+        self._thread = threading.Thread(target=self._listener.serve_forever, args=(LOOK_S,), name="web", daemon=True)
         self._thread.start()
 
     @property
@@ -81,7 +83,7 @@ class Server:
         self._closed = True
         if done:
             self._alone.release()
-        self._listener.drop_all()
+        self._listener.leave()
 
     def __enter__(self) -> Server:
         return self
@@ -138,53 +140,57 @@ class _Listener(socketserver.ThreadingTCPServer):
 
     def __init__(self, port: int, answer: Callable[[str], Answer]) -> None:
         self.answer = answer
-        self._clock, self._clients, self._lock = SystemClock(), dict[Any, _Client](), threading.Lock()
+        self._clock, self._clients, self._changed = SystemClock(), dict[Any, _Client](), threading.Condition()
         super().__init__((HOST, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give it a thread, or drop one; in the thread that listens."""
-        with self._lock:
-            full = len(self._clients) >= MOST
-            senders = [client for client in self._clients.values() if client.sending] if full else []
-            if not full or senders:
-                self._clients[request] = _Client(request, self._clock.monotonic_s())
-        if full and not senders:
+        """Give it a thread, and drop one where there are too many; in the thread that listens."""
+        with self._changed:
+            self._clients[request] = newcomer = _Client(request, self._clock.monotonic_s())
+            dropped = self._one_too_many()
+            if dropped is not None:
+                del self._clients[dropped.connection]
+        if dropped is newcomer:
             self.shutdown_request(request)
             return
-        if senders:
-            self._forget(senders[0].connection).drop()
+        if dropped is not None:
+            dropped.drop()
         super().process_request(request, client_address)
+
+    def _one_too_many(self) -> _Client | None:
+        """Who has been sending for the longest, the newcomer last; None while there are no more than MOST."""
+        sending = (client for client in self._clients.values() if client.sending)
+        return next(sending) if len(self._clients) > MOST else None
 
     def service_actions(self) -> None:
         """Drop who has been there for too long; a few times a second, in the thread that listens."""
         since_s = self._clock.monotonic_s() - PATIENCE_S
-        with self._lock:
+        with self._changed:
             late = [client for client in self._clients.values() if client.sending and client.since_s < since_s]
         for client in late:
             client.drop()
 
     def heard(self, request: Any) -> None:
-        """Its request is here; from now on it waits for us, and then has its time anew to take the answer."""
-        with self._lock:
+        """Its request is here; from now on it waits for us."""
+        with self._changed:
             if request in self._clients:
                 self._clients[request].sending = False
 
-    def drop_all(self) -> None:
-        """All clients that there are."""
-        with self._lock:
-            clients = list(self._clients.values())
-        for client in clients:
-            client.drop()
+    def leave(self) -> None:
+        """Drop all clients; those that are about to take their answer, after GRACE_S."""
+        with self._changed:
+            for client in [client for client in self._clients.values() if client.sending]:
+                client.drop()
+            self._changed.wait_for(lambda: not self._clients, GRACE_S)
+            for client in self._clients.values():
+                client.drop()
 
     def shutdown_request(self, request: Any) -> None:
         """A client is done, or was dropped."""
-        with self._lock:
+        with self._changed:
             self._clients.pop(request, None)
+            self._changed.notify_all()
         super().shutdown_request(request)
-
-    def _forget(self, request: Any) -> _Client:
-        with self._lock:
-            return self._clients.pop(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that goes away in the middle is no error of ours."""

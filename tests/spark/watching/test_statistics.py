@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.least_pipeline import LEAST
-from tests.web.test_metrics import read_back
+from tests.web.reading import read_back
 from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
 from waterclock.sinks import Batch
