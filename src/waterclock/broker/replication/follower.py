@@ -31,7 +31,7 @@ from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
-from waterclock.broker.identity import Identity
+from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.elsewhere import elsewhere
@@ -71,19 +71,19 @@ class Follower:
                 closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
             )
             topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
-            node = self.store.load("self").get("node", 2)
+            chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer()))
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
-            self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
-            self.identity.node, self.identity.leader = node, 3 - node
-            self.identity.peer, self.identity.peer_at = 3 - node, leader
+            self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
+            self.identity.leader = NO_NODE if self.identity.peer is None else self.identity.peer
+            self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
             self.replica = Replica(folder, settings, self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity)
+            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
