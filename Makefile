@@ -15,8 +15,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py
 ARGS ?=
-# a file's tests stay in one process: they share their servers; the files with the slow ones stand first
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Who stays together, and who begins, is said by tests/side_by_side.py. Three share two cores in `make test`: a third of
+# their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
+# the minutes of all campaigns of a run, in which they take turns; `all` runs them all
+MINUTES_OF_TEST_LONG := 8
+MINUTES_OF_TEST_SERVERS := 2
+
+# once, before several processes want them at the same time
+JARS := import pyspark; from waterclock.bench.servers import apache, connector; apache.fetch(); connector.fetch(pyspark.__version__)
 
 .PHONY: help run run-servers test test-long test-servers check check-native format bench clean
 
@@ -34,17 +41,20 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 3 $(ARGS)
 
-test-long: .venv/ready-test  ## the long campaigns: more seeds, more kills
-	@$(BIN)/python -m pytest -m "long and not servers" $(SIDE_BY_SIDE) $(ARGS)
+test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (8; `all` for the whole), with the seed of the day
+	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \
+	  $(BIN)/python -m pytest -m "long and not servers" $(SIDE_BY_SIDE) 2 $(ARGS)
 
-test-servers: .venv/ready-test  ## the broker's conformance suite, against ours and against Apache Kafka (Java 17, Maven; minutes)
+test-servers: .venv/ready-test  ## the broker's conformance suite against Apache Kafka, its tools and Spark's connector (Java 17, Maven; minutes)
 	@command -v mvn >/dev/null && command -v java >/dev/null || { echo "Apache Kafka needs Java 17 and Maven." \
 	  "Install them (Debian: apt install default-jre-headless maven) and run the same command again." >&2; exit 1; }
-	@BROKERS=ours,apache $(BIN)/python -m pytest tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
-	  "tests/examples/test_fines_kills.py::test_five_kills_at_random_moments_leave_the_tables_of_a_run_without_any[servers]" \
-	  -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
+	@$(BIN)/python -c "$(JARS)"
+	@BROKERS=ours,apache CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_SERVERS)} \
+	  $(BIN)/python -m pytest -m servers $(SIDE_BY_SIDE) 2 -W ignore::pytest.PytestUnraisableExceptionWarning \
+	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
+	  tests/examples/test_fines_kills.py $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .
@@ -52,7 +62,7 @@ check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/mypy
 
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
-check-native: .venv/ready-test  ## the compiled modules' tests under AddressSanitizer and UBSan (gcc; minutes)
+check-native: .venv/ready-test  ## the tests of what is compiled under AddressSanitizer and UBSan (gcc; minutes)
 	@command -v gcc >/dev/null || { echo "The sanitizers come with gcc, and there is none on the PATH." \
 	  "Install it (Debian: apt install gcc) and run the same command again." >&2; exit 1; }
 	@$(PIP) install --constraint constraints.txt --group native
@@ -64,7 +74,8 @@ check-native: .venv/ready-test  ## the compiled modules' tests under AddressSani
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  tests/test_import.py tests/wheel tests/purgatory $(ARGS)
+	  -k "not [plain and not -plain and not [reference and not -reference" $(SIDE_BY_SIDE) 2 \
+	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/purgatory $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .

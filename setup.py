@@ -17,8 +17,18 @@ def compiled(module: str, source: str, *others: str) -> Extension:
     return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=["-O3"], optional=True)
 
 
-HANDLES = ("slab.h", "arena.h", "buckets.h", "turn.h", "structure.pxd", "bounds.pxd")
-ARRAYS = ("segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
+HANDLES = (
+    "occupancy.h",
+    "occupancy.pxd",
+    "slab.h",
+    "arena.h",
+    "buckets.h",
+    "turn.h",
+    "check.h",
+    "structure.pxd",
+    "bounds.pxd",
+)
+ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 
 setup(
     ext_modules=[

@@ -1,8 +1,7 @@
-"""Behind `waterclock bench`: measure, tell on the way, write down, show.
+"""`waterclock bench`: measure, tell on the way, write down, show.
 
-Rule 1: what is measured stands in the benchmark's own room; here is only which, and where the result goes.
-Rule 2: what could fail besides measuring (folder, table, picture) is made ready before, so that no figures are lost.
-Rule 3: progress goes to stderr, the result to stdout: a table, or with `--json` the record.
+Rule 1: what could fail besides measuring (folder, table, picture) is made ready before, so that no figures are lost.
+Rule 2: progress goes to stderr, the result to stdout: a table, or with `--json` the record.
 """
 
 from __future__ import annotations
@@ -11,34 +10,65 @@ import argparse
 import json
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from waterclock.bench import record, tables
+from waterclock.arguments import count, counts, describe, seconds
+from waterclock.bench.benchmarks import BENCHMARKS, Benchmark
 from waterclock.errors import UsageError, WaterclockError
 
-TURNED = 100_000  # requests a second where the clock is turned by hand
-Tell = Callable[[str], None]
 Draw = Callable[[Mapping[str, Any], Path], bool]
-Benchmark = tuple[Callable[[argparse.Namespace, Tell], Any], Callable[[Any], str]]  # its figures; its table
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """A command for each benchmark, with its options."""
+    describe(parser, run, "waterclock bench timers --sizes 1k,100k")
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    for name, benchmark in BENCHMARKS.items():
+        option = next(iter(benchmark.defaults))
+        options = commands.add_parser(name, help=benchmark.what)
+        example = f"waterclock bench {name} --{option} {benchmark.defaults[option]} --out out/bench"
+        describe(options, run, example)
+        options.description = f"`waterclock bench {name}`: {benchmark.what}."
+        _add_options(options, benchmark)
+
+
+def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
+    known: dict[str, tuple[Callable[[str], Any], str, str]] = {
+        "sizes": (counts, "1k,1M", benchmark.sizes),
+        "rates": (counts, "10k,50k", "requests a second, for the load"),
+        "open": (count, "N", "expectations that are open"),
+        "rounds": (count, "N", "contenders take turns so many times; medians are shown"),
+        "seconds": (seconds, "S", "how long each measurement in real time takes"),
+    }
+    for name, default in benchmark.defaults.items():
+        kind, shown, what = known[name]
+        parser.add_argument(
+            f"--{name}", type=kind, metavar=shown, default=default, help=f"{what} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """One benchmark from the command's arguments; 0, or an error of waterclock's."""
-    measure, table = BENCHMARKS[arguments.benchmark]
+    """`waterclock bench`: contenders side by side in one run; the result is written down, and drawn."""
+    from waterclock.bench import record
+
+    benchmark = BENCHMARKS[arguments.benchmark]
     folder, progress, draw = _folder(arguments.out), Progress(), _artist()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: no server is left running
     try:
-        figures = measure(arguments, progress.tell)
+        figures = benchmark.measure(arguments, progress.tell)
     except KeyboardInterrupt:
         raise WaterclockError("stopped; nothing was written") from None
     finally:
         signal.signal(signal.SIGTERM, before)
         progress.end()
     result = record.of(arguments.benchmark, _command(arguments), figures)
-    text = table(figures)
+    text = benchmark.table(figures)
     written = result.write(folder, text)
     picture = folder / f"{arguments.benchmark}.png"
     if draw is not None and draw(json.loads(result.json()), picture):
@@ -98,99 +128,3 @@ def _artist() -> Draw | None:
         print(f"no picture, as {error.name} is missing: pip install 'waterclock[bench]'", file=sys.stderr)
         return None
     return plots.draw
-
-
-# What is measured; imports inside, as each needs other packages
-
-
-def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.kafka.harness import built
-    from waterclock.bench.kafka.timers import KafkaTimer
-    from waterclock.bench.timers import lateness, loop, memory, verbs
-
-    sizes, rounds, seconds = arguments.sizes, arguments.rounds, arguments.seconds
-    with built(tell) as kafka:
-        by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(kafka, tell)])
-    return {
-        "pending": sizes,
-        "rounds": rounds,
-        **by_verb,
-        "memory": memory.measure(verbs.CONTENDERS, sizes, tell),
-        "lateness": lateness.measure(seconds, tell),
-        "loop": loop.measure(min(loop.TIMERS, max(sizes)), seconds, rounds, tell),
-    }
-
-
-def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.timers import verbs
-
-    sizes, rounds = arguments.sizes, arguments.rounds
-    return {"pending": sizes, "rounds": rounds, **verbs.measure(verbs.STANDARD, sizes, rounds, tell)}
-
-
-def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.kafka.harness import built
-    from waterclock.bench.kafka.purgatory import KafkaPurgatory
-    from waterclock.bench.purgatory import load, turned, verbs
-
-    with built(tell) as found:
-        kafka = KafkaPurgatory(found)
-        return {
-            "ns": verbs.measure(arguments.sizes, arguments.rounds, tell, kafka),
-            "turned": turned.measure(min(TURNED, max(arguments.rates)), arguments.seconds, tell),
-            "rates": load.measure(arguments.rates, arguments.seconds, tell, kafka),
-            "notes": kafka.notes,
-        }
-
-
-def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
-    from waterclock.bench import pipeline
-
-    found = []
-    for rows_a_batch in arguments.sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell)
-        found += pipeline.table(runs, rows_a_batch)
-    return found
-
-
-def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
-    from waterclock.bench import held
-
-    return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
-
-
-def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.latency import campaign
-
-    return campaign.measure(arguments.rounds, arguments.seconds, tell)
-
-
-def _cdc(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
-    from waterclock.bench.cdc import campaign
-
-    return campaign.measure(arguments.sizes, arguments.rounds, tell)
-
-
-def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
-    from waterclock.bench.broker import campaign
-
-    return campaign.measure(arguments.sizes, arguments.rounds, arguments.seconds, tell)
-
-
-def _broker_table(figures: dict[str, Any]) -> str:
-    from waterclock.bench.broker.table import table
-
-    return table(figures)
-
-
-BENCHMARKS: dict[str, Benchmark] = {
-    "timers": (_timers, tables.timers),
-    "purgatory": (_purgatory, tables.purgatory),
-    "wheel": (_wheel, tables.verbs),
-    "pipeline": (_pipeline, tables.pipeline),
-    "held": (_held, tables.held),
-    "latency": (_latency, tables.live_latency),
-    "broker": (_broker, _broker_table),
-    "cdc": (_cdc, tables.cdc),
-}

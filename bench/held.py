@@ -49,7 +49,7 @@ SPACE_US: Final = 72_000  # 50,000 orders an hour
 STEP_US: Final = (
     SPACE_US // EVENTS // 1000 * 1000
 )  # Spark's watermark counts whole milliseconds: it must reach the last
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Figures = dict[str, Any]
 
 
@@ -97,48 +97,48 @@ class Case:
         return (ids | {row[0] for row in self.fill()}) - {self.batch(BATCHES - 1)[-1][0]}
 
 
-def measure(sizes: Sequence[int], expectations: int, rounds: int, tell: Tell) -> list[Figures]:
+def measure(sizes: Sequence[int], expectations: int, rounds: int, report: Report) -> list[Figures]:
     """A record for each number of keys, for no expectation and for all; medians over batches and rounds."""
     keys = max(1, min(sizes) // TOUCHED)
     cases = [*(Case(KEYS, held, keys) for held in sizes), *(Case(EXPECTATIONS, n, keys) for n in (0, expectations))]
     runs: dict[Case, list[Figures]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tell("held: starting Spark")
+        report("held: starting Spark")
         spark = start("bench", extra={"spark.sql.streaming.numRecentProgressUpdates": "1000"}, log=folder / "log").spark
         try:
             for case in (cases[0], cases[len(sizes)]):
-                _run(spark, case, folder, _Told(tell, "warm-up", case))
+                _run(spark, case, folder, _Reporter(report, "warm-up", case))
             for number in range(1, rounds + 1):
                 for case in cases:
-                    told = _Told(tell, f"round {number} of {rounds}", case)
-                    runs[case].append(_run(spark, case, folder, told))
+                    reported = _Reporter(report, f"round {number} of {rounds}", case)
+                    runs[case].append(_run(spark, case, folder, reported))
         finally:
             spark.stop()
     return [_record(case, of) for case, of in runs.items()]
 
 
-class _Told:
+class _Reporter:
     """What is going on, batch by batch."""
 
-    def __init__(self, tell: Tell, which: str, case: Case) -> None:
-        self._tell, self._what = tell, f"held, {which}, {case.held:,} {case.what}"
+    def __init__(self, report: Report, which: str, case: Case) -> None:
+        self._report, self._what = report, f"held, {which}, {case.held:,} {case.what}"
 
     def say(self, what: str) -> None:
-        self._tell(f"{self._what}: {what}")
+        self._report(f"{self._what}: {what}")
 
 
-def _run(spark: SparkSession, case: Case, under: Path, told: _Told) -> Figures:
+def _run(spark: SparkSession, case: Case, under: Path, reported: _Reporter) -> Figures:
     """One run from nothing, in a folder of its own: Spark goes on tending a state for a while when its query is over."""
     folder = Path(tempfile.mkdtemp(dir=under))
-    told.say("making the files")
+    reported.say("making the files")
     files = _write(case, folder / "in")
     source, sink = Source("parquet", folder / "in", 1, COLUMNS), SQLiteFile(folder / "db", "results")
     config = Config("held", folder / "checkpoint", source, 0, False, case.rules, sink, None, {})
     try:
         with closing(Pipeline(config)) as pipeline:
             summary = pipeline.run(
-                spark, tell=lambda p: told.say(f"batch {min(p.batch_id + 1, files)} of {files} done")
+                spark, report=lambda p: reported.say(f"batch {min(p.batch_id + 1, files)} of {files} done")
             )
             taken = [p.durationMs["triggerExecution"] for p in pipeline.progress() if p.numInputRows]
         return {

@@ -37,7 +37,7 @@ KINDS = {"id": "string", "key": "string", "seq": "long", "kind": "string", "ts":
 WHOLE_BATCHES = 4  # of a run; the first one is not counted
 WARM_UP = 8  # the part of the rows that everybody begins with
 Recipe = Callable[[DataFrame], DataFrame]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 OURS = {"waterclock: order, deliver, expect": ALL, "waterclock: order": ORDER, "waterclock: deliver": DELIVER}
 # by hand -> ours that does the same
 OTHERS: dict[str, tuple[Recipe, str]] = {
@@ -66,15 +66,15 @@ class Course:
     files: int
 
 
-def measure(rows_a_batch: int, rounds: int, folder: Path, tell: Tell) -> dict[str, list[Run]]:
-    """Every contender `rounds` times, taking turns on the same files, after a warm-up; `tell` hears of each batch."""
+def measure(rows_a_batch: int, rounds: int, folder: Path, report: Report) -> dict[str, list[Run]]:
+    """Every contender `rounds` times, taking turns on the same files, after a warm-up; `report` hears of each batch."""
     short, whole = _course(folder / "short", max(1, rows_a_batch // WARM_UP)), _course(folder / "whole", rows_a_batch)
     extra = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}
-    tell("starting Spark")
+    report("starting Spark")
     spark = start("bench", extra=extra, log=folder / "spark.log").spark
     try:
-        _round(spark, short, "warm-up", tell)
-        turns = [_round(spark, whole, f"round {turn} of {rounds}", tell) for turn in range(1, rounds + 1)]
+        _round(spark, short, "warm-up", report)
+        turns = [_round(spark, whole, f"round {turn} of {rounds}", report) for turn in range(1, rounds + 1)]
     finally:
         spark.stop()
     return {name: [turn[name] for turn in turns] for name in EVERYBODY}
@@ -85,21 +85,21 @@ def _course(folder: Path, rows_a_batch: int) -> Course:
     return Course(folder, made, orders.write(made, folder / "in", rows_a_batch))
 
 
-def _round(spark: SparkSession, course: Course, which: str, tell: Tell) -> dict[str, Run]:
+def _round(spark: SparkSession, course: Course, which: str, report: Report) -> dict[str, Run]:
     runs = {}
     for place, name in enumerate(EVERYBODY, 1):
         what = f"{which}, {place} of {len(EVERYBODY)}: {name}"
-        tell(what)
-        told = partial(_tell_batch, tell, what)
+        report(what)
+        reported = partial(_tell_batch, report, what)
         if name in OURS:
-            runs[name] = _ours(spark, course, name, told)
+            runs[name] = _ours(spark, course, name, reported)
         else:
-            runs[name] = _other(spark, course, name, told)
+            runs[name] = _other(spark, course, name, reported)
     return runs
 
 
-def _tell_batch(tell: Tell, what: str, batch_id: int) -> None:
-    tell(f"{what}, batch {batch_id + 1} done")
+def _tell_batch(report: Report, what: str, batch_id: int) -> None:
+    report(f"{what}, batch {batch_id + 1} done")
 
 
 def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]:
@@ -119,12 +119,12 @@ def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]
     ]
 
 
-def _ours(spark: SparkSession, course: Course, name: str, told: Callable[[int], None]) -> Run:
+def _ours(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
     folder, file = _places(course, name)
     source, sink = Source("parquet", course.folder / "in", 1, KINDS), SQLiteFile(file, "results")
     config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], sink, None, {})
     with closing(Pipeline(config)) as pipeline:
-        pipeline.run(spark, tell=lambda progress: told(progress.batch_id))
+        pipeline.run(spark, report=lambda progress: reported(progress.batch_id))
         ms = _batch_ms(pipeline.progress(), course.files)
     with closing(sqlite3.connect(file)) as db:
         rows = db.execute("SELECT event_key, event_seq FROM results WHERE kind = 'event' AND key != 'end'").fetchall()
@@ -132,7 +132,7 @@ def _ours(spark: SparkSession, course: Course, name: str, told: Callable[[int], 
     return Run(ms, _all_once(rows, course.made))
 
 
-def _other(spark: SparkSession, course: Course, name: str, told: Callable[[int], None]) -> Run:
+def _other(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
     folder, file = _places(course, name)
     recipe = OTHERS[name][0] if name in OTHERS else contenders.as_it_comes
     with closing(sqlite3.connect(file, check_same_thread=False)) as db:
@@ -145,7 +145,7 @@ def _other(spark: SparkSession, course: Course, name: str, told: Callable[[int],
                     "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?)",
                     zip(*(c.to_pylist() for c in taken.columns), strict=True),
                 )
-            told(batch_id)
+            reported(batch_id)
 
         stream = spark.readStream.schema(_ddl()).option("maxFilesPerTrigger", 1).parquet(str(course.folder / "in"))
         query = recipe(stream).writeStream.foreachBatch(keep).option("checkpointLocation", str(folder)).start()

@@ -1,6 +1,6 @@
 """The benchmarks one after the other, their results into bench/results: `make bench`, or `python -m bench.run [NAME ...]`.
 
-Each is `waterclock bench NAME` with its own sizes; docs/performance.md tells what the figures mean.
+Each is `waterclock bench NAME` with its own sizes; docs/performance.md says what the figures mean.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from waterclock.bench.command import BENCHMARKS
+from waterclock.bench.benchmarks import BENCHMARKS
 from waterclock.cli import main as waterclock
 
 RESULTS = Path(__file__).parent / "results"

@@ -61,7 +61,7 @@ def _send(what: signal.Signals, pids: Iterable[int]) -> None:
 
 
 def _children(parents: set[int]) -> set[int]:
-    """None where the system does not tell: then the group is all that is killed."""
+    """None where the system does not say: then the group is all that is killed."""
     found = set()
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+
+pytest_plugins = ["tests.campaign", "tests.side_by_side"]
 
 # what it asserts for several files of tests is told as if it stood in them
 pytest.register_assert_rewrite("tests.spark.files.ways")
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
 # A shell's `make test &` has the tests ignore Ctrl-C, and all that they start; some of them send one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
-settings.register_profile("steady", derandomize=True, database=None)
-settings.register_profile("search", derandomize=False)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+def pytest_collection_finish() -> None:
+    # what was collected stays until the end: without this, each of the tests' own collections goes through all of it
+    gc.collect()
+    gc.freeze()
+
 
 QUICK = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

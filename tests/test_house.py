@@ -1,10 +1,14 @@
-"""The house rules: which room may import which, where time, threads and stores live, how big files and functions get."""
+"""The house rules: which room may import which, where time, threads and stores live, how big files and functions get.
+
+The tables of docs/architecture.md are the ones that are held here. Imports for type checkers alone count as imports.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,35 +21,52 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 MAY_IMPORT = {
     "errors": set(),
     "clock": set(),
+    "disk": {"errors"},
+    "arguments": set(),
     "wheel": {"errors"},
     "timer": {"wheel", "clock", "errors"},
     "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
     "sinks": {"changes", "errors"},
-    "web": {"errors"},
+    "web": {"__init__", "arguments", "clock", "errors"},
     "changes": {"errors"},
-    "spark": {"rules", "sinks", "web", "errors", "clock", "changes"},
-    "broker": {"purgatory", "timer", "web", "clock", "errors"},
-    "cdc": {"changes", "clock", "errors"},
+    "spark": {"rules", "sinks", "web", "arguments", "errors", "clock", "changes", "disk", "kafka"},
+    "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors"},
+    "kafka": {"clock", "errors"},
+    "cdc": {"changes", "web", "arguments", "clock", "errors", "kafka"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},
-    "cli": {
-        "bench",
-        "broker",
-        "cdc",
-        "web",
-        "rules",
-        "sinks",
-        "spark",
-        "trace",
-        "errors",
-        "clock",
-        "examples",
-        "__init__",
-    },
+    "cli": {"__init__", "arguments", "broker", "cdc", "errors", "spark", "trace"},
     "traces": set(),
 }
+# inside of spark: a folder or file -> those of spark that it may import
+INSIDE_SPARK = {
+    "frames": set(),
+    "buckets": set(),
+    "source_folder": set(),
+    "layout": {"frames"},
+    "checkpoint": {"source_folder"},
+    "state": {"frames", "layout"},
+    "toml": {"layout"},
+    "operator": {"frames", "state"},
+    "session": {"operator"},
+    "transform": {"buckets", "frames", "layout", "operator", "state"},
+    "source": {"buckets", "checkpoint", "frames", "operator", "transform"},
+    "files": {"buckets", "checkpoint", "frames", "layout", "operator", "source", "source_folder", "toml", "transform"},
+    "kafka": {"buckets", "checkpoint", "files", "frames", "layout", "operator", "source", "toml", "transform"},
+    "streams": {"checkpoint", "files", "kafka", "source", "toml"},
+    "watching": {"checkpoint", "kafka", "source_folder", "toml"},
+    "fresh": {"checkpoint", "streams", "toml"},
+    "pipeline": {"checkpoint", "frames", "fresh", "layout", "operator", "session", "source", "state", "streams", "toml",
+                 "transform", "watching"},
+    "progress": {"pipeline"},
+    "command": set(),
+}  # fmt: skip
+INSIDE: dict[str, dict[str, set[str]]] = {"spark": INSIDE_SPARK}
+EXCEPTIONS_INSIDE: dict[str, set[tuple[str, str]]] = {}  # room -> (file, part that it may import all the same)
+# circles of imports for type checkers alone: each a pair of files that are two halves of one thing
+PAIRS = [{"timer/drive.py", "timer/periodic.py"}, {"timer/loop.py", "timer/timeouts.py"}]
 # The one arrow upward: the product promises the name `rules.on_spark()`.
 EXCEPTIONS = {("rules/model.py", "spark")}
 # module that only these rooms or files may import
@@ -64,15 +85,16 @@ ONLY_IN = {
     ),
     "asyncio": (
         "timer/loop.py",
-        "timer/home.py",
+        "timer/loop_binding.py",
         "timer/timeouts.py",
         "purgatory/waiting.py",
         "broker/broker.py",
         "broker/core.py",
         "broker/replication/",
     ),
+    "fcntl": ("disk.py",),
     "sqlite3": ("sinks/sqlite.py", "broker/store.py"),
-    "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/command.py"),
+    "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres_copy.py",),
     "deltalake": ("sinks/delta.py",),
     "kio": ("broker/wire/",),
@@ -80,9 +102,22 @@ ONLY_IN = {
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("spark/kafka/", "cdc/"),
+    "confluent_kafka": ("kafka/", "spark/kafka/", "cdc/"),
     "pickle": (),
 }
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {module_name(path): path for path in MODULES}
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def room_of(path: Path) -> str:
@@ -90,7 +125,7 @@ def room_of(path: Path) -> str:
 
 
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -103,8 +138,56 @@ def our_rooms(path: Path) -> set[str]:
     return {(parts[1] if len(parts) > 1 else "__init__") for parts in names if parts[0] == "waterclock"}
 
 
+def part_of(path: Path) -> str:
+    """The folder or file inside its room that a module belongs to."""
+    return path.relative_to(PACKAGE).parts[1].removesuffix(".py")
+
+
+def parts_of(room: str, path: Path) -> set[str]:
+    """The parts of `room` that a module imports."""
+    names = [name.split(".") for name in imported_modules(tree_of(path))]
+    return {parts[2] for parts in names if parts[1] == room and len(parts) > 2}
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """The modules of ours that are imported anywhere but inside a function, for type checkers too."""
+    inside = {id(inner) for node in ast.walk(tree) if isinstance(node, FUNCTION) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in inside:
+            whole = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in NAMES else str(node.module) for name in whole if str(node.module) in NAMES)
+        elif isinstance(node, ast.Import) and id(node) not in inside:
+            yield from (alias.name for alias in node.names if alias.name in NAMES)
+
+
+def at_run_time(path: Path) -> set[str]:
+    """The modules of ours that are imported when this one is."""
+    body = [
+        node
+        for node in tree_of(path).body
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
+    return set(imported_modules(ast.Module(body, [])))
+
+
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """The sets of modules that reach each other."""
+    reach: dict[str, set[str]] = {}
+    for name in imports:
+        found, ahead = set[str](), [*imports[name] - {name}]
+        while ahead:
+            if (one := ahead.pop()) not in found:
+                found.add(one)
+                ahead += imports.get(one, ())
+        reach[name] = found
+    sets = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in imports if name in reach[name]
+    }
+    return [{str(NAMES[name].relative_to(PACKAGE)) for name in one if name != ""} for one in sorted(sets, key=sorted)]
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield f"{path.relative_to(ROOT)}:{node.name}", node.end_lineno - node.lineno + 1
@@ -117,6 +200,35 @@ def test_no_arrow_points_upward(path: Path) -> None:
     name, room = str(path.relative_to(PACKAGE)), room_of(path)
     forbidden = our_rooms(path) - MAY_IMPORT[room] - {room}
     assert {(name, other) for other in forbidden} <= EXCEPTIONS
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_no_arrow_points_upward_inside_a_room(room: str) -> None:
+    wrong = {
+        (str(path.relative_to(PACKAGE)), other)
+        for path in MODULES
+        if room_of(path) == room and path.parent.name + path.name != f"{room}__init__.py"
+        for other in parts_of(room, path) - INSIDE[room][part_of(path)] - {part_of(path)}
+    }
+    assert wrong == EXCEPTIONS_INSIDE.get(room, set())
+
+
+@pytest.mark.parametrize("table", [MAY_IMPORT, *INSIDE.values()])
+def test_a_table_of_floors_is_a_ladder(table: dict[str, set[str]]) -> None:
+    below: set[str] = {"__init__", "bench", "examples"}  # the last two stand beside src and import what they show
+    left = dict(table)
+    while ready := {room for room, may in left.items() if may <= below}:
+        below |= ready
+        left = {room: may for room, may in left.items() if room not in ready}
+    assert left == {}
+
+
+def test_there_is_no_circle_of_imports_at_run_time() -> None:
+    assert circles({name: at_run_time(path) for name, path in NAMES.items()}) == []
+
+
+def test_circles_of_imports_for_types_are_the_pairs_that_are_known() -> None:
+    assert circles({name: set(imported_modules(tree_of(path))) for name, path in NAMES.items()}) == PAIRS
 
 
 @pytest.mark.parametrize("module", ONLY_IN)
@@ -146,11 +258,7 @@ def test_functions_stay_small() -> None:
 
 
 def test_every_module_opens_with_its_caption() -> None:
-    silent = [
-        str(p.relative_to(ROOT))
-        for p in MODULES
-        if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))
-    ]
+    silent = [str(p.relative_to(ROOT)) for p in MODULES if p.read_text().strip() and not ast.get_docstring(tree_of(p))]
     assert silent == []
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.test_house import MAY_IMPORT
 from waterclock.rules.toml import rules_from
 
 ROOT = Path(__file__).parents[1]
@@ -132,11 +131,6 @@ def test_the_two_commands_stand_in_the_makefile() -> None:
     shown = "\n".join(content for language, content in fenced if not language)
     named = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", shown, re.M)}
     assert named <= set(targets)
-
-
-def test_the_table_of_floors_is_the_one_that_is_held() -> None:
-    rows = re.findall(r"^\| \d \| `(\w+)` \| (.+) \|$", (ROOT / "docs" / "architecture.md").read_text(), re.M)
-    assert {room: set(re.findall(r"`(\w+)`", may)) for room, may in rows} == MAY_IMPORT
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.name)

@@ -7,7 +7,7 @@
 
 Rule 1: a fresh server and a fresh folder for each contender in each round; client and server are processes of their own.
 Rule 2: CPU is that of the whole server process, its collector and its flushes included.
-Rule 3: a workload that fails is told with its reason, and the others go on.
+Rule 3: a workload that fails is reported with its reason, and the others go on.
 Rule 4: what takes a disk of 10 GB is asked in the first round only.
 """
 
@@ -30,7 +30,7 @@ from waterclock.bench.servers.apache import ApacheKafka
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.bench.servers.server import Server
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Start = Callable[[Path], Server]
 FSYNC: Final = {"log.flush.interval.messages": "1"}
 SERVER_JVM: Final = ("-Xms256m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")  # as Kafka's own script starts it
@@ -63,21 +63,21 @@ def contenders() -> dict[str, Start]:
     }
 
 
-def measure(sizes: Sequence[int], rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
+def measure(sizes: Sequence[int], rounds: int, seconds: float, report: Report) -> dict[str, Any]:
     """`runs`: contender -> workload -> figures, medians over the rounds; `notes`: who was left out, and why."""
-    starts, notes = _available(tell)
+    starts, notes = _available(report)
     runs: dict[str, list[dict[str, Figures]]] = {name: [] for name in starts}
     for number in range(rounds):
         for name, start in starts.items():
-            tell(f"broker, round {number + 1} of {rounds}: {name}")
+            report(f"broker, round {number + 1} of {rounds}: {name}")
             runs[name].append(_run(start, sizes, seconds, number == 0))
     return {"runs": {name: _medians(some) for name, some in runs.items()}, "notes": notes}
 
 
-def _available(tell: Tell) -> tuple[dict[str, Start], dict[str, str]]:
+def _available(report: Report) -> tuple[dict[str, Start], dict[str, str]]:
     starts = contenders()
     try:
-        tell("broker: Apache Kafka's jars by Maven")
+        report("broker: Apache Kafka's jars by Maven")
         apache.fetch()
     except RuntimeError as why:
         return {OURS: starts.pop(OURS)}, dict.fromkeys(starts, f"not measured: {why}")

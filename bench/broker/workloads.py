@@ -38,14 +38,14 @@ def produce(bootstrap: str, topic: str, seconds: float, size: int) -> dict[str, 
     producer = Producer({"bootstrap.servers": bootstrap, **BATCHED, **QUIET})
     value, failed, sent = b"x" * size, 0, 0
 
-    def told(error: Any, message: Any) -> None:
+    def reported(error: Any, message: Any) -> None:
         nonlocal failed
         failed += error is not None
 
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         for _ in range(1000):
-            _offer(producer, topic, value, told)
+            _offer(producer, topic, value, reported)
         producer.poll(0)
         sent += 1000
     left = producer.flush(60)
@@ -55,10 +55,10 @@ def produce(bootstrap: str, topic: str, seconds: float, size: int) -> dict[str, 
     return {"messages": sent, "per_s": sent / took, "mb_per_s": sent * size / took / 1e6}
 
 
-def _offer(producer: Producer, topic: str, value: bytes, told: Callable[[Any, Any], None]) -> None:
+def _offer(producer: Producer, topic: str, value: bytes, reported: Callable[[Any, Any], None]) -> None:
     while True:
         try:
-            producer.produce(topic, value, on_delivery=told)
+            producer.produce(topic, value, on_delivery=reported)
             return
         except BufferError:
             producer.poll(0.01)

@@ -37,7 +37,7 @@ from waterclock.examples.cdc.tables import tables
 
 OURS, DECODER = "waterclock cdc, into the broker", "mysql-replication, decodes only"
 TABLES = tables()[:4]
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Figures = dict[str, Any]
 
 
@@ -51,30 +51,30 @@ class Course:
     first: int
 
 
-def measure(sizes: Sequence[int], rounds: int, tell: Tell) -> list[Figures]:
+def measure(sizes: Sequence[int], rounds: int, report: Report) -> list[Figures]:
     """A record for each contender at each size; EnvironmentMissing where there is no MariaDB."""
     found = programs("the benchmark cdc", ["MariaDB"])
-    return [record for changes in sizes for record in _measured(found, changes, rounds, tell)]
+    return [record for changes in sizes for record in _measured(found, changes, rounds, report)]
 
 
-def _measured(found: dict[str, str], changes: int, rounds: int, tell: Tell) -> list[Figures]:
-    with _course(found, changes, tell) as course:
+def _measured(found: dict[str, str], changes: int, rounds: int, report: Report) -> list[Figures]:
+    with _course(found, changes, report) as course:
         runs: dict[str, list[Figures]] = {OURS: [], DECODER: []}
         for number in range(1, rounds + 1):
             what = f"cdc, {changes:,} row changes, round {number} of {rounds}"
-            tell(f"{what}: {OURS}")
-            runs[OURS].append(_ours(course, f"shop-{number}", partial(tell, f"{what}: reading what was written")))
-            tell(f"{what}: {DECODER}")
+            report(f"{what}: {OURS}")
+            runs[OURS].append(_ours(course, f"shop-{number}", partial(report, f"{what}: reading what was written")))
+            report(f"{what}: {DECODER}")
             runs[DECODER].append(_decoder(course))
         return [{"contender": name, **_medians(some, changes)} for name, some in runs.items()]
 
 
 @contextmanager
-def _course(found: dict[str, str], changes: int, tell: Tell) -> Iterator[Course]:
+def _course(found: dict[str, str], changes: int, report: Report) -> Iterator[Course]:
     folder = Path(tempfile.mkdtemp(prefix="waterclock-bench-", dir="/tmp"))  # short: a socket's path has 107 characters
     folder.chmod(0o755)
     try:
-        tell("cdc: starting MariaDB and the broker")
+        report("cdc: starting MariaDB and the broker")
         mariadb = MariaDB(folder / "mariadb", folder / "mariadb.log", found, SystemClock())
         broker = OurBroker(folder / "broker", {})
         try:
@@ -82,7 +82,7 @@ def _course(found: dict[str, str], changes: int, tell: Tell) -> Iterator[Course]
             shop = Shop(mariadb.connection, 1, changes, TABLES)
             shop.make()
             first = int(mariadb.place().rpartition("-")[2])
-            tell(f"cdc: writing {changes:,} row changes to {len(TABLES)} tables")
+            report(f"cdc: writing {changes:,} row changes to {len(TABLES)} tables")
             shop.write()
             yield Course(mariadb, broker, shop, first)
         finally:
@@ -96,17 +96,17 @@ def _ours(course: Course, topic: str, checking: Callable[[], object]) -> Figures
     source = f"mysql://root@127.0.0.1:{course.mariadb.port}/{DATABASE}"
     to = f"kafka://{course.broker.bootstrap}/{topic}"
     before = cpu_s(course.broker.pid)
-    told = _told(course, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
+    reported = _reported(course, "waterclock.cli", "cdc", source, "--to", to, "--once", "--json")
     broker_cpu_s = cpu_s(course.broker.pid) - before
     checking()
     errors = check_topic(course.broker.bootstrap, topic, Checker(course.shop.history, course.first, TABLES))
-    right = not errors.errors and errors.versions == told["changes"] == course.shop.written
-    return {**told, "broker_cpu_s": broker_cpu_s, "right": right}
+    right = not errors.errors and errors.versions == reported["changes"] == course.shop.written
+    return {**reported, "broker_cpu_s": broker_cpu_s, "right": right}
 
 
 def _decoder(course: Course) -> Figures:
-    told = _told(course, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
-    return {**told, "broker_cpu_s": None, "right": told["rows"] == _rows(course.shop)}
+    reported = _reported(course, "waterclock.bench.cdc.decoding", str(course.mariadb.port))
+    return {**reported, "broker_cpu_s": None, "right": reported["rows"] == _rows(course.shop)}
 
 
 def _rows(shop: Shop) -> int:
@@ -114,7 +114,7 @@ def _rows(shop: Shop) -> int:
     return sum(not (v.operation == "insert" and v.rev > 1) for versions in shop.history for v in versions)
 
 
-def _told(course: Course, module: str, *arguments: str) -> Figures:
+def _reported(course: Course, module: str, *arguments: str) -> Figures:
     """What a contender printed, with the processor seconds of it and of the server meanwhile."""
     before = _children_s(), course.mariadb.process.cpu_s()
     command = [sys.executable, "-m", module, *arguments]
@@ -122,8 +122,8 @@ def _told(course: Course, module: str, *arguments: str) -> Figures:
     if done.returncode:
         raise WaterclockError(f"{module} failed: {(done.stderr.strip().splitlines() or ['nothing was said'])[-1]}")
     after = _children_s(), course.mariadb.process.cpu_s()
-    told: Figures = json.loads(done.stdout)
-    return {**told, "cpu_s": after[0] - before[0], "server_cpu_s": after[1] - before[1]}
+    reported: Figures = json.loads(done.stdout)
+    return {**reported, "cpu_s": after[0] - before[0], "server_cpu_s": after[1] - before[1]}
 
 
 def _children_s() -> float:

@@ -8,5 +8,5 @@
 Rule 1: nothing of Kafka is in waterclock. Maven brings the jars that pom.xml names.
 Rule 2: what is needed and not there is said in one sentence, and the rows are left out. Figures of another run or another
         machine are never shown in their place.
-Rule 3: Java counts and tells; what is right is judged in Python, as for every contender.
+Rule 3: Java counts and says; what is right is judged in Python, as for every contender.
 """

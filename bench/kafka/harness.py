@@ -25,7 +25,7 @@ TOOLS: Final = ("java", "javac", "mvn")
 AS_KAFKA_RUNS: Final = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 HEAP_MB: Final = 1_024
 WORDS: Final = 300  # of what a program said when it failed: enough to see why
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class NotMeasured(Exception):
@@ -40,7 +40,7 @@ class Harness:
     jars: str
 
     def run(self, program: str, *arguments: Any, options: Sequence[str] = AS_KAFKA_RUNS, heap_mb: int = HEAP_MB) -> Any:
-        """What the program told, under the machine's clock; `NotMeasured` where it failed."""
+        """What the program reported, under the machine's clock; `NotMeasured` where it failed."""
         return self._run([], program, arguments, options, heap_mb)
 
     def turned(
@@ -65,14 +65,14 @@ class Harness:
 
 
 @contextmanager
-def built(tell: Tell) -> Iterator[Harness | NotMeasured]:
+def built(report: Report) -> Iterator[Harness | NotMeasured]:
     """The programs, compiled into a folder that is gone afterwards; or why they are not there."""
     found: Harness | NotMeasured
     with tempfile.TemporaryDirectory(prefix="waterclock-kafka-") as name:
         try:
-            found = _build(Path(name), tell)
+            found = _build(Path(name), report)
         except NotMeasured as why:
-            tell(f"Kafka is not measured: {why}")
+            report(f"Kafka is not measured: {why}")
             found = why
         yield found
 
@@ -82,10 +82,10 @@ def missing() -> list[str]:
     return [tool for tool in TOOLS if shutil.which(tool) is None]
 
 
-def _build(folder: Path, tell: Tell) -> Harness:
+def _build(folder: Path, report: Report) -> Harness:
     if lacking := missing():
         raise NotMeasured(f"it needs {', '.join(lacking)} on the PATH (Debian: apt install default-jdk-headless maven)")
-    tell("Kafka: its jars by Maven, and the programs that drive it")
+    report("Kafka: its jars by Maven, and the programs that drive it")
     with as_file(files("waterclock.bench.kafka")) as sources:
         jars = _jars(sources / "pom.xml", folder / "jars.txt")
         _compile(sources / "java" / "turned", folder / "turned", jars)

@@ -55,50 +55,50 @@ class KafkaPurgatory:
             harness.file("warming", draw_arrivals(WARMING_RATE, WARMING_MS)),
             harness.file("arrivals", draw_arrivals(rate, min(DRAWN_MS, duration_ms))),
         )
-        told = self._told(lambda: harness.run("PurgatoryLoad", keys, *files, duration_ms))
-        return told and held(told, (keys, p50_ms, p75_ms, rate, seconds), latencies)
+        reported = self._reported(lambda: harness.run("PurgatoryLoad", keys, *files, duration_ms))
+        return reported and held(reported, (keys, p50_ms, p75_ms, rate, seconds), latencies)
 
     def verbs(self, size: int) -> dict[str, float] | None:
         """ns an operation by verb, one round."""
         if (harness := self._harness) is None:
             return None
         keys = harness.file("keys", _keys(size, seed=size))
-        told = self._told(lambda: harness.turned("PurgatoryVerbs", keys, size))
-        if told is not None and told["over"] != 2 * size:
-            raise WrongAnswer(f"{NAME}: {2 * size} operations should be over, {told['over']} are")
-        return told and {verb: told[verb] for verb in VERBS}
+        reported = self._reported(lambda: harness.turned("PurgatoryVerbs", keys, size))
+        if reported is not None and reported["over"] != 2 * size:
+            raise WrongAnswer(f"{NAME}: {2 * size} operations should be over, {reported['over']} are")
+        return reported and {verb: reported[verb] for verb in VERBS}
 
-    def _told(self, ask: Any) -> Any:
-        """What a program told; None once one failed."""
+    def _reported(self, ask: Any) -> Any:
+        """What a program reported; None once one failed."""
         try:
-            told = ask()
+            reported = ask()
         except NotMeasured as why:
             self._harness = None
             self.notes["Kafka, from there on"] = f"not measured: {why}"
             return None
         self.notes.setdefault(
-            NAME, f"Kafka {told['kafka']}, Java {told['java']}, G1 as Kafka starts it; see the doubts"
+            NAME, f"Kafka {reported['kafka']}, Java {reported['java']}, G1 as Kafka starts it; see the doubts"
         )
-        return told
+        return reported
 
 
-def held(told: Any, load: tuple[str, int, int, int, float], latencies: list[int]) -> Held:
-    """The record of what a program told; `WrongAnswer` where a request is not over once, or a timer is left."""
-    if told["sent"] != told["over"] or told["delayed"]:
+def held(reported: Any, load: tuple[str, int, int, int, float], latencies: list[int]) -> Held:
+    """The record of what a program reported; `WrongAnswer` where a request is not over once, or a timer is left."""
+    if reported["sent"] != reported["over"] or reported["delayed"]:
         raise WrongAnswer(
-            f"{NAME}: {told['sent']} requests, {told['over']} over, {told['delayed']} timers left at the end"
+            f"{NAME}: {reported['sent']} requests, {reported['over']} over, {reported['delayed']} timers left at the end"
         )
-    sent = max(1, told["sent"])
+    sent = max(1, reported["sent"])
     return Held(
         NAME,
         *load,
-        requests=told["sent"],
-        cpu_us=round(told["cpu_ns"] / 1000 / sent, 2),
-        held=told["behind_ms"] < BEHIND_MS,
-        behind_ms=round(told["behind_ms"], 1),
-        expired=round(told["expired"] / sent, 4),
+        requests=reported["sent"],
+        cpu_us=round(reported["cpu_ns"] / 1000 / sent, 2),
+        held=reported["behind_ms"] < BEHIND_MS,
+        behind_ms=round(reported["behind_ms"], 1),
+        expired=round(reported["expired"] / sent, 4),
         expected=round(sum(latency > TIMEOUT_MS for latency in latencies) / len(latencies), 4),
-        pending_most=told["pending_most"],
+        pending_most=reported["pending_most"],
         resident_mb=None,
         grown_mb=None,
     )

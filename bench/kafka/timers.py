@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from waterclock.bench.kafka.harness import AS_KAFKA_RUNS, HEAP_MB, Harness, NotMeasured
 from waterclock.bench.timers.keepers import Keeper
-from waterclock.bench.timers.verbs import CHURNED, COLD, REPEATED, Contender, Tell, check
+from waterclock.bench.timers.verbs import CHURNED, COLD, REPEATED, Contender, Report, check
 from waterclock.errors import WrongAnswer
 
 NAME: Final = "Kafka SystemTimer"
@@ -38,9 +38,9 @@ BYTES_A_TIMER: Final = 800
 class KafkaTimer:
     """Both processes and their rows; once one fails, none is started again, and a note says why."""
 
-    def __init__(self, found: Harness | NotMeasured, tell: Tell) -> None:
+    def __init__(self, found: Harness | NotMeasured, report: Report) -> None:
         self.notes: dict[str, str] = {}
-        self._tell = tell
+        self._report = report
         self._harness: Harness | None = None
         if isinstance(found, NotMeasured):
             self.notes[NAME] = f"not measured: {found}"
@@ -51,7 +51,7 @@ class KafkaTimer:
         """The order of what ran, and that nothing ran before its deadline; `WrongAnswer`."""
         for name, (executor, options) in WAYS.items():
             if harness := self._ready(size):
-                self._tell(f"{name}, {size:,} pending: checking the answers")
+                self._report(f"{name}, {size:,} pending: checking the answers")
                 try:
                     check(Contender(name, ""), lambda _, h=harness, e=executor, o=options: _Ordered(h, e, o), size)
                 except NotMeasured as why:
@@ -62,15 +62,15 @@ class KafkaTimer:
         rows: dict[str, dict[str, float]] = {}
         for name, (executor, options) in WAYS.items():
             if harness := self._ready(len(delays)):
-                self._tell(f"{name}, {len(delays):,} pending: a round in a process of its own")
+                self._report(f"{name}, {len(delays):,} pending: a round in a process of its own")
                 try:
-                    told = _verbs(harness, executor, options, delays)
+                    reported = _verbs(harness, executor, options, delays)
                 except NotMeasured as why:
                     self._leave_out(len(delays), why)
                 else:
-                    judge(name, told, len(delays))
-                    rows |= _rows(name, told, len(delays))
-                    self.notes |= {row: ABOUT[row].format_map(told) for row in rows if row not in self.notes}
+                    judge(name, reported, len(delays))
+                    rows |= _rows(name, reported, len(delays))
+                    self.notes |= {row: ABOUT[row].format_map(reported) for row in rows if row not in self.notes}
         return rows
 
     def _ready(self, size: int) -> Harness | None:
@@ -92,10 +92,10 @@ class _Ordered(Keeper):
 
     def order(self, delays_ms: Sequence[int], cancelled: Sequence[int]) -> list[int]:
         delays, gone = self._harness.file("delays", delays_ms), self._harness.file("cancelled", cancelled)
-        told = self._harness.turned("TimerVerbs", "order", self._executor, delays, gone, options=self._options)
-        if told["early"]:
-            raise WrongAnswer(f"{NAME}: {told['early']} timers of {len(delays_ms)} ran before their deadlines")
-        return told["order"]  # type: ignore[no-any-return]
+        reported = self._harness.turned("TimerVerbs", "order", self._executor, delays, gone, options=self._options)
+        if reported["early"]:
+            raise WrongAnswer(f"{NAME}: {reported['early']} timers of {len(delays_ms)} ran before their deadlines")
+        return reported["order"]  # type: ignore[no-any-return]
 
 
 def _verbs(harness: Harness, executor: str, options: Sequence[str], delays: Sequence[int]) -> Any:
@@ -109,23 +109,23 @@ def _times(size: int) -> int:
     return max(1, min(Keeper.repeats, REPEATED // size))
 
 
-def judge(name: str, told: Any, size: int) -> None:
+def judge(name: str, reported: Any, size: int) -> None:
     """`WrongAnswer` where one too many or too few ran.
 
     >>> judge("it", {"ran": 2_000, "ran_cancelled": 0}, 50_000)
     Traceback (most recent call last):
     waterclock.errors.WrongAnswer: it: 2000 timers ran of 100000
     """
-    if told["ran_cancelled"]:
+    if reported["ran_cancelled"]:
         raise WrongAnswer(f"{name}: timers ran that were cancelled, at {size} pending")
-    if told["ran"] != size * _times(size):
-        raise WrongAnswer(f"{name}: {told['ran']} timers ran of {size * _times(size)}")
+    if reported["ran"] != size * _times(size):
+        raise WrongAnswer(f"{name}: {reported['ran']} timers ran of {size * _times(size)}")
 
 
-def _rows(name: str, told: Any, size: int) -> dict[str, dict[str, float]]:
-    rows = {name: told["thread"]}
+def _rows(name: str, reported: Any, size: int) -> dict[str, dict[str, float]]:
+    rows = {name: reported["thread"]}
     if name == NAME and size >= COLD:
-        rows[WHOLE] = told["process"]
+        rows[WHOLE] = reported["process"]
     return rows
 
 

@@ -42,7 +42,7 @@ WARM_UP_S = 10.0
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
 OURS, SPARK = "waterclock: order, deduplicate", "Spark alone: read and write"
 CONTENDERS: Final = {OURS: contenders.ours, SPARK: contenders.spark_alone}
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Figures = dict[str, Any]
 
 
@@ -65,19 +65,19 @@ class Ground:
         return Course(self.spark, self.broker.bootstrap, topic, self.folder / topic, place)
 
 
-def measure(rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
+def measure(rounds: int, seconds: float, report: Report) -> dict[str, Any]:
     """`records`: one a contender and sink, medians over the rounds; `notes`: who was left out, and why."""
     runs: dict[tuple[str, str], list[Figures]] = {}
-    with _ground(tell) as ground:
+    with _ground(report) as ground:
         turns = [
             (name, sink) for sink in (SQLITE, POSTGRES) for name in CONTENDERS if not {name, sink} & {*ground.notes}
         ]
         for place, (name, sink) in enumerate(turns):
-            tell(f"latency, warm-up: {name}, {sink}; {WARM_UP_S + 1:.0f} s")
+            report(f"latency, warm-up: {name}, {sink}; {WARM_UP_S + 1:.0f} s")
             _run(ground.course(sink, f"latency_0_{place}"), name, 1)
         for number in range(1, rounds + 1):
             for place, (name, sink) in enumerate(turns):
-                tell(f"latency, round {number} of {rounds}: {name}, {sink}; {WARM_UP_S + seconds:.0f} s")
+                report(f"latency, round {number} of {rounds}: {name}, {sink}; {WARM_UP_S + seconds:.0f} s")
                 run = _run(ground.course(sink, f"latency_{number}_{place}"), name, seconds)
                 runs.setdefault((name, sink), []).append(run)
         records = [{"contender": name, "sink": sink, "rate": RATE, **_medians(of)} for (name, sink), of in runs.items()]
@@ -85,8 +85,8 @@ def measure(rounds: int, seconds: float, tell: Tell) -> dict[str, Any]:
 
 
 @contextmanager
-def _ground(tell: Tell) -> Iterator[Ground]:
-    tell("latency: starting the broker, PostgreSQL and Spark")
+def _ground(report: Report) -> Iterator[Ground]:
+    report("latency: starting the broker, PostgreSQL and Spark")
     with ExitStack() as opened:
         folder = Path(
             tempfile.mkdtemp(prefix="waterclock-bench-", dir="/tmp")

@@ -1,6 +1,6 @@
 """Who reads the topic and writes the rows: a pipeline of ours, and Spark alone with its own Kafka connector.
 
-Each tells its sender when the first row is committed, and ends when all are.
+Each says its sender when the first row is committed, and ends when all are.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def ours(course: Course, sender: Sender) -> Committed:
     config = Config(course.topic, course.folder, source, 0, False, RULES, course.sink, None, {})
     with closing(Pipeline(config)) as pipeline:
 
-        def told(progress: Progress) -> None:
+        def reported(progress: Progress) -> None:
             at_s[progress.batch_id] = time.monotonic()
             sender.go_on()
             if sender.failure or progress.totals.get("events", 0) >= sender.messages:
                 pipeline.end()
 
-        pipeline.run(course.spark, live=True, tell=told)
+        pipeline.run(course.spark, live=True, report=reported)
     with closing(_connected(course.sink)) as db:
         found = f"SELECT batch_id, event_id, event_key, event_seq FROM {course.sink.table} WHERE kind = 'event'"
         return Committed(at_s, db.execute(f"{found} ORDER BY {_written(course.sink)}").fetchall())

@@ -28,7 +28,7 @@ from itertools import cycle
 from typing import Any, Final, Protocol
 
 from waterclock.bench.timers.memory import resident_bytes
-from waterclock.bench.timers.verbs import Tell
+from waterclock.bench.timers.verbs import Report
 from waterclock.errors import WrongAnswer
 from waterclock.purgatory import DelayedOperation, Purgatory
 from waterclock.timer import Timer
@@ -130,7 +130,7 @@ class Rival(Protocol):
         """One rate of one load; None where it cannot be measured."""
 
 
-def measure(rates: list[int], seconds: float, tell: Tell, rival: Rival) -> list[dict[str, Any]]:
+def measure(rates: list[int], seconds: float, report: Report, rival: Rival) -> list[dict[str, Any]]:
     """Records by load, rate and contender; after a rate that a contender does not hold, its higher ones are left out."""
     found = []
     for keys in ANSWERERS:
@@ -138,7 +138,9 @@ def measure(rates: list[int], seconds: float, tell: Tell, rival: Rival) -> list[
             ahead = {NAME: run, rival.name: rival.run}
             for rate in sorted(rates):
                 for name, carry in list(ahead.items()):
-                    tell(f"{name}, {keys} keys, {p50_ms} and {p75_ms} ms: {rate:,} requests a second for {seconds:g} s")
+                    report(
+                        f"{name}, {keys} keys, {p50_ms} and {p75_ms} ms: {rate:,} requests a second for {seconds:g} s"
+                    )
                     held = carry(keys, p50_ms, p75_ms, rate, seconds)
                     if held is not None:
                         found.append(asdict(held))
@@ -160,8 +162,8 @@ def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held:
         begin_ns = time.process_time_ns()
         sender.run(int(seconds * 1000))
         spent_ns = time.process_time_ns() - begin_ns
-        told = purgatory.statistics()
-        check(sender, answerer, told, len(timer))
+        reported = purgatory.statistics()
+        check(sender, answerer, reported, len(timer))
     end_bytes = resident_bytes()
     return Held(
         contender=NAME,
@@ -174,7 +176,7 @@ def run(keys: str, p50_ms: int, p75_ms: int, rate: int, seconds: float) -> Held:
         cpu_us=round(spent_ns / 1000 / max(1, sender.sent), 2),
         held=sender.behind_ms < BEHIND_MS,
         behind_ms=round(sender.behind_ms, 1),
-        expired=round(told.expired / max(1, sender.sent), 4),
+        expired=round(reported.expired / max(1, sender.sent), 4),
         expected=round(expected, 4),
         pending_most=sender.pending_most,
         resident_mb=round((end_bytes - begin_bytes) / 1e6, 1),
@@ -249,10 +251,12 @@ def draw_arrivals(rate: int, number: int) -> list[int]:
     return counts
 
 
-def check(sender: Sender, answerer: Answerer, told: Any, timers: int) -> None:
+def check(sender: Sender, answerer: Answerer, reported: Any, timers: int) -> None:
     """`WrongAnswer` where a request is not over once, or something is left."""
-    over = told.completed + told.expired
-    if not sender.sent == answerer.over == over or told.cancelled:
-        raise WrongAnswer(f"purgatory: {sender.sent} requests, {answerer.over} over, {told} told")
-    if told.watched or told.delayed or timers:
-        raise WrongAnswer(f"purgatory: {told.watched} watched, {told.delayed} delayed, {timers} timers left at the end")
+    over = reported.completed + reported.expired
+    if not sender.sent == answerer.over == over or reported.cancelled:
+        raise WrongAnswer(f"purgatory: {sender.sent} requests, {answerer.over} over, {reported} told")
+    if reported.watched or reported.delayed or timers:
+        raise WrongAnswer(
+            f"purgatory: {reported.watched} watched, {reported.delayed} delayed, {timers} timers left at the end"
+        )

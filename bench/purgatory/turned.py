@@ -25,7 +25,7 @@ from waterclock.bench.purgatory.load import (
     draw_arrivals,
     draw_latencies,
 )
-from waterclock.bench.timers.verbs import Tell
+from waterclock.bench.timers.verbs import Report
 from waterclock.clock import ManualClock
 from waterclock.purgatory import COMPILED, Purgatory, delayed
 from waterclock.timer import Timer
@@ -68,13 +68,13 @@ class Turner(Sender):
         return ns / 1000 / (window_ms * self.sent / duration_ms)
 
 
-def measure(rate: int, seconds: float, tell: Tell) -> list[dict[str, Any]]:
+def measure(rate: int, seconds: float, report: Report) -> list[dict[str, Any]]:
     """A record for each load and contender."""
     found = []
     for keys in ANSWERERS:
         for p50_ms, p75_ms in LATENCIES_MS:
             for name in dict.fromkeys((NAME, "plain Python", "the sender alone")):
-                tell(f"purgatory {name}, {keys} keys, {p50_ms} and {p75_ms} ms: the clock turned by hand")
+                report(f"purgatory {name}, {keys} keys, {p50_ms} and {p75_ms} ms: the clock turned by hand")
                 cpu_us = _turn(name, keys, p50_ms, p75_ms, rate, int(seconds * 1000))
                 load = {"keys": keys, "p50_ms": p50_ms, "p75_ms": p75_ms, "rate": rate}
                 found.append({"contender": name, **load, "cpu_us": round(cpu_us, 2)})

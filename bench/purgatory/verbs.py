@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, Final, Protocol
 
 from waterclock.bench.purgatory.load import KEYS, KEYS_A_REQUEST, NAME
-from waterclock.bench.timers.verbs import Tell
+from waterclock.bench.timers.verbs import Report
 from waterclock.clock import ManualClock
 from waterclock.errors import WrongAnswer
 from waterclock.purgatory import DelayedOperation, Purgatory
@@ -36,13 +36,13 @@ class Rival(Protocol):
         """One round; None where it cannot be measured."""
 
 
-def measure(sizes: list[int], rounds: int, tell: Tell, rival: Rival) -> dict[str, dict[str, dict[int, float]]]:
+def measure(sizes: list[int], rounds: int, report: Report, rival: Rival) -> dict[str, dict[str, dict[int, float]]]:
     """ns an operation by contender, verb and size; the contenders take turns."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for size in sizes:
         each: dict[str, list[dict[str, float]]] = {NAME: [], rival.name: []}
         for turn in range(rounds):
-            tell(f"purgatory, {size:,} pending: round {turn + 1} of {rounds}")
+            report(f"purgatory, {size:,} pending: round {turn + 1} of {rounds}")
             each[NAME].append(_once(size))
             if (theirs := rival.verbs(size)) is not None:
                 each[rival.name].append(theirs)
@@ -106,9 +106,9 @@ def _once(size: int) -> dict[str, float]:
 
 
 def _check(bench: Bench, over: int) -> None:
-    told = bench.purgatory.statistics()
-    if bench.over != over or told.completed != over or told.watched or len(bench.timer):
-        raise WrongAnswer(f"purgatory: {over} operations should be over, {bench.over} are; {told}")
+    reported = bench.purgatory.statistics()
+    if bench.over != over or reported.completed != over or reported.watched or len(bench.timer):
+        raise WrongAnswer(f"purgatory: {over} operations should be over, {bench.over} are; {reported}")
 
 
 def _timed(work: Callable[[], Any], operations: int) -> float:

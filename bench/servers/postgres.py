@@ -61,13 +61,13 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments]
-        told = self.folder / "told"
-        with told.open("w") as out:  # no pipe: the server would hold it open
+        reported = self.folder / "told"
+        with reported.open("w") as out:  # no pipe: the server would hold it open
             done = subprocess.run(
                 command, cwd=self.folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False, user=self._user
             )
         if done.returncode != 0:
-            raise EnvironmentMissing(f"PostgreSQL's {program} failed: {' '.join(told.read_text().split())}")
+            raise EnvironmentMissing(f"PostgreSQL's {program} failed: {' '.join(reported.read_text().split())}")
 
 
 @contextmanager

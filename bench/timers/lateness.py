@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from waterclock.bench.timers.verbs import Tell
+from waterclock.bench.timers.verbs import Report
 from waterclock.errors import WrongAnswer
 from waterclock.timer import AsyncTimer, Timer
 
@@ -148,12 +148,12 @@ def drivers() -> dict[str, Callable[[], Live]]:
     }
 
 
-def measure(seconds: float, tell: Tell) -> list[dict[str, Any]]:
+def measure(seconds: float, report: Report) -> list[dict[str, Any]]:
     """A record for each driver and situation."""
     found = []
     for busy in (False, True):
         for name, make in drivers().items():
-            tell(f"{name}, lateness beside {_beside(busy)}")
+            report(f"{name}, lateness beside {_beside(busy)}")
             found.append(asdict(_measure(name, make, busy, seconds)))
     return found
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, Final
 
-from waterclock.bench.timers.verbs import Tell
+from waterclock.bench.timers.verbs import Report
 from waterclock.errors import WrongAnswer
 from waterclock.timer import AsyncTimer
 
@@ -45,14 +45,14 @@ def ways() -> dict[str, Way]:
     }
 
 
-def measure(timers: int, seconds: float, rounds: int, tell: Tell) -> list[dict[str, Any]]:
+def measure(timers: int, seconds: float, rounds: int, report: Report) -> list[dict[str, Any]]:
     """A record for each way, share of cancelled ones, and spread: `seconds`, and one second where that is less."""
     spreads = sorted({min(seconds, SHORT_S), seconds})
     cases = [(name, share, spread) for spread in spreads for share in SHARES for name in ways()]
     found: dict[tuple[str, float, float], list[float]] = {case: [] for case in cases}
     for turn in range(rounds):
         for case in cases:
-            tell(f"{case[0]}, {timers:,} in a loop, {case[1]:.0%} cancelled: round {turn + 1} of {rounds}")
+            report(f"{case[0]}, {timers:,} in a loop, {case[1]:.0%} cancelled: round {turn + 1} of {rounds}")
             found[case].append(_spend(timers, *case))
     return [
         {"driver": name, "timers": timers, "cancelled": share, "within_s": spread, "ns_a_timer": round(median(ns))}

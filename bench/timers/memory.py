@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from waterclock.bench.timers.keepers import Keeper
-from waterclock.bench.timers.verbs import CONTENDERS, Contender, Tell, delays_ms
+from waterclock.bench.timers.verbs import CONTENDERS, Contender, Report, delays_ms
 
 BLOCK: Final = 100_000  # timers added at a time, so that the delays themselves weigh nothing
 SLOW_NS: Final = 1_000_000
@@ -40,7 +40,7 @@ class Weight:
     cancels_above_1_ms: int | None
 
 
-def measure(contenders: Sequence[Contender], sizes: Sequence[int], tell: Tell) -> list[dict[str, Any]]:
+def measure(contenders: Sequence[Contender], sizes: Sequence[int], report: Report) -> list[dict[str, Any]]:
     """A record for each contender that is there, at its largest size."""
     found = []
     for contender in contenders:
@@ -50,7 +50,7 @@ def measure(contenders: Sequence[Contender], sizes: Sequence[int], tell: Tell) -
         except ImportError:
             continue
         if within:
-            tell(f"{contender.name}, {max(within):,} pending: memory")
+            report(f"{contender.name}, {max(within):,} pending: memory")
             found.append(_in_its_own_process(contender.name, max(within)))
     return found
 

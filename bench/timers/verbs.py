@@ -36,7 +36,7 @@ CHURNED: Final = 1_000_000  # at most so many operations in one churn
 REPEATED: Final = 100_000  # a small size is repeated until this many timers have been through
 STREAM: Final = bytearray(1)  # grows to 128 MB when it is first needed
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Figures = dict[str, Any]
 
 
@@ -106,7 +106,7 @@ class Found:
 
 
 def measure(
-    contenders: Sequence[Contender], sizes: Sequence[int], rounds: int, tell: Tell, rivals: Sequence[Rival] = ()
+    contenders: Sequence[Contender], sizes: Sequence[int], rounds: int, report: Report, rivals: Sequence[Rival] = ()
 ) -> Figures:
     """CPU ns by contender, verb and size, and a note for whom or what was left out."""
     makers, notes = _load(contenders)
@@ -114,14 +114,14 @@ def measure(
     for size in sizes:
         here = {c: makers[c.name] for c in contenders if c.name in makers and size <= c.largest}
         for contender, make in here.items():
-            tell(f"{contender.name}, {size:,} pending: checking the answers")
+            report(f"{contender.name}, {size:,} pending: checking the answers")
             check(contender, make, size)
         for rival in rivals:
             rival.check(size)
         for turn in range(rounds):
             delays = delays_ms(size, seed=turn)
             for contender, make in here.items():
-                tell(f"{contender.name}, {size:,} pending: round {turn + 1} of {rounds}")
+                report(f"{contender.name}, {size:,} pending: round {turn + 1} of {rounds}")
                 found.add(contender.name, size, _round(contender.name, make, delays))
             for rival in rivals:
                 for name, ns in rival.round(delays).items():

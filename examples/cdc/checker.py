@@ -9,7 +9,7 @@ What the shop committed is known: the k-th transaction, its changes in order, ea
     wrong       one whose values are not those of the version before it with what it says it changed, or are not of their
                 columns' kinds (values.py)
     swapped     of two changes of a row, the later one stands before the earlier one, or in another partition, or its
-                (sequence, xoffset), by which the target tells which is the later one, is not the larger one; or a
+                (sequence, xoffset), by which the target says which is the later one, is not the larger one; or a
                 transaction has two sequences, or none that is larger than that of the one before it
     torn        a commit mark on another change than the last one of its transaction; or changes of one transaction that are
                 in two of Kafka's: between them stands what ends one, and takes an offset
@@ -107,13 +107,13 @@ class Checker:
     def _look(self, event: Object, of_row: Object, version: Version) -> None:
         """What it says, beside what was committed there, and beside the version before."""
         try:
-            if self._told(event, of_row) != version:
+            if self._reported(event, of_row) != version:
                 raise ValueError("another version")
             self.found.wrong += self._values.are_wrong(self._tables[version.table], version, event)
         except _NO_MESSAGE:
             self.found.strange += 1
 
-    def _told(self, event: Object, of_row: Object) -> Version | None:
+    def _reported(self, event: Object, of_row: Object) -> Version | None:
         """The version that a message is of; None where not all of it is of one row."""
         data, names = event["data"], [column.name for column in self._tables[event["table"]].key]
         row = [(f"pk.{name}", data[name]) for name in names]
@@ -145,8 +145,8 @@ class Checker:
     def end(self) -> OrderErrors:
         """After the last message."""
         self.found.missing = sum(len(seen) - sum(seen) for seen in self._seen)
-        told = [sequence for sequence in self._sequences if sequence is not None]
-        self.found.swapped += sum(one >= other for one, other in pairwise(told))
+        reported = [sequence for sequence in self._sequences if sequence is not None]
+        self.found.swapped += sum(one >= other for one, other in pairwise(reported))
         return self.found
 
 

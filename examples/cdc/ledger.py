@@ -41,19 +41,19 @@ class Ledger:
 
 def look_up(target: Postgres, database: str, rows: Mapping[Row, Last], tables: Iterable[ShopTable]) -> Ledger:
     """`rows`: what the checker saw of each row last."""
-    told: list[Told] = [*target.ask(database, _POSITIONS)]
+    reported: list[Told] = [*target.ask(database, _POSITIONS)]
     counts = [_COUNTS.format("events"), _COUNTS.format("applied"), _LETTERS]
     read, applied, letters = (int(target.ask(database, query)[0][0]) for query in counts)
-    return Ledger(len(told), wrong_positions(rows, told, tables), read, applied, letters)
+    return Ledger(len(reported), wrong_positions(rows, reported, tables), read, applied, letters)
 
 
-def wrong_positions(rows: Mapping[Row, Last], told: Iterable[Told], tables: Iterable[ShopTable]) -> int:
+def wrong_positions(rows: Mapping[Row, Last], reported: Iterable[Told], tables: Iterable[ShopTable]) -> int:
     """How many are missing, of no row, there twice, or not those of the row's last change."""
     names = {table.name: [column.name for column in table.key] for table in tables}
     wanted = {_key(table, zip(names[table], key, strict=True)): _place(last) for (table, key), last in rows.items()}
     there: dict[Key, tuple[str, bool]] = {}
     doubled = 0
-    for table, key, position, deleted in told:
+    for table, key, position, deleted in reported:
         row = _key(table.removeprefix(f"{DATABASE}."), ((name, text[1:]) for name, text in json.loads(key).items()))
         doubled += row in there
         there[row] = position, deleted

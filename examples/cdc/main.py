@@ -66,10 +66,10 @@ def demo(wanted: Wanted) -> int:
     if wanted.changes < 1 or wanted.kills < 0:
         raise UsageError("--changes must be 1 or more, and --kills 0 or more")
     with alone_in(wanted.folder):
-        return _told(wanted)
+        return _reported(wanted)
 
 
-def _told(wanted: Wanted) -> int:
+def _reported(wanted: Wanted) -> int:
     _prepare(wanted)
     with ended_as_by_ctrl_c():
         found = _run(wanted, SystemClock())

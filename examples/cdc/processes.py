@@ -2,7 +2,7 @@
 
 Rule 1: each is the head of a group of its own: Ctrl-C reaches the demo alone. A kill takes all with it that it started.
 Rule 2: one that ends by itself is started again, as a service manager would; one that ends again and again without the
-        job having come any further is told of, with its last words.
+        job having come any further is reported, with its last words.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Process:
 
     def cpu_s(self) -> float:
         """Seconds of processor that it has used since it was last started, with all that it started; 0 where the system
-        does not tell."""
+        does not say."""
         assert self._process is not None
         ticks = 0
         for file in Path("/proc").glob("[0-9]*/stat"):

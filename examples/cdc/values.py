@@ -1,6 +1,6 @@
 """The values in the topic's messages: each version goes on from the one before, and each value is of its column's kind.
 
-What the shop wrote is not kept. But a change tells more than it needs: an update the former values of what it changed, a
+What the shop wrote is not kept. But a change says more than it needs: an update the former values of what it changed, a
 delete the whole row. So each version of a row is looked at beside the one before it, the last ones are in the target, and
 that is compared with the source.
 

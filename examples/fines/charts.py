@@ -63,11 +63,11 @@ class Batch:
 def read_batches(db: sqlite3.Connection, copies: Mapping[tuple[int, int], bool]) -> Iterator[Batch]:
     """The batches in order. `copies`: for the partition and offset of each arrival, if it is a copy."""
     rows = db.execute("SELECT batch_id, offsets, counters, watermark, seconds FROM results_batches ORDER BY batch_id")
-    told = rows.fetchall()
+    reported = rows.fetchall()
     injected: Counter[int] = Counter()
-    for number, partition, first, end in taken([row[:2] for row in told]):
+    for number, partition, first, end in taken([row[:2] for row in reported]):
         injected[number] += sum(copies.get((partition, offset), False) for offset in range(first, end))
-    for number, _, text, watermark, seconds in told:
+    for number, _, text, watermark, seconds in reported:
         counted = json.loads(text)
         events, removed, held, pending = (counted.get(n, 0) for n in ("events", "duplicates", "held", "pending"))
         known = watermark and watermark < "9000"  # the closing heartbeat is near the end of time

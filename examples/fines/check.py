@@ -66,7 +66,7 @@ def _by_kind(tables: Tables) -> dict[tuple[str, str], Counted]:
 
 
 def _moments(days: Iterable[tuple[str, date]]) -> Iterable[tuple[str, datetime]]:
-    """The log tells days; a result has the first moment of one."""
+    """The log says days; a result has the first moment of one."""
     return ((case, datetime.combine(day, time())) for case, day in days)
 
 

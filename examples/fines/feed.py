@@ -44,7 +44,7 @@ def send_all(servers: str, partitions: int, replay: Replay) -> None:
 
 
 class Feed:
-    """Sends a replay in a thread of its own, `rate` lines a second; afterwards it tells what was sent when, and where."""
+    """Sends a replay in a thread of its own, `rate` lines a second; afterwards it says what was sent when, and where."""
 
     def __init__(self, servers: str, partitions: int, replay: Replay, rate: int, clock: Clock | None = None) -> None:
         settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
@@ -80,8 +80,10 @@ class Feed:
         """The lines as they were sent, each with its partition and offset, in a file for people and for the report."""
         folder.mkdir(parents=True)
         rows = zip(self._replay.lines, self.lies, strict=True)
-        told = [{**json.loads(line), "partition": at[0], "offset": at[1]} for (_, line), at in rows if at is not None]
-        (folder / "events.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in told), encoding="utf-8")
+        reported = [
+            {**json.loads(line), "partition": at[0], "offset": at[1]} for (_, line), at in rows if at is not None
+        ]
+        (folder / "events.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in reported), encoding="utf-8")
 
     def _run(self) -> None:
         try:

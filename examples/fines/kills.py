@@ -73,7 +73,7 @@ def print_at_once(line: str) -> None:
 
 
 def compare(folder: Path, on: str, kills: int, seed: int, say: Say, clock: Clock | None = None) -> Outcome:
-    """Run the main job in the empty `folder` without and with `kills`; `say` is told each step."""
+    """Run the main job in the empty `folder` without and with `kills`; `say` is called at each step."""
     clock = clock or SystemClock()
     began_s = clock.monotonic_s()
     with GROUNDS[on](folder, seed, say) as ground:

@@ -64,14 +64,14 @@ class Run:
 def demo(folder: Path, seed: int = 1, as_json: bool = False) -> int:
     """The command `waterclock demo fines`; 0 when the answer is right, 1 when it is wrong."""
     with alone_in(folder):
-        return _told(folder, seed, as_json)
+        return _reported(folder, seed, as_json)
 
 
-def _told(folder: Path, seed: int, as_json: bool) -> int:
+def _reported(folder: Path, seed: int, as_json: bool) -> int:
     replay = prepare(folder, seed)
     with Bar("fines", quiet=as_json) as bar:
         session = start("fines", log=folder / "spark.log")
-        run = run_pipeline(folder, session, replay, RATE, bar.tell)
+        run = run_pipeline(folder, session, replay, RATE, bar.report)
     found = answers(folder, replay, run, seed, session.java)
     page = write_report(folder, found)
     if as_json:
@@ -97,30 +97,30 @@ def prepare(folder: Path, seed: int) -> Replay:
 
 
 def run_pipeline(
-    folder: Path, session: Session, replay: Replay, rate: int, tell: Callable[[Progress], None] | None = None
+    folder: Path, session: Session, replay: Replay, rate: int, notify: Callable[[Progress], None] | None = None
 ) -> Run:
     """Run the prepared folder's pipeline on a broker of its own while the replay is sent, `rate` lines a second."""
     with Broker(folder / "broker") as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         file = folder / "pipeline.toml"
         file.write_text(file.read_text().replace(SHIPPED, broker.bootstrap))
-        return _run(folder, session, Feed(broker.bootstrap, PARTITIONS, replay, rate), tell)
+        return _run(folder, session, Feed(broker.bootstrap, PARTITIONS, replay, rate), notify)
 
 
-def _run(folder: Path, session: Session, feed: Feed, tell: Callable[[Progress], None] | None) -> Run:
+def _run(folder: Path, session: Session, feed: Feed, notify: Callable[[Progress], None] | None) -> Run:
     clock, committed_s = SystemClock(), dict[int, float]()
 
     def committed(progress: Progress) -> None:
         committed_s[progress.batch_id] = clock.monotonic_s()
         feed.go_on()
-        if tell is not None:
-            tell(progress)
+        if notify is not None:
+            notify(progress)
 
     pipeline = Pipeline(load(folder / "pipeline.toml"))
     try:
         feed.start(pipeline.end)
         try:
-            summary = pipeline.run(session.spark, live=True, tell=committed)
+            summary = pipeline.run(session.spark, live=True, report=committed)
         finally:
             feed.stop()
     finally:

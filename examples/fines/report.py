@@ -107,8 +107,8 @@ def write_report(folder: Path, answers: Mapping[str, Any]) -> Path:
     made = [day for case in cases.values() for day in case.days("emit")]
     behind = [arrival.behind for arrival in arrivals if not arrival.copy]
     run = Run(list(real.values()), made, behind, batches, float(answers["events_per_second"]))
-    told = {n: "; ".join(case.differences(real.get(n), owing.get(n))) for n, case in cases.items()}
-    wrong = [f"{name}: {words}" for name, words in told.items() if words]
+    reported = {n: "; ".join(case.differences(real.get(n), owing.get(n))) for n, case in cases.items()}
+    wrong = [f"{name}: {words}" for name, words in reported.items() if words]
     body = _top(answers, wrong) + _figures(answers) + _charts(pictures(run)) + _traces(cases, real)
     page = folder / "report.html"
     page.write_text(f"{_HEAD}{body}{_again(answers)}</main></body></html>\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""acks: what the producer was told, what is still there after a crash, and what is lost: told and gone.
+"""acks: what was reported to the producer, what is still there after a crash, and what is lost: reported and gone.
 
 Two crashes, which are not the same:
 
@@ -41,24 +41,24 @@ def lesson(kills: int = KILLS) -> Lesson:
     killed = [case("kill -9", acks, [one_kill(acks) for _ in range(kills)]) for acks in ACKS]
     cut = [case("power cut", acks, [one_power_cut(acks)]) for acks in ACKS]
     return Lesson(
-        "acks: messages that the producer was told are delivered, and that are gone after the crash",
+        "acks: messages reported as delivered to the producer, and gone after the crash",
         [*killed, *cut],
         [
             "acks=0: delivered means sent. Every crash loses what was on its way.",
             "acks=1: delivered means written. A killed process loses nothing, a power cut what was not flushed.",
-            "acks=all: delivered means on the disk. Nothing that was told as delivered is lost.",
+            "acks=all: delivered means on the disk. Nothing that was reported as delivered is lost.",
             "The power cut is simulated: the logs are cut back to what was flushed.",
         ],
     )
 
 
 def case(crash: str, acks: str, runs: list[tuple[int, int]]) -> dict[str, Any]:
-    """A row of several crashes; each is (told as delivered, of these gone)."""
+    """A row of several crashes; each is (reported as delivered, of these gone)."""
     return {
         "crash": crash,
         "acks": acks,
         "crashes": len(runs),
-        "told": sum(told for told, _ in runs),
+        "told": sum(reported for reported, _ in runs),
         "lost": sum(lost for _, lost in runs),
         "lost each": [lost for _, lost in runs],
     }
@@ -73,7 +73,7 @@ def one_kill(acks: str) -> tuple[int, int]:
         process.wait()
         process, bootstrap = started(folder)
         try:
-            return counted(load.told, bootstrap)
+            return counted(load.reported, bootstrap)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
@@ -106,26 +106,26 @@ def one_power_cut(acks: str) -> tuple[int, int]:
         broker.cut_power()
         load.end()
         broker.start()
-        return counted(load.told, broker.bootstrap)
+        return counted(load.reported, broker.bootstrap)
 
 
-def counted(told: list[str], bootstrap: str) -> tuple[int, int]:
+def counted(reported: list[str], bootstrap: str) -> tuple[int, int]:
     there = {value.split()[0] for value in read(bootstrap, TOPIC)}
-    return len(told), len(set(told) - there)
+    return len(reported), len(set(reported) - there)
 
 
 class Load:
-    """Numbered messages, and which of them the producer was told are delivered."""
+    """Numbered messages, and which of them the producer was reported are delivered."""
 
     def __init__(self, bootstrap: str, acks: str) -> None:
         self._sender: Producer = producer(bootstrap, acks=acks, retries=0, linger_ms=1)
         self._clock = SystemClock()
         self._sent = 0
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def run(self, duration_s: float, kill: Callable[[], None]) -> None:
-        """Send until some time after the first was told, `kill` while sending goes on, then give up what is left."""
-        self.wait(lambda: self._sent_more() and bool(self.told))
+        """Send until some time after the first was reported, `kill` while sending goes on, then give up what is left."""
+        self.wait(lambda: self._sent_more() and bool(self.reported))
         killer = threading.Timer(duration_s, kill)
         killer.start()
         self.wait(lambda: self._sent_more() and not killer.is_alive())
@@ -153,4 +153,4 @@ class Load:
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.told.append(text(message).split()[0])
+            self.reported.append(text(message).split()[0])

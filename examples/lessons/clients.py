@@ -13,9 +13,9 @@ PATIENCE_S = 30
 
 
 def producer(bootstrap: str, **settings: Any) -> Producer:
-    """A producer without idempotence, unless told; dots of a setting's name are written as underscores."""
-    told = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": False, "acks": "all", **QUIET, **told})
+    """A producer without idempotence, unless reported; dots of a setting's name are written as underscores."""
+    reported = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": False, "acks": "all", **QUIET, **reported})
 
 
 def send(producer: Producer, topic: str, values: Iterable[str], **message: Any) -> list[str]:

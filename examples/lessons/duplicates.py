@@ -4,12 +4,12 @@ The broker appends the first message, and the connection breaks before its answe
 message is there:
 
     sent again               it is stored twice
-    one writer, who looks    after an error the partition's last record tells whether the message is there. Only one
+    one writer, who looks    after an error the partition's last record says whether the message is there. Only one
                              writer: with two, somebody else's record may be the last
     an id for each message   stored twice, and the reader takes each id once; it must remember them as long as copies come
     idempotence              the broker knows each producer's last batches, and answers a repeated one without storing it
 
-What a crash of the processor does is told in processing.py.
+What a crash of the processor does is reported in processing.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a lesson tells: a small table for people, the same as JSON for programs, and what to learn from it."""
+"""What a lesson says: a small table for people, the same as JSON for programs, and what to learn from it."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.test_import import bare
 from waterclock import cli
-from waterclock.bench import command, record, run, tables
+from waterclock.bench import benchmarks, record, run, tables
 from waterclock.bench.kafka import harness
 from waterclock.bench.timers import keepers, lateness, loop, memory, verbs
 from waterclock.errors import WrongAnswer
@@ -135,7 +136,8 @@ def test_an_interrupt_writes_nothing_and_is_one_sentence(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(command.BENCHMARKS, "wheel", (interrupted, tables.verbs))
+    wheel = replace(benchmarks.BENCHMARKS["wheel"], measure=interrupted)
+    monkeypatch.setitem(benchmarks.BENCHMARKS, "wheel", wheel)
     assert bench(tmp_path, "wheel") == 1
     assert capsys.readouterr().err == "waterclock: stopped; nothing was written\n"
     assert list(tmp_path.iterdir()) == []

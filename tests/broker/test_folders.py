@@ -13,13 +13,13 @@ pytest.importorskip("crc32c")
 from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from tests.broker.replication.pairs import client, following, pair
 from waterclock.broker import Broker
-from waterclock.broker.durable import make_folder
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.truncation import begin_at
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
+from waterclock.disk import make_folder
 
 
 class Names:

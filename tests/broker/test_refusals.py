@@ -83,7 +83,7 @@ def delete_topic(bootstrap: str, name: str) -> int:
 
 def test_a_topic_may_be_deleted_while_a_new_segment_of_it_is_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     flush, there, deleted, failures = os.fdatasync, ["t"], list[int](), list[OSError]()
-    monkeypatch.setattr("waterclock.broker.durable.flush_failed", failures.append)
+    monkeypatch.setattr("waterclock.broker.log.durable.flush_failed", failures.append)
     with Broker(settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
         broker.create_topic("t")
         broker.create_topic("other")

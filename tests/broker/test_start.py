@@ -21,7 +21,7 @@ from tests.broker.replication.pairs import pair
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
-from waterclock.broker.folder import let_go, locked
+from waterclock.broker.folder import locked
 from waterclock.broker.net.listener import Listener
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
@@ -210,22 +210,21 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert not broker.leads
 
 
-def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(tmp_path: Path) -> None:
-    class Room:
-        def __init__(self, error: Exception | None = None) -> None:
-            self.closed, self._error = False, error
+def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(listener: Listener) -> None:
+        real(listener)
+        raise OSError(5, "Input/output error")
 
-        def close(self) -> None:
-            self.closed = True
-            if self._error is not None:
-                raise self._error
-
-    rooms = [Room(), Room(OSError(5, "Input/output error")), Room()]
-    lock = locked(str(tmp_path))
-    with pytest.raises(OSError, match="Input/output error"):
-        let_go(lock, rooms[0], None, *rooms[1:])
-    assert [room.closed for room in rooms] == [True, True, True]
-    os.close(locked(str(tmp_path)))
+    real, running = Listener.close, threads()
+    Broker(tmp_path).start().close()
+    with damaged_journal(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(Listener, "close", close)
+        with pytest.raises(OSError, match="Input/output error"):
+            Broker(tmp_path).start()
+    assert threads() == running
+    locked(str(tmp_path)).release()
 
 
 def no_locks(folder: Path) -> None:
@@ -305,4 +304,4 @@ def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Pa
     broker.call(deposed_and_closed)
     thread.join(20)
     assert not thread.is_alive()
-    os.close(locked(str(tmp_path)))
+    locked(str(tmp_path)).release()

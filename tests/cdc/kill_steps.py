@@ -31,7 +31,7 @@ def killing(step: str, when: str, number: int) -> type[Publisher]:
             os.kill(os.getpid(), signal.SIGKILL)
         found = getattr(Publisher, step)(self, *arguments)
         if calls == number:
-            self._producer.flush(10)  # what was sent has arrived: there is something to be thrown away
+            self._producer.producer.flush(10)  # what was sent has arrived: there is something to be thrown away
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 

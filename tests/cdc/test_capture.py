@@ -20,7 +20,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.cdc.mariadb import MariaServer
-from tests.cdc.topics import committed, messages, shop
+from tests.cdc.topics import messages, shop
+from tests.kafka.reader import committed
 from waterclock.cdc import capture as capturing
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position
@@ -198,7 +199,7 @@ def test_the_last_position_is_found_behind_many_that_were_thrown_away(broker: Br
     publisher.commit(Position("0-1-7"))
     for number in range(40):
         publisher.store(Position(f"0-1-{100 + number}"))
-        publisher._producer.flush(10)
+        publisher._producer.producer.flush(10)
         publisher.close()
     assert last_position({"bootstrap.servers": broker.bootstrap}, f"{database}.position") == Position("0-1-7")
 
@@ -331,7 +332,7 @@ def test_the_earlier_one_is_told_too_where_only_its_client_knows(broker: Broker,
     earlier.send(change)
     Publisher(target, database).close()
     with pytest.raises(KafkaException):
-        earlier._producer.commit_transaction(10)
+        earlier._producer.producer.commit_transaction(10)
     with pytest.raises(UsageError, match="Another process captures under the name"):
         earlier.send(change)
     earlier.close()

@@ -100,7 +100,7 @@ def test_uuids_of_a_table_that_is_gone_are_refused_until_somebody_says_what_they
     with pytest.raises(Unreadable, match=rf"{database}\.t.*whether u is BINARY, UUID.*--type"):
         mariadb.changes(here, f"{database}.*")
     told = {f"{database}.t.u": "uuid"}
-    assert as_found(mariadb.changes(here, f"{database}.*", told=told)) == [("insert", {"u": value})]
+    assert as_found(mariadb.changes(here, f"{database}.*", overrides=told)) == [("insert", {"u": value})]
 
 
 @pytest.mark.parametrize("change", ["add column c int", "modify u binary(16)"])

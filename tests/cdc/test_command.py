@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.cdc.mariadb import MariaServer
-from tests.cdc.topics import committed, messages, shop
+from tests.cdc.topics import messages, shop
+from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.addresses import database as address
 from waterclock.cdc.addresses import kafka

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.cdc.mariadb import as_found
-from tests.cdc.topics import committed
+from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer, running_server
 from waterclock.cdc.capture import Capture
 from waterclock.cdc.position import Position

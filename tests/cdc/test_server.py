@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.cdc.mariadb import INSTALL, SERVER, MariaServer, as_found
-from tests.cdc.topics import committed
+from tests.kafka.reader import committed
 from waterclock import cli
 from waterclock.cdc.mysql.server import oldest
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from waterclock.cdc.mysql.connecting import _Connection, _Handed
+from waterclock.cdc.mysql.connecting import _Connection, _StreamReady
 from waterclock.cdc.mysql.wire import Wire
 from waterclock.errors import ConnectionLost
 
@@ -69,5 +69,5 @@ def test_bytes_of_a_password_are_not_taken_for_the_beginning_of_the_stream(monke
     connection._write_bytes(packet(b"\x03select 1"))
     assert connection._read_packet() == "answer"
     connection._write_bytes(packet(b"\x12 a binlog"))
-    with pytest.raises(_Handed):
+    with pytest.raises(_StreamReady):
         connection._read_packet()

@@ -35,7 +35,7 @@ def test_what_comes_while_a_run_closes_is_told_of_at_the_next_start(
     sender = Sender(bootstrap, topic)
     sender.orders(orders(3))
     file = pipeline_of(topic)
-    run(spark, file, tell=lambda progress: sender.put("late comer") if not progress.batch_id else None)
+    run(spark, file, report=lambda progress: sender.put("late comer") if not progress.batch_id else None)
     for _ in range(2):
         with pytest.raises(UsageError, match=rf"was closed, and 1 record came after that \({topic}/0\)"):
             run(spark, file)

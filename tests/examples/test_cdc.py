@@ -23,6 +23,7 @@ pytest.importorskip("psycopg")
 from waterclock import cli
 from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, WaterclockError
+from waterclock.examples import command as demo
 from waterclock.examples.cdc import compare, main, servers
 from waterclock.examples.cdc.processes import Process
 from waterclock.examples.cdc.shop import Shop
@@ -198,7 +199,7 @@ def test_where_a_server_is_missing_one_sentence_says_what_to_install(monkeypatch
 def test_where_a_package_is_missing_one_sentence_says_how_to_get_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda name: None if name == "pgpq" else name)
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "pgpq" else name)
     assert cli.main(["demo", "cdc"]) == 1
     assert "pgpq is missing: pip install 'waterclock[all]'" in capsys.readouterr().err
 

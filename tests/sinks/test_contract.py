@@ -13,7 +13,7 @@ import pytest
 
 from tests.sinks.stores import COUNTERS, EVENT, SCHEMA, Store, batch, everything, in_a_child, of_batches
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.sinks import Applied, Sink, apply_once, check_belongs
+from waterclock.sinks import LastBatch, Sink, apply_once, check_belongs
 from waterclock.spark import frames
 
 
@@ -91,7 +91,7 @@ def test_an_empty_batch_is_remembered_too(store: Store, sink: Sink) -> None:
     )
     assert apply_once(sink, replace(nothing, watermark_us=None)) is True
     assert everything(store) == [[], [], [(7, "q", None)]]
-    assert (sink.last_applied(), sink.totals()) == (Applied("q", 7), {})
+    assert (sink.last_applied(), sink.totals()) == (LastBatch("q", 7), {})
 
 
 def test_totals_are_the_sums_over_all_batches(sink: Sink) -> None:
@@ -104,7 +104,7 @@ def test_totals_are_the_sums_over_all_batches(sink: Sink) -> None:
 def test_last_applied_is_the_batch_of_the_largest_number(sink: Sink, order: tuple[int, ...]) -> None:
     for batch_id in order:
         apply_once(sink, batch(batch_id))
-    assert sink.last_applied() == Applied("q", 10)
+    assert sink.last_applied() == LastBatch("q", 10)
 
 
 def test_everything_is_there_after_it_was_closed_and_opened_again(store: Store, sink: Sink) -> None:
@@ -112,7 +112,7 @@ def test_everything_is_there_after_it_was_closed_and_opened_again(store: Store, 
     again = store.sink()
     again.open(SCHEMA)
     again.open(SCHEMA)
-    assert again.last_applied() == Applied("q", 0)
+    assert again.last_applied() == LastBatch("q", 0)
     assert again.totals() == COUNTERS
     assert apply_once(again, batch(0)) is False
     assert apply_once(again, batch(1)) is True
@@ -210,7 +210,7 @@ def test_a_kill_between_two_steps_leaves_all_of_a_batch_or_nothing_and_a_rerun_m
     assert everything(store) == (of_batches(0, 1) if survives else of_batches(0))
     with closing(store.sink()) as again:
         again.open(SCHEMA)
-        assert again.last_applied() == Applied("q", 1 if survives else 0)
+        assert again.last_applied() == LastBatch("q", 1 if survives else 0)
         assert apply_once(again, batch(1)) is not survives
         assert again.totals() == {"events": 4, "late": 2}
     assert everything(store) == of_batches(0, 1)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sinks.stores import EVENT, SCHEMA, Database, Store, batch, everything, of_batches
 from waterclock.errors import UsageError
-from waterclock.sinks import Applied, Mirror, apply_once
+from waterclock.sinks import LastBatch, Mirror, apply_once
 from waterclock.spark import frames
 
 ENDINGS = ("", "_batches", "_dead_letters")
@@ -113,7 +113,7 @@ def test_remove_drops_the_tables_of_the_sink_and_no_others(store: Store) -> None
             apply_once(each, batch(0))
         sink.remove()
         assert store.tables() == sorted(f"others{ending}" for ending in ENDINGS)
-        assert other.last_applied() == Applied("q", 0)
+        assert other.last_applied() == LastBatch("q", 0)
         sink.open(SCHEMA)
         assert (sink.last_applied(), sink.totals()) == (None, {})
 

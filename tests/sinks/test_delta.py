@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from tests.sinks.stores import COUNTERS, SCHEMA, DeltaStore, batch, everything, in_a_child, of_batches
 from tests.spark.least_pipeline import LEAST
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import Applied, DeltaSink, apply_once
+from waterclock.sinks import DeltaSink, LastBatch, apply_once
 from waterclock.sinks.names import delta_column, delta_location
 from waterclock.spark import frames
 from waterclock.spark.toml.config import load
@@ -66,7 +66,7 @@ def test_a_kill_inside_a_commit_leaves_no_result_and_a_rerun_makes_it_whole(
     assert everything(store)[0] == of_batches(0)[0]
     with closing(store.sink()) as again:
         again.open(SCHEMA)
-        assert (again.last_applied(), again.totals()) == (Applied("q", 0), COUNTERS)
+        assert (again.last_applied(), again.totals()) == (LastBatch("q", 0), COUNTERS)
         assert apply_once(again, batch(1)) is True
         assert again.totals() == {"events": 4, "late": 2}
     assert everything(store) == of_batches(0, 1)

@@ -15,7 +15,7 @@ import pytest
 from tests.postgres_server import PostgresServer
 from tests.sinks.stores import SCHEMA, PostgresStore, batch, everything, of_batches
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import Applied, PostgresSink, Sink, apply_once
+from waterclock.sinks import LastBatch, PostgresSink, Sink, apply_once
 
 pytestmark = pytest.mark.postgres
 STEPS = ("begin", "is_applied", "write", "commit")
@@ -103,7 +103,7 @@ def test_a_sink_that_was_idle_while_the_server_restarted_notices_nothing(
         server.start()
         look()
     sink.rollback()
-    assert sink.last_applied() == Applied("q", 0)
+    assert sink.last_applied() == LastBatch("q", 0)
 
 
 def test_a_server_that_is_not_there_at_the_start_is_a_usage_error(server: PostgresServer, store: PostgresStore) -> None:

@@ -237,7 +237,7 @@ def test_another_primary_key_is_refused(store: Store) -> None:
 def test_positions_that_cannot_be_compared_are_refused(store: Store) -> None:
     with opened(store) as sink:
         offset = RowChange("shop.item", "insert", {"id": 2}, (9,), {"id": 2})
-        with pytest.raises(UsageError, match=r"the changes of shop\.item tell their positions in two ways"):
+        with pytest.raises(UsageError, match=r"the changes of shop\.item give their positions in two ways"):
             give(sink, 0, insert(1, 1, name="a"), offset)
         give(sink, 0, insert(1, 1, name="a"))
         with pytest.raises(UsageError, match="in two ways"):

@@ -72,7 +72,7 @@ def main() -> None:
         if point == "told":
             die()
 
-    Pipeline(config, sink).run(session.spark, tell=tell)
+    Pipeline(config, sink).run(session.spark, report=tell)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
-FILES = len(POINTS)  # a batch for each kill
+FILES = len(POINTS)
+TWO_STEPS = pytest.mark.parametrize("steps", [POINTS[n : n + 2] for n in (0, 2, 4)], ids=" and ".join)
 DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
@@ -43,14 +45,13 @@ def killed(file: Path, point: str, number: int) -> bool:
     return done.returncode != 0
 
 
-def kill_at_each_step(file: Path) -> None:
-    for batch, point in enumerate(POINTS):
+def kill_at_each_step(file: Path, steps: Sequence[str]) -> None:
+    """A kill in each batch, from the first on."""
+    for batch, point in enumerate(steps):
         assert killed(file, point, batch), f"the driver should have died at {point}"
 
 
-def kill_at_random(file: Path, kills: int) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
+def kill_at_random(file: Path, kills: int, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(kills):
         killed(file, "random", chance.randrange(500, 9_000))
@@ -86,10 +87,11 @@ def test_a_kill_between_the_commit_and_sparks_note_of_it_changes_nothing(spark: 
 
 
 @pytest.mark.long
+@TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], steps: Sequence[str]
 ) -> None:
-    kill_at_each_step(file)
+    kill_at_each_step(file, steps)
     assert run_to_the_end(spark, file) == clean
 
 
@@ -107,9 +109,9 @@ def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("round_", range(3))
 def test_many_kills_at_random_moments_change_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], campaign_seed: int, round_: int
 ) -> None:
-    kill_at_random(file, 5)
+    kill_at_random(file, 5, campaign_seed)
     assert run_to_the_end(spark, file) == clean
 
 

@@ -42,7 +42,7 @@ def test_statistics_agree_with_the_table_after_each_batch_and_at_the_end(spark: 
     rows = orders(60)
     file, seen = make_pipeline(tmp_path, rows, files=4), list[PipelineStatistics]()
     with closing(Pipeline(load(file))) as pipeline:
-        pipeline.run(spark, tell=lambda progress: seen.append(pipeline.statistics()))
+        pipeline.run(spark, report=lambda progress: seen.append(pipeline.statistics()))
         last = pipeline.statistics()
     assert [s.batches for s in seen] == list(range(1, len(seen) + 1))
     assert [s.behind for s in seen[:4]] == [{"": left} for left in (3, 2, 1, 0)]
@@ -83,7 +83,7 @@ def test_of_a_topic_the_lag_of_each_partition_and_of_the_watermark_is_told(spark
         Sender(broker.bootstrap, "orders").orders(rows)
         file = make_topic_pipeline(tmp_path, broker.bootstrap, "orders", more=f"per_batch = {len(rows) // 2}")
         with closing(Pipeline(load(file))) as pipeline:
-            pipeline.run(spark, tell=lambda progress: seen.append(pipeline.statistics()))
+            pipeline.run(spark, report=lambda progress: seen.append(pipeline.statistics()))
     behind = [sum((s.behind or {}).values()) for s in seen]
     assert (behind[0], behind[-1], seen[0].unit) == (len(rows) - seen[0].events, 0, "records")
     assert set(seen[0].behind or {}) == {"orders/0", "orders/1"}
@@ -142,7 +142,7 @@ def test_a_query_of_somebody_else_in_the_session_is_not_counted(spark: SparkSess
         file = make_pipeline(tmp_path, orders(10), files=1)
         ended = threading.Event()
         with closing(Pipeline(load(file))) as pipeline:
-            pipeline.run(spark, tell=lambda progress: ended.set())
+            pipeline.run(spark, report=lambda progress: ended.set())
             phases = pipeline.statistics().phases or {}
         assert ended.is_set()
         assert phases["triggerExecution"].count <= pipeline.statistics().batches

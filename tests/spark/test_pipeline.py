@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -45,11 +45,27 @@ def expected(file: Path, rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]
 COLUMNS = "kind, key, rule, due, source_id"
 
 
-def test_the_table_holds_what_the_rules_give_in_process(spark: SparkSession, tmp_path: Path) -> None:
+class Done(NamedTuple):
+    """A pipeline that ran to its end. Who changes its folder puts it back: all tests that look at it share one run."""
+
+    file: Path
+    rows: list[dict[str, Any]]
+    summary: Summary
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+
+@pytest.fixture(scope="module")
+def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Done:
     rows = orders(80)
-    file = make_pipeline(tmp_path, rows)
-    run(spark, file)
-    assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
+    file = make_pipeline(tmp_path_factory.mktemp("done"), rows)
+    return Done(file, rows, run(spark, file))
+
+
+def test_the_table_holds_what_the_rules_give_in_process(done: Done) -> None:
+    assert told(table(done.folder, COLUMNS)) == expected(done.file, done.rows)
 
 
 def test_a_session_that_makes_no_batch_without_input_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -81,7 +97,7 @@ def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: Spa
     (tmp_path / "in" / "_SUCCESS").touch()  # no input, and so no part of what there is to do
     seen: list[tuple[int, int]] = []
     with closing(Pipeline(load(file))) as pipeline:
-        pipeline.run(spark, tell=lambda told: seen.append((told.done, told.found)))
+        pipeline.run(spark, report=lambda told: seen.append((told.done, told.found)))
         blobs = max(progress.stateOperators[0].numRowsTotal for progress in pipeline.progress())
     assert (seen[0], seen[-1]) == ((1, 6), (6, 6))
     assert blobs > 3 * BUCKETS  # more than a value and an alarm for each bucket: there are pages
@@ -99,25 +115,21 @@ def test_other_batches_and_partitions_give_the_same_results(spark: SparkSession,
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
-def test_running_again_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(20), files=1)
-    run(spark, file)
-    before = table(tmp_path)
-    again = run(spark, file)
-    assert (again.batches, table(tmp_path)) == (0, before)
+def test_running_again_adds_nothing(spark: SparkSession, done: Done) -> None:
+    before = table(done.folder)
+    again = run(spark, done.file)
+    assert (again.batches, table(done.folder)) == (0, before)
 
 
-def test_each_events_come_out_in_sequence_and_once(spark: SparkSession, tmp_path: Path) -> None:
-    run(spark, make_pipeline(tmp_path, orders(80)))
+def test_each_events_come_out_in_sequence_and_once(done: Done) -> None:
     numbers: dict[str, list[int]] = {}
-    for key, number in table(tmp_path, "key, event_n", "kind = 'event'"):
+    for key, number in table(done.folder, "key, event_n", "kind = 'event'"):
         numbers.setdefault(key, []).append(number)
     assert all(taken == sorted(set(taken)) for taken in numbers.values())
 
 
-def test_the_summary_counts_what_was_put_in(spark: SparkSession, tmp_path: Path) -> None:
-    rows = orders(40)
-    summary = run(spark, make_pipeline(tmp_path, rows))
+def test_the_summary_counts_what_was_put_in(done: Done) -> None:
+    rows, summary = done.rows, done.summary
     ids = [row["id"] for row in rows]
     assert summary.events == len(rows)
     assert summary.totals["duplicates"] == len(ids) - len(set(ids))
@@ -142,12 +154,15 @@ def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_rest_goes_on(spark:
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
-def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10), files=1)
-    run(spark, file)
-    shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(StateMismatch, match=r"is new or was deleted.*--fresh"):
-        run(spark, file)
+def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, done: Done) -> None:
+    checkpoint, kept = done.folder / "checkpoint", done.folder / "kept"
+    checkpoint.rename(kept)
+    try:
+        with pytest.raises(StateMismatch, match=r"is new or was deleted.*--fresh"):
+            run(spark, done.file)
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        kept.rename(checkpoint)
 
 
 @pytest.mark.long
@@ -160,12 +175,14 @@ def test_starting_over_removes_both_and_gives_the_same_table(spark: SparkSession
     assert table(tmp_path) == before
 
 
-def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10), files=1)
-    run(spark, file)
-    (tmp_path / "in" / "more.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match=r"was closed, and 1 file came after that \(more.jsonl"):
-        run(spark, file)
+def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSession, done: Done) -> None:
+    more = done.folder / "in" / "more.jsonl"
+    more.write_text("{}\n")
+    try:
+        with pytest.raises(UsageError, match=r"was closed, and 1 file came after that \(more.jsonl"):
+            run(spark, done.file)
+    finally:
+        more.unlink()
 
 
 def test_a_pipeline_that_stays_open_takes_more_files_later(spark: SparkSession, tmp_path: Path) -> None:
@@ -182,12 +199,14 @@ def test_a_pipeline_that_stays_open_takes_more_files_later(spark: SparkSession, 
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
-def test_changed_rules_on_an_old_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    file = make_pipeline(tmp_path, orders(10), files=1)
-    run(spark, file)
-    file.write_text(file.read_text().replace("30 minutes", "31 minutes"))
-    with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(rules\)"):
-        run(spark, file)
+def test_changed_rules_on_an_old_checkpoint_are_refused(spark: SparkSession, done: Done) -> None:
+    as_it_was = done.file.read_text()
+    done.file.write_text(as_it_was.replace("30 minutes", "31 minutes"))
+    try:
+        with pytest.raises(StateMismatch, match=r"the pipeline changed .*\(rules\)"):
+            run(spark, done.file)
+    finally:
+        done.file.write_text(as_it_was)
 
 
 def test_a_folder_of_parquet_files_works_the_same(spark: SparkSession, tmp_path: Path) -> None:

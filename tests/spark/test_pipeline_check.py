@@ -13,8 +13,8 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
-from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.fresh import start_over
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.pipeline import Pipeline, _watermark
 from waterclock.spark.toml.config import load
 

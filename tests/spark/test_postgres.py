@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.postgres_server import PostgresServer
 from tests.sinks.stores import PostgresStore
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import START, into_postgres, make_pipeline, orders, table, write_files
-from tests.spark.test_crashes import kill_at_each_step, kill_at_random
+from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.fresh import start_over
@@ -30,6 +30,7 @@ from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 Rows = list[tuple[Any, ...]]
+Make = Callable[..., Path]
 SOURCES = ("files", "topic")
 SAME = "kind, key, rule, source_id, result_id, event_order, event_what, event_id, event_n, batch_id"
 TIMES = ("due", "emitted_at", "event_at")
@@ -39,7 +40,7 @@ MORE = "per_batch = 60"
 def run(spark: SparkSession, file: Path, tell: Callable[[Progress], None] | None = None) -> None:
     pipeline = Pipeline(load(file))
     try:
-        pipeline.run(spark, tell=tell)
+        pipeline.run(spark, report=tell)
     finally:
         pipeline.close()
 
@@ -53,12 +54,12 @@ def topic(kafka_broker: Broker) -> str:
 
 
 @pytest.fixture
-def make(kafka_broker: Broker, topic: str, tmp_path: Path) -> Callable[[str, str], Path]:
+def make(kafka_broker: Broker, topic: str, tmp_path: Path) -> Make:
     """A pipeline from files or from the topic, the same events; it writes to SQLite until told otherwise."""
 
-    def make(source: str, name: str) -> Path:
+    def make(source: str, name: str, files: int = len(POINTS)) -> Path:
         if source == "files":
-            return make_pipeline(tmp_path / name, orders(120), files=len(POINTS))
+            return make_pipeline(tmp_path / name, orders(120), files=files)
         return make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, topic, more=MORE)
 
     return make
@@ -87,7 +88,7 @@ def everything(store: PostgresStore) -> Rows:
 
 
 @pytest.fixture
-def clean(spark: SparkSession, server: PostgresServer, make: Callable[[str, str], Path]) -> Callable[[str], Rows]:
+def clean(spark: SparkSession, server: PostgresServer, make: Make) -> Callable[[str], Rows]:
     """What a run that nothing happens to leaves."""
 
     def clean(source: str) -> Rows:
@@ -103,10 +104,10 @@ def clean(spark: SparkSession, server: PostgresServer, make: Callable[[str, str]
 
 @pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long)])
 def test_postgres_gets_the_rows_that_sqlite_gets(
-    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], source: str
+    spark: SparkSession, store: PostgresStore, make: Make, source: str
 ) -> None:
-    run(spark, sqlite := make(source, "sqlite"))
-    run(spark, put_into(store, make(source, "postgres")))
+    run(spark, sqlite := make(source, "sqlite", files=2))
+    run(spark, put_into(store, make(source, "postgres", files=2)))
     shown = ", ".join(f"to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')" for name in TIMES)
     expected = table(sqlite.parent, f"{SAME}, {', '.join(TIMES)}")
     assert len(expected) > 500
@@ -114,9 +115,7 @@ def test_postgres_gets_the_rows_that_sqlite_gets(
 
 
 @pytest.mark.long
-def test_a_second_run_goes_on_and_fresh_begins_anew(
-    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path]
-) -> None:
+def test_a_second_run_goes_on_and_fresh_begins_anew(spark: SparkSession, store: PostgresStore, make: Make) -> None:
     file = put_into(store, make("files", "again"))
     file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
     run(spark, file)
@@ -151,15 +150,17 @@ def test_a_mirror_holds_the_rows_of_its_source(spark: SparkSession, store: Postg
 
 @pytest.mark.long
 @pytest.mark.parametrize("source", SOURCES)
+@TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession,
     store: PostgresStore,
-    make: Callable[[str, str], Path],
+    make: Make,
     clean: Callable[[str], Rows],
     source: str,
+    steps: Sequence[str],
 ) -> None:
     file = put_into(store, make(source, "killed"))
-    kill_at_each_step(file)
+    kill_at_each_step(file, steps)
     run(spark, file)
     assert everything(store) == clean(source)
 
@@ -169,19 +170,20 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession,
     store: PostgresStore,
-    make: Callable[[str, str], Path],
+    make: Make,
     clean: Callable[[str], Rows],
     source: str,
+    campaign_seed: int,
 ) -> None:
     file = put_into(store, make(source, "killed"))
-    kill_at_random(file, 4)
+    kill_at_random(file, 4, campaign_seed)
     run(spark, file)
     assert everything(store) == clean(source)
 
 
 @pytest.mark.long
 def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
-    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
+    spark: SparkSession, store: PostgresStore, make: Make, clean: Callable[[str], Rows]
 ) -> None:
     def restart(progress: Progress) -> None:
         if progress.batch_id == 2:
@@ -194,7 +196,7 @@ def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
 
 @pytest.mark.long
 def test_a_server_that_stays_away_ends_the_run_in_a_sentence_and_the_next_one_goes_on(
-    spark: SparkSession, store: PostgresStore, make: Callable[[str, str], Path], clean: Callable[[str], Rows]
+    spark: SparkSession, store: PostgresStore, make: Make, clean: Callable[[str], Rows]
 ) -> None:
     def crash(progress: Progress) -> None:
         if progress.batch_id == 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.spark.pipelines import orders, table
-from tests.spark.test_crashes import kill_at_each_step, kill_at_random, killed, run_to_the_end
+from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.pipeline import Pipeline, Progress
@@ -49,18 +49,19 @@ def clean(
     return run_to_the_end(spark, make_topic_pipeline(folder, kafka_broker.bootstrap, topic, more=MORE))
 
 
+@TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], steps: Sequence[str]
 ) -> None:
-    kill_at_each_step(file)
+    kill_at_each_step(file, steps)
     assert run_to_the_end(spark, file) == clean
 
 
 @pytest.mark.parametrize("round_", range(2))
 def test_kills_at_random_moments_change_nothing(
-    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], round_: int
+    spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], campaign_seed: int, round_: int
 ) -> None:
-    kill_at_random(file, 4)
+    kill_at_random(file, 4, campaign_seed)
     assert run_to_the_end(spark, file) == clean
 
 
@@ -95,7 +96,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
 
     pipeline = Pipeline(load(file))
     try:
-        pipeline.run(spark, tell=cut)
+        pipeline.run(spark, report=cut)
     finally:
         pipeline.close()
     assert int(broker.bootstrap.rpartition(":")[2]) == port

@@ -81,18 +81,24 @@ def opened(file: Path) -> Path:
 # what comes out ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("partitions", "per_batch"), [pytest.param(1, 40, marks=pytest.mark.long), (3, 45)], ids=["one", "three"]
+)
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
-    spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
+    spark: SparkSession,
+    bootstrap: str,
+    new_topic: NewTopic,
+    pipeline_of: Files,
+    tmp_path: Path,
+    partitions: int,
+    per_batch: int,
 ) -> None:
-    rows = orders(50)
-    expected = by_files(spark, tmp_path / "files", rows)
-    for partitions, per_batch in ((1, 40), (3, 45)):
-        topic = new_topic(partitions)
-        Sender(bootstrap, topic).orders(rows)
-        file = pipeline_of(topic, f"topic-{partitions}", f"per_batch = {per_batch}")
-        run(spark, file)
-        assert counted(file) == expected
-        assert len(batches(file)) > 3
+    topic, rows = new_topic(partitions), orders(50)
+    Sender(bootstrap, topic).orders(rows)
+    file = pipeline_of(topic, more=f"per_batch = {per_batch}")
+    run(spark, file)
+    assert counted(file) == by_files(spark, tmp_path / "files", rows)
+    assert len(batches(file)) > 3
 
 
 @pytest.mark.long
@@ -233,7 +239,7 @@ def test_a_live_run_ends_where_every_partition_was_closed(
     sender.orders(rows[:30])
     sender.heartbeat("2020-01-01T00:00:00Z", 0, 1)
     file = pipeline_of(topic)
-    run(spark, file, live=True, tell=go_on)
+    run(spark, file, live=True, report=go_on)
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
     assert told[-1].unit == "records"
     assert (told[-1].done, told[-1].found) == (len(rows) + 4, len(rows) + 4)
@@ -271,7 +277,7 @@ def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the
     sender = Sender(bootstrap, topic)
     sender.put(*(str(number) for number in range(5)))
     file = opened(pipeline_of(topic, more="per_batch = 2"))
-    run(spark, file, tell=lambda progress: sender.put("late comer"))
+    run(spark, file, report=lambda progress: sender.put("late comer"))
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(5))
     run(spark, file)
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(8))
@@ -326,7 +332,7 @@ def test_a_partition_that_is_added_while_the_stream_runs_is_found(
             Sender(bootstrap, topic).heartbeat("9999-12-31T00:00:00Z", 0, 1)
 
     file = pipeline_of(topic)
-    run(spark, file, live=True, tell=go_on)
+    run(spark, file, live=True, report=go_on)
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.timer.timers import DRIVERS, Diary, Make, by_hand, nothing
-from waterclock.timer.lateness import Histogram, Lateness, bucket_of, top_of
+from waterclock.timer.lateness import Histogram, bucket_of, top_of
+from waterclock.timer.statistics import Lateness
 
 every_driver = pytest.mark.parametrize("make", DRIVERS)
 

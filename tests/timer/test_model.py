@@ -44,6 +44,14 @@ class Oracle:
         self.intervals.pop(name, None)
         return len(self.waiting) < before
 
+    def move(self, deadline: int, name: str) -> bool:
+        before = len(self.waiting)
+        self.waiting = [timer for timer in self.waiting if timer[2] != name]
+        if len(self.waiting) == before:
+            return False
+        self.add(deadline, name)
+        return True
+
     def advance(self, duration: int) -> None:
         if self.paused:
             return
@@ -98,6 +106,15 @@ class Life(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.handles)))
         assert self.handles[name].cancel() == self.oracle.cancel(name)
         assert not self.handles[name].pending
+
+    @precondition(lambda self: self.handles)
+    @rule(data=st.data(), ticks=st.integers(-3, 300))
+    def reschedule(self, data: st.DataObject, ticks: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.handles)))
+        if self.oracle.now % TICK_MS and name in self.oracle.intervals:
+            return  # beats between ticks: test_timer_periodic
+        moved = self.oracle.move(self.oracle.now + ticks * TICK_MS, name)
+        assert self.handles[name].reschedule(ticks * TICK_MS / 1000) == moved
 
     @rule(duration=st.one_of(st.integers(0, 100), st.integers(0, 5000)))
     def advance(self, duration: int) -> None:

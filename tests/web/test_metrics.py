@@ -20,8 +20,8 @@ from waterclock import cli
 from waterclock.broker import Broker
 from waterclock.broker.prometheus import prometheus as broker_page
 from waterclock.errors import UsageError
-from waterclock.web import Metric, MetricsServer, Sample, text
-from waterclock.web.server import CONTENT
+from waterclock.web.metrics import Metric, Sample, text
+from waterclock.web.server import CONTENT, MetricsServer
 
 
 def read_back(page: str) -> dict[str, tuple[str, list[tuple[str, dict[str, str], float]]]]:

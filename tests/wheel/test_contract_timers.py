@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.wheel.wheels import WHEELS, Make, nothing
+from tests.wheel.wheels import SIZED, Make, nothing
 
-pytestmark = pytest.mark.parametrize("make", WHEELS)
+pytestmark = pytest.mark.parametrize("make", SIZED)
 
 
 # 4: exactly once or cancelled

@@ -17,11 +17,15 @@ DELAYS = st.one_of(
     st.integers(0, 10**7),
     st.builds(
         lambda size, power, off: size**power + off,
-        st.sampled_from([2, 4, 16, 256]),
+        st.sampled_from([2, 3, 4, 16, 60, 256]),
         st.integers(1, 5),
         st.integers(-1, 1),
     ),
+    st.integers(0, 2**60),
 )
+SIZE = st.one_of(st.sampled_from([2, 3, 4, 16, 20, 256, 65_536]), st.integers(2, 70), st.integers(2, 65_536))
+SLOTS = st.one_of(SIZE, st.lists(SIZE, min_size=1, max_size=5).map(tuple))
+LAST = 2**62
 WHICH = st.integers(0, 10**6)
 
 
@@ -32,18 +36,23 @@ class WheelLife(RuleBasedStateMachine):
 
     @initialize(
         tick=st.sampled_from([1, 1, 3, 10]),
-        start=st.sampled_from([0, 1007, -1, -1000, 2**61]),
-        slots=st.sampled_from([2, 4, 16, 256]),
+        start=st.sampled_from([0, 1007, -1, -1000, 2**61, -LAST, LAST - 10**6]),
+        slots=SLOTS,
         rounding=st.sampled_from(["late", "early"]),
     )
-    def begin(self, tick: int, start: int, slots: int, rounding: str) -> None:
+    def begin(self, tick: int, start: int, slots: Any, rounding: str) -> None:
         self.wheel = self.make(tick, start, slots=slots, rounding=rounding)
         self.model = ModelWheel(tick, start, rounding)
         self.timers: list[Any] = []
         self.ran: list[int] = []
 
+    def within_time(self, delay: int) -> int:
+        """No deadline lies beyond 2**62, nor before its negative."""
+        return max(min(delay, LAST - self.model.now), -LAST - self.model.now)
+
     @rule(delay=DELAYS, count=st.integers(1, 3))
     def add(self, delay: int, count: int) -> None:
+        delay = self.within_time(delay)
         for _ in range(count):
             name = len(self.timers)
             self.model.put(name, delay)
@@ -58,7 +67,7 @@ class WheelLife(RuleBasedStateMachine):
     @precondition(lambda self: self.timers)
     @rule(which=WHICH, delay=DELAYS)
     def reschedule(self, which: int, delay: int) -> None:
-        name = which % len(self.timers)
+        name, delay = which % len(self.timers), self.within_time(delay)
         waits = self.model.remove(name)
         assert self.timers[name].reschedule(delay) == waits
         if waits:
@@ -67,7 +76,7 @@ class WheelLife(RuleBasedStateMachine):
 
     @rule(step=DELAYS, limit=st.one_of(st.none(), st.integers(0, 4)))
     def advance(self, step: int, limit: int | None) -> None:
-        now = self.model.now + step
+        now = self.model.now + self.within_time(step)
         self.ran.clear()
         count = self.wheel.advance(now, limit)
         assert self.ran == self.model.advance(now, limit)

@@ -77,10 +77,13 @@ def chained(wheel: Any, log: list[Any], seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("scenario", [scattered, crowded, half_cancelled, rescheduled])
-@pytest.mark.parametrize(("tick", "start", "slots"), [(1, 0, 4), (1, -301, 16), (7, 1000, 4), (60, 13, 2)])
+@pytest.mark.parametrize(
+    ("tick", "start", "slots"),
+    [(1, 0, 4), (1, -301, 16), (7, 1000, 4), (60, 13, 2), (1, 0, 20), (1, -7, 3), (3, 13, (6, 5, 2)), (1, 1, 65_536)],
+)
 @pytest.mark.parametrize("make", WHEELS)
 def test_the_same_timers_run_in_the_same_order_whatever_the_steps(
-    make: Make, tick: int, start: int, slots: int, scenario: Callable[..., None], seed: int
+    make: Make, tick: int, start: int, slots: Any, scenario: Callable[..., None], seed: int
 ) -> None:
     logs = []
     for way in WAYS:
@@ -95,14 +98,15 @@ def test_the_same_timers_run_in_the_same_order_whatever_the_steps(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("slots", [4, (3, 7)], ids=str)
 @pytest.mark.parametrize("make", WHEELS)
 def test_tick_by_tick_and_random_steps_of_one_driver_agree_when_callbacks_change_the_wheel(
-    make: Make, seed: int
+    make: Make, slots: Any, seed: int
 ) -> None:
     """A driver that goes from next_deadline to next_deadline sees what one that ticks sees."""
     logs: list[list[Any]] = []
     for driven in (True, False):
-        wheel, log = make(slots=4), []
+        wheel, log = make(slots=slots), []
         chained(wheel, log, seed)
         if driven:
             while (to := wheel.next_deadline()) is not None:
@@ -114,11 +118,12 @@ def test_tick_by_tick_and_random_steps_of_one_driver_agree_when_callbacks_change
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("slots", [4, (5, 6, 3)], ids=str)
 @pytest.mark.parametrize("make", WHEELS)
-def test_limits_change_when_timers_run_and_not_in_which_order(make: Make, seed: int) -> None:
+def test_limits_change_when_timers_run_and_not_in_which_order(make: Make, slots: Any, seed: int) -> None:
     choose, logs = random.Random(seed), []
     for limited in (False, True):
-        wheel, log = make(slots=4), []
+        wheel, log = make(slots=slots), []
         scattered(wheel, log, seed)
         while limited and len(wheel):
             wheel.advance(END, choose.randrange(0, 9))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from waterclock.wheel.bucket import TimerHandle
-from waterclock.wheel.records import WheelSnapshot
 from waterclock.wheel.reference import TimingWheel
+from waterclock.wheel.statistics import WheelSnapshot
 
 FILES = ["seven_tasks", "three_levels_350_450", "clock_face", "precise_advance"]
 

@@ -1,12 +1,13 @@
 """Every implementation of the wheel, and what the suites over all of them share.
 
-Rule 1: a test over all wheels takes `make`, from `pytest.mark.parametrize("make", WHEELS)`.
+Rule 1: a test over all wheels takes `make`, from `pytest.mark.parametrize("make", WHEELS)`, or from SIZED.
 Rule 2: the contract is one suite, `test_wheel_contract_*.py`; a new wheel joins it, whole, with one more entry in WHEELS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ if COMPILED:
     from waterclock.wheel import _objects
 
     WHEELS.append(pytest.param(_objects.TimingWheel, id="compiled"))
+
+# the same, made with levels of several sizes where a test does not say which
+SIZED = [
+    *WHEELS,
+    *(pytest.param(partial(wheel.values[0], slots=(60, 60, 12)), id=f"{wheel.id}-mixed") for wheel in WHEELS),
+]
 
 Make = Callable[..., Any]
 

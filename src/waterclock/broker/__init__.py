@@ -1,10 +1,34 @@
-"""Kafka's protocol on one machine: `Broker`, from inside a process; `waterclock broker` is the same as a command."""
+"""Kafka's protocol on one machine: `Broker`, from inside a process; `waterclock broker` is the same as a command.
 
-from waterclock.broker.broker import Broker
-from waterclock.broker.errors import DataInUse, LogDamaged
-from waterclock.broker.faults import Fault, Faults
-from waterclock.broker.security.access import Access
-from waterclock.broker.statistics import BrokerStatistics
-from waterclock.broker.wire.errors import Error
+Names are imported on first use: the command's options are made at every start of `waterclock`, and must cost nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from waterclock.broker.broker import Broker
+    from waterclock.broker.errors import DataInUse, LogDamaged
+    from waterclock.broker.faults import Fault, Faults
+    from waterclock.broker.security.access import Access
+    from waterclock.broker.statistics import BrokerStatistics
+    from waterclock.broker.wire.errors import Error
 
 __all__ = ["Access", "Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LogDamaged"]
+
+_HOME = {
+    "Access": "waterclock.broker.security.access",
+    "Broker": "waterclock.broker.broker",
+    "BrokerStatistics": "waterclock.broker.statistics",
+    "DataInUse": "waterclock.broker.errors",
+    "Error": "waterclock.broker.wire.errors",
+    "Fault": "waterclock.broker.faults",
+    "Faults": "waterclock.broker.faults",
+    "LogDamaged": "waterclock.broker.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'waterclock.broker' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -33,12 +34,12 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
-from waterclock.broker.durable import make_durable
 from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
@@ -50,7 +51,7 @@ from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
-from waterclock.broker.statistics import BrokerStatistics, Sources, taken
+from waterclock.broker.statistics import BrokerStatistics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topic, Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
@@ -79,7 +80,7 @@ class Core:
         self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
-            opened.callback(os.close, self._lock)
+            opened.callback(self._lock.release)
             self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
@@ -187,16 +188,30 @@ class Core:
 
     def statistics(self) -> BrokerStatistics:
         """What it did so far, and what waits now."""
-        purgatories = {
-            "produce": self.produces, "fetch": self.fetches, "join": self.groups.joins,
-            "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
+        groups, ids = list(self.groups), self.transactions.ledger.by_name.values()
+        return BrokerStatistics(
+            connections=len(self.listener.connections),
+            requests=self.table.requests(),
+            bytes_in=self.listener.received,
+            bytes_out=self.listener.sent,
+            records_in=self.produce.records,
+            record_bytes_in=self.produce.bytes,
+            topics=len(self.topics.by_name),
+            partitions=sum(len(topic.partitions) for topic in self.topics),
+            purgatories={name: purgatory.statistics() for name, purgatory in self._purgatories().items()},
+            flushes=self.flusher.statistics(),
+            groups=Counter(group.state_name for group in groups),
+            group_members=sum(len(group.members) for group in groups),
+            transactions=Counter(one.record.state.value for one in ids),
+            replication=self.leading.statistics(),
+        )
+
+    def _purgatories(self) -> dict[str, Purgatory]:
+        """Every one that there is, by its name."""
+        return {
+            "produce": self.produces, "fetch": self.fetches, "delete records": self.deletions,
+            "join": self.groups.joins, "heartbeat": self.groups.heartbeats, "transaction": self.transactions.purgatory,
         }  # fmt: skip
-        return taken(
-            Sources(
-                self.listener, self.table, self.topics, self.produce, self.flusher,
-                self.groups, self.transactions, purgatories, self.leading,
-            )
-        )  # fmt: skip
 
     def open(self) -> None:
         """Let clients in."""
@@ -231,7 +246,7 @@ class Core:
             leave(partition)
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _settle(partition: Partition) -> None:

@@ -2,7 +2,7 @@
 
 Rule 1: only the event loop's thread touches partitions. A flushing thread gets a list of files and hands it back.
 Rule 2: a partition is in one flush at a time: the appends of its file never wait behind two.
-Rule 3: a flush that failed ends the process: durable.py.
+Rule 3: a flush that failed ends the process: log/durable.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.durable import flush_files
+from waterclock.broker.log.durable import flush_files
 from waterclock.broker.statistics import FlushStatistics
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class Flusher:
             thread.join()
 
     def statistics(self) -> FlushStatistics:
-        return FlushStatistics(self._count, self._partitions, self._last_ns / 1e6, self._worst_ns / 1e6)
+        last_ms, worst_ms = (self._last_ns / 1e6, self._worst_ns / 1e6) if self._count else (None, None)
+        return FlushStatistics(self._count, self._partitions, last_ms, worst_ms)
 
     def _start(self) -> None:
         """Share what is dirty among the free threads."""

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from waterclock.broker.durable import flush_folder
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.worker import Do
+from waterclock.disk import flush_folder
 
 MANY: Final = 16  # partitions in one deed: some milliseconds
 log = logging.getLogger("waterclock.broker")

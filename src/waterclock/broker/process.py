@@ -11,50 +11,80 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Final
 
 from waterclock.broker.broker import Broker
+from waterclock.broker.prometheus import prometheus
+from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
 from waterclock.broker.settings import SETTINGS, Settings
+from waterclock.broker.statistics import BrokerStatistics
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.web.option import open_server
+
+_ENDED: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def serve(
-    data: str | None,
-    host: str,
-    port: int,
-    settings: Mapping[str, str],
-    access: Access,
-    say: Callable[[str], None],
-    statistics_every_s: float | None = None,
-    follow: str | None = None,
-    beside: Callable[[Broker], AbstractContextManager[object]] = nullcontext,
-) -> None:
-    """Run a broker until the process is asked to end; every so many seconds its statistics go to stderr, a line each.
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """What a broker's process serves, and what it shows of itself: None where nothing is asked for."""
 
-    What `beside` opens is open while the broker is.
+    data: str | None  # a folder; None: a temporary one
+    host: str
+    port: int
+    settings: Mapping[str, str]
+    access: Access
+    statistics_every_s: float | None = None  # a line on stderr each time
+    follow: str | None = None  # HOST:PORT of the broker to copy
+    metrics_port: int | None = None
+
+
+def serve(options: BrokerOptions) -> None:
+    """Run a broker until the process is asked to end.
 
     WaterclockError where it ends by itself: what it follows cannot be followed, or its disk refuses.
     """
     allow_many_files()
-    ended = [signal.SIGINT, signal.SIGTERM]
-    signal.pthread_sigmask(signal.SIG_BLOCK, ended)  # before any thread starts: only sigwait below takes them
-    broker = Broker(data, host=host, port=port, settings=settings, access=access, follow=follow)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDED)  # before any thread starts: only sigwait below takes them
+    broker = Broker(
+        options.data, host=options.host, port=options.port, settings=options.settings, access=options.access,
+        follow=options.follow,
+    )  # fmt: skip
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
-    with broker, beside(broker):
-        where = f"data in {data}" if data else "data in a temporary folder, gone at the end (--data keeps it)"
+    with broker, open_server(options.metrics_port, "broker", broker.statistics, prometheus):
+        where = (
+            f"data in {options.data}"
+            if options.data
+            else "data in a temporary folder, gone at the end (--data keeps it)"
+        )
         role = "ready" if broker.leads else "follower"
-        say(f"waterclock broker {role} on {broker.bootstrap}, {where}")
-        while statistics_every_s is not None and signal.sigtimedwait(ended, statistics_every_s) is None:
-            print(json.dumps(asdict(broker.statistics())), file=sys.stderr, flush=True)
-        if statistics_every_s is None:
-            signal.sigwait(ended)
+        print(f"waterclock broker {role} on {broker.bootstrap}, {where}", flush=True)
+        _wait(broker, options.statistics_every_s)
         failure = broker.failure
     if failure is not None:
         raise failure if isinstance(failure, WaterclockError) else WaterclockError(f"the broker has ended: {failure}")
+
+
+def _wait(broker: Broker, statistics_every_s: float | None) -> None:
+    """Until a signal comes; meanwhile statistics every so many seconds, a line of JSON each time."""
+    while statistics_every_s is not None and signal.sigtimedwait(_ENDED, statistics_every_s) is None:
+        print(line(broker.statistics()), file=sys.stderr, flush=True)
+    if statistics_every_s is None:
+        signal.sigwait(_ENDED)
+
+
+def line(statistics: BrokerStatistics) -> str:
+    """Statistics as `--statistics-every` prints them. There a number stays a number, for those who read it so since ever:
+    what is not known is 0, and the lag -1."""
+    record = asdict(statistics)
+    for part, unknown in (("flushes", 0.0), ("replication", 0)):
+        record[part] = {name: unknown if value is None else value for name, value in record[part].items()}
+    if statistics.replication.lag is None:
+        record["replication"]["lag"] = -1
+    return json.dumps(record)
 
 
 def allow_many_files() -> None:
@@ -63,11 +93,18 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def access(arguments: argparse.Namespace) -> Access:
-    """Who may connect, from the command's options and, without --users, from the environment."""
-    return Access(
+def options_of(arguments: argparse.Namespace) -> BrokerOptions:
+    """What the command's options say; who may connect without --users, the environment says. UsageError where they are
+    wrong."""
+    settings = parsed(arguments.set)
+    access = Access(
         users=users_of(arguments.users, os.environ), tls_cert=arguments.tls_cert, tls_key=arguments.tls_key,
         advertise=arguments.advertise, insecure_remote=arguments.insecure_remote,
+    )  # fmt: skip
+    follow = arguments.follow and checked(arguments.follow, "--follow")
+    return BrokerOptions(
+        arguments.data, arguments.host, arguments.port, settings, access, arguments.statistics_every, follow,
+        arguments.metrics,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from waterclock.broker.statistics import BrokerStatistics
-from waterclock.web import Metric, Sample, text
+from waterclock.web.metrics import Metric, Sample, text
 
 
 def prometheus(statistics: BrokerStatistics) -> str:
@@ -37,9 +37,8 @@ def _there(s: BrokerStatistics) -> Iterator[Metric]:
     yield _gauge("group_members", "Members of all groups.", [Sample(s.group_members)])
     yield _gauge("transactional_ids", "Transactional ids, by state.", _each("state", s.transactions))
     yield _gauge("leads", "1 where the broker leads, 0 where it follows.", [Sample(s.replication.leads)])
-    yield _gauge("in_sync_partitions", "Partitions the follower is in sync for.", [Sample(s.replication.in_sync)])
-    lag = s.replication.lag
-    yield _gauge("follower_lag_records", "Records that the follower lacks.", [] if lag < 0 else [Sample(lag)])
+    yield _gauge("in_sync_partitions", "Partitions the follower is in sync for.", _known(s.replication.in_sync))
+    yield _gauge("follower_lag_records", "Records that the follower lacks.", _known(s.replication.lag))
 
 
 def _waiting(s: BrokerStatistics) -> Iterator[Metric]:
@@ -58,8 +57,8 @@ def _disk(s: BrokerStatistics) -> Iterator[Metric]:
     yield _counter(
         "flushed_partitions", "Partitions flushed; one flushed twice counts twice.", [Sample(s.flushes.partitions)]
     )
-    yield _gauge("last_flush_seconds", "What the last flush took.", [Sample(s.flushes.last_ms / 1000)])
-    yield _gauge("worst_flush_seconds", "What the longest flush took.", [Sample(s.flushes.worst_ms / 1000)])
+    yield _gauge("last_flush_seconds", "What the last flush took.", _known(s.flushes.last_ms, 1000))
+    yield _gauge("worst_flush_seconds", "What the longest flush took.", _known(s.flushes.worst_ms, 1000))
 
 
 def _counter(name: str, what: str, samples: Iterable[Sample]) -> Metric:
@@ -72,3 +71,8 @@ def _gauge(name: str, what: str, samples: Iterable[Sample]) -> Metric:
 
 def _each(label: str, counts: Mapping[str, float]) -> list[Sample]:
     return [Sample(count, {label: name}) for name, count in sorted(counts.items())]
+
+
+def _known(value: float | None, unit: int = 1) -> list[Sample]:
+    """The value in a unit of so many; no sample where it is not known."""
+    return [] if value is None else [Sample(value / unit)]

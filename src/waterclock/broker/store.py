@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.durable import flush_failed
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log.durable import flush_failed
 
 FLUSH_FAILED: Final = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 Then: TypeAlias = "Callable[[bool], Any]"

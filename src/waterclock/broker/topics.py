@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from waterclock.broker.durable import flush_folder, make_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
@@ -28,6 +27,7 @@ from waterclock.broker.making import Maker
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Store, Then
 from waterclock.broker.worker import Do, at_once
+from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
 
 NAMESPACE: Final = "topic"

@@ -12,11 +12,12 @@ Rule 3: after a break everything is made anew: fence, position, source. What was
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
 from waterclock.cdc.source import Mark, Source
+from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
@@ -26,18 +27,6 @@ MOST = 20_000
 LONGEST_MS = 200
 POSITION_EVERY_MS = 1000  # where nobody asked for what was written, Kafka hears only so often how far that was
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0, 30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureStatistics:
-    """Counts since the start, of what is committed in Kafka: `changes`, the source's `transactions`, `commits` there;
-    `breaks` after which it went on, and the `place` that Kafka holds."""
-
-    changes: int = 0
-    transactions: int = 0
-    commits: int = 0
-    breaks: int = 0
-    place: str = ""
 
 
 Tell = Callable[[CaptureStatistics], object]

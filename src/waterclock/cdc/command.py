@@ -2,130 +2,93 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import sys
-import zlib
-from argparse import Namespace
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from waterclock.cdc.addresses import Database, database, kafka
-from waterclock.cdc.capture import Capture, CaptureStatistics
-from waterclock.cdc.position import Position
-from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Source, TableFilter
-from waterclock.cdc.topics import Target
-from waterclock.clock import Clock, SystemClock
-from waterclock.errors import UsageError, WaterclockError
-
-_TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
-_GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
-_EVERY_MS = 500
+from waterclock.arguments import describe
+from waterclock.errors import UsageError
+from waterclock.web import option
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A database as the command needs it: a source from a position, where to begin, where its end is now, tables that
-    were asked for and are not there, and tables whose rows the server also changes without a word."""
+def add_to(parser: ArgumentParser) -> None:
+    """The options."""
+    describe(parser, run, "waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
+    )
+    parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
+    parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
+    order = "key: as many partitions as one likes; global: one (default: %(default)s)"
+    parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
+    made = "of the topic, where it has to be made (default: %(default)s)"
+    parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
+    start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
+    parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
+    parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
+    which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
+    parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
+    _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
+    _add_postgres(parser.add_argument_group("PostgreSQL"))
+    _add_rest(parser)
 
-    source: Callable[[Position], Source]
-    begin: Position | Callable[[], Position]
-    end: Callable[[], str]
-    absent: Callable[[], list[str]]
-    unseen: Callable[[], list[str]] = list
+
+def _add_mysql(group: object) -> None:
+    add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
+    add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
+    told = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
+    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=told)
+    add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
+    add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
+    add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
+
+
+def _add_postgres(group: object) -> None:
+    add = group.add_argument  # type: ignore[attr-defined]
+    add("--slot", help="the replication slot; made where it is missing (default: from the name)")
+    add("--publication", help="made where it is missing (default: from the name)")
+
+
+def _add_rest(parser: ArgumentParser) -> None:
+    parser.add_argument("--password-file", metavar="FILE", help="holds the password (or: MYSQL_PWD, PGPASSWORD)")
+    client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
+    parser.add_argument("--kafka-config", metavar="FILE", help=client)
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
+    option.add_to(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """What the options say; UsageError, EnvironmentMissing or ConnectionLost where it cannot be done."""
-    where = database(arguments.source)
+    """`waterclock cdc`: what a database commits, in order, exactly once into Kafka, until Ctrl-C."""
+    from waterclock.cdc import origin as origins
+    from waterclock.cdc.addresses import database, kafka
+    from waterclock.cdc.capture import Capture
+    from waterclock.cdc.option_files import settings_of
+    from waterclock.cdc.produce import Publisher
+    from waterclock.cdc.progress import Progress
+    from waterclock.cdc.prometheus import prometheus
+    from waterclock.cdc.topics import Target
+    from waterclock.clock import SystemClock
+
+    where, clock = database(arguments.source), SystemClock()
     _check_names(arguments.tables)
     servers, topic = kafka(arguments.to)
     name = arguments.name or topic
-    clock = SystemClock()
-    origin = (_mysql if where.kind == "mysql" else _postgres)(arguments, where, name, clock)
+    origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:
         target = Target(servers, topic, arguments.order, arguments.partitions)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    client = _settings(arguments.kafka_config)
-    told = _Progress(clock, arguments.json)
-    publisher = partial(Publisher, target, name, client)
-    capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=told.tell, lost=told.lost)
-    _miss(origin.absent())
-    _warn(origin.unseen())
-    try:
-        capture.run(origin.end() if arguments.once else None)
-    finally:
-        told.end(capture.statistics())
+    publisher = partial(Publisher, target, name, settings_of(arguments.kafka_config))
+    shown = Progress(clock, arguments.json)
+    capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=shown.tell, lost=shown.lost)
+    with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
+        _miss(origin.absent())
+        _warn(origin.unseen())
+        try:
+            capture.run(origin.end() if arguments.once else None)
+        finally:
+            shown.end(capture.statistics())
     return 0
-
-
-def _mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, answer
-    from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, absent, inspected, oldest, unseen
-
-    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
-    login = Login(where.host, where.port, where.user, _password(arguments, "MYSQL_PWD"), server_id, arguments.tls)
-    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    told, skip = _types(arguments.type), _transactions(arguments.skip)
-
-    def now() -> str:
-        return answer(login, lambda cursor: inspected(cursor).place)
-
-    def begin() -> Position:
-        return Position(now() if arguments.begin == "now" else answer(login, oldest))
-
-    def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, told=told, skip=skip, queries=arguments.queries)
-
-    first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
-    asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
-    return Origin(
-        source,
-        first,
-        now,
-        lambda: answer(login, lambda cursor: absent(cursor, asked)),
-        lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
-    )
-
-
-def _postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from psycopg.conninfo import make_conninfo
-
-    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current
-
-    if arguments.begin not in ("start", "now"):
-        raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
-    password = _password(arguments, "PGPASSWORD")
-    named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
-    conninfo = make_conninfo(
-        host=where.host,
-        port=where.port,
-        user=where.user,
-        dbname=where.name,
-        **({"password": password} if password else {}),
-    )
-    slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
-    wanted = TableFilter(arguments.tables, OWN)
-    listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
-    return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock),
-        lambda: begun(slot, listed),
-        lambda: current(slot),
-        lambda: absent(slot, wanted.names()),
-    )
-
-
-def _password(arguments: Namespace, variable: str) -> str:
-    if arguments.password_file is None:
-        return os.environ.get(variable, "")
-    return _read("--password-file", arguments.password_file).rstrip("\r\n")
 
 
 def _check_names(tables: list[str]) -> None:
@@ -135,46 +98,6 @@ def _check_names(tables: list[str]) -> None:
             raise UsageError(
                 f"--tables {name}: write DATABASE.TABLE, for PostgreSQL SCHEMA.TABLE, such as shop.{name}."
             )
-
-
-def _types(given: list[str]) -> dict[str, str]:
-    told = {}
-    for text in given:
-        column, _, word = text.rpartition("=")
-        if word not in _TYPES or column.count(".") < 2:
-            raise UsageError(f"--type {text}: write DATABASE.TABLE.COLUMN=TYPE, with a type of {', '.join(_TYPES)}.")
-        told[column] = word
-    return told
-
-
-def _transactions(given: list[str]) -> frozenset[str]:
-    """One written otherwise than the server writes it would be none, and the transaction would not be left out."""
-    for gtid in given:
-        if not _GTID.fullmatch(gtid):
-            raise UsageError(
-                f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
-            )
-    return frozenset(gtid.lower() for gtid in given)
-
-
-def _settings(file: str | None) -> dict[str, Any]:
-    """librdkafka's settings from a file: `key=value`, a line each; # begins a comment."""
-    lines = _read("--kafka-config", file).splitlines() if file else []
-    settings = {}
-    for line in (line.strip() for line in lines):
-        if line and not line.startswith("#"):
-            key, sign, value = line.partition("=")
-            if not sign:
-                raise UsageError(f"--kafka-config: the line {key.split()[0]!r} is no KEY=VALUE.")
-            settings[key.strip()] = value.strip()
-    return settings
-
-
-def _read(option: str, file: str) -> str:
-    try:
-        return Path(file).read_text()
-    except OSError as error:
-        raise UsageError(f"{option}: {file} cannot be read: {error.strerror}.") from None
 
 
 def _miss(absent: list[str]) -> None:
@@ -194,33 +117,3 @@ def _warn(unseen: list[str]) -> None:
             f"{', '.join(unseen)} will be missing.",
             file=sys.stderr,
         )
-
-
-class _Progress:
-    """One line on a terminal, twice a second; at the end a sentence, or JSON."""
-
-    def __init__(self, clock: Clock, as_json: bool) -> None:
-        self._clock, self._json = clock, as_json
-        self._began_ns = self._told_ns = clock.monotonic_ns()
-
-    def tell(self, now: CaptureStatistics) -> None:
-        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._told_ns >= _EVERY_MS * 1_000_000:
-            self._told_ns = self._clock.monotonic_ns()
-            print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
-
-    def lost(self, error: WaterclockError) -> None:
-        print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
-
-    def end(self, now: CaptureStatistics) -> None:
-        if sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr)
-        print(json.dumps({**asdict(now), "seconds": self._seconds()}) if self._json else self._line(now))
-
-    def _seconds(self) -> float:
-        return round((self._clock.monotonic_ns() - self._began_ns) / 1e9, 3)
-
-    def _line(self, now: CaptureStatistics) -> str:
-        seconds = max(self._seconds(), 0.001)
-        place = f", up to {now.place}" if now.place else ""
-        counts = f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka"
-        return f"{counts} ({now.changes / seconds:,.0f}/s){place}"

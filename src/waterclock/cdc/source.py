@@ -1,4 +1,4 @@
-"""The seam to a source of changes: what a database has to tell, whichever it is.
+"""The seam to a source of changes: what a database has to say, whichever it is.
 
 Promises of every source: changes come in the order of their commits, whole transactions one after the other, each from
 its first change to its last; what comes after a position comes again, the same, when that position is read from.

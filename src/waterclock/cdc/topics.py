@@ -1,6 +1,6 @@
 """The topics of a capture: one for its changes, and a compacted one for its position, `NAME.position`.
 
-Rule 1: a topic that is not there is made; one that is there is never changed.
+Rule 1: a topic that is missing is made; one that is there is never changed.
 Rule 2: the position is the last one that was committed. Who asks has fenced its writer before, so nothing is open.
 """
 
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from waterclock.cdc.position import Position
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.errors import words_of
+from waterclock.kafka.settings import READING
 
 KEY = b"position"
 ORDERS = ("key", "global")
@@ -41,20 +43,17 @@ class Target:
 
 def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> int:
     """Make the topics that are missing; the value is how many partitions the changes have."""
-    admin = AdminClient(dict(settings))
-    try:
-        there = admin.list_topics(timeout=_PATIENCE_S).topics
-    except KafkaException as error:
-        raise EnvironmentMissing(f"There is no Kafka to talk to at {target.servers}: {error.args[0].str()}.") from None
+    admin = Admin(settings)
+    there = admin.topics()
     wanted = 1 if target.order == "global" else target.partitions
     if state_topic in there:
         _check_kept(admin, state_topic)
     else:
-        _make(admin, [NewTopic(state_topic, 1, config=_COMPACTED)])
+        admin.make(state_topic, 1, _COMPACTED)
     if target.topic not in there:
-        _make(admin, [NewTopic(target.topic, wanted)])
+        admin.make(target.topic, wanted)
         return wanted
-    found = len(there[target.topic].partitions)
+    found = there[target.topic]
     if target.order == "global" and found != 1:
         raise UsageError(
             f"The topic {target.topic} has {found} partitions, and a global order needs exactly one. Choose "
@@ -64,10 +63,9 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
     return found
 
 
-def _check_kept(admin: AdminClient, topic: str) -> None:
+def _check_kept(admin: Admin, topic: str) -> None:
     """Refuse a topic that somebody made so that it forgets: without its position a capture would begin again."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    policy = admin.describe_configs([resource])[resource].result()["cleanup.policy"].value
+    policy = admin.settings(topic)["cleanup.policy"]
     if policy != "compact":
         raise UsageError(
             f"The topic {topic} keeps the capture's position and has cleanup.policy={policy}, so it would forget it. Set "
@@ -75,25 +73,14 @@ def _check_kept(admin: AdminClient, topic: str) -> None:
         )
 
 
-def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
-    for name, made in admin.create_topics(topics).items():
-        try:
-            made.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UsageError(f"Kafka does not make the topic {name}: {error.args[0].str()}.") from None
-
-
 def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: float = _PATIENCE_S) -> Position | None:
-    """The position that was committed last; None where there is none yet. EnvironmentMissing where nobody answers."""
+    """The position that was committed last; None if there is none yet. EnvironmentMissing if nobody answers."""
     consumer = Consumer(
         {
             **settings,
+            **READING,
             "group.id": f"{state_topic}.reader",  # asked for by the client, and unused: nothing is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # at the end there is nothing to wait for: nobody writes
-            "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
         }
     )
@@ -105,7 +92,7 @@ def last_position(settings: Mapping[str, Any], state_topic: str, patience_s: flo
             if found or start == low:
                 return Position.parsed(found[-1]) if found else None
     except KafkaException as error:
-        raise EnvironmentMissing(f"The position in {state_topic} cannot be read: {error.args[0].str()}.") from None
+        raise EnvironmentMissing(f"The position in {state_topic} cannot be read: {words_of(error)}.") from None
     finally:
         consumer.close()
     return None

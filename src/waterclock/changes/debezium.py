@@ -73,11 +73,11 @@ def changes(message: Message, types: Mapping[str, str] | None = None) -> Iterato
     key_schema, key = (None, None) if message.key is None else _unwrapped(_read(message.key))
     # key and row may be written differently, one with a schema: both have to say the same of a key's column
     fields = {**_by_name(_by_name(schema).get("after")), **_by_name(key_schema)}
-    told = {} if operation == "truncate" else _converted(key or {}, fields, types or {})
+    reported = {} if operation == "truncate" else _converted(key or {}, fields, types or {})
     values: dict[str, Any] = {}
     if operation in ("insert", "update"):
         values = _converted(payload["after"], fields, types or {})
-    yield RowChange(table, operation, told, position, values)
+    yield RowChange(table, operation, reported, position, values)
 
 
 def _unwrapped(envelope: dict[str, Any]) -> tuple[Field | None, dict[str, Any] | None]:

@@ -1,6 +1,6 @@
 """Maxwell's JSON read as changes: what Maxwell's daemon writes, and what `waterclock cdc` does.
 
-Rule 1: the position is the writer's own where it is told: `sequence` and `xoffset` (ours), else Maxwell's `position`
+Rule 1: the position is the writer's own where it is reported: `sequence` and `xoffset` (ours), else Maxwell's `position`
         (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
 Rule 2: an update that changed the key is two changes: the old row goes, the new one comes.
 Rule 3: numbers keep their digits: one with a point is read as a Decimal.
@@ -17,7 +17,7 @@ from waterclock.changes.row_change import Message, Operation, RowChange, no_numb
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
-_LAST = 2**62  # Maxwell tells no xoffset for the last change of a transaction
+_LAST = 2**62  # Maxwell says no xoffset for the last change of a transaction
 _OPERATIONS: dict[str, Operation] = {
     "insert": "insert",
     "bootstrap-insert": "insert",

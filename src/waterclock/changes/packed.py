@@ -99,7 +99,7 @@ def _check_table(name: str) -> None:
 def _check_text(text: str, what: str) -> None:
     if "\0" in text:
         raise Unreadable(f"{what} holds the character NUL, which a text in a database cannot")
-    text.encode()  # half a character is told here
+    text.encode()  # half a character is reported here
 
 
 def _sortable(change: RowChange) -> str:

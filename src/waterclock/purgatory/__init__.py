@@ -4,7 +4,7 @@ delayed.py is the whole of it. Where there was a C compiler the same file is `_d
 types of _delayed.pxd, and that one is taken.
 """
 
-from waterclock.purgatory.records import PurgatoryStatistics
+from waterclock.purgatory.statistics import PurgatoryStatistics
 
 __all__ = ["COMPILED", "DelayedOperation", "Purgatory", "PurgatoryStatistics"]
 

@@ -37,6 +37,8 @@ cdef class Purgatory:
     cpdef list cancel_for_key(self, key)
     @cython.locals(watch_list=WatchList)
     cpdef Py_ssize_t watched_for(self, key) except -1
+    @cython.locals(watch_list=WatchList)
+    cpdef list fullest_keys(self, n=*)
     @cython.locals(watch_list=WatchList, op=DelayedOperation)
     cpdef list close(self)
     cdef void _take(self, DelayedOperation op) except *

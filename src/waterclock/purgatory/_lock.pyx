@@ -3,7 +3,7 @@
 
 Rule 1: the fields are read and written under the interpreter's lock, which no line here gives up but one.
 Rule 2: who finds the lock held waits at the gate, and tries again when it was opened. Whoever lets go opens the gate
-    where somebody waits. So a waiter that is overtaken is told again: the one that overtook it opens the gate too.
+    if any thread waits. So a waiter that is overtaken is woken again: the one that overtook it opens the gate too.
 """
 
 cimport cython

@@ -13,7 +13,7 @@ may answer the question. Who changes something calls `check_and_complete(key)`: 
 Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
     operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
-Rule 3: nobody waits for an operation's own lock: lock.py tells why, and why no wake-up is lost.
+Rule 3: no thread waits for an operation's own lock: lock.py says why, and why no wake-up is lost.
 Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
 """
 
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
 from waterclock.purgatory.lock import Lock
-from waterclock.purgatory.records import PurgatoryStatistics
-from waterclock.purgatory.report import report
+from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
+from waterclock.timer.report import report
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer
@@ -136,14 +136,13 @@ class Purgatory:
     `name` stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to
     `sys.unraisablehook`, and stops no other operation. Its methods may be called from wherever the timer's may.
 
-    >>> from waterclock import ManualClock, Timer
-    >>> acks, purgatory = [], Purgatory("produce", Timer(clock=ManualClock()))
-    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=1.5)
-    >>> purgatory.try_complete_else_watch(op, ["orders-0"]), acks.extend(["b1", "b2"])
-    (False, None)
-    >>> purgatory.check_and_complete("orders-0")
+    >>> acks, purgatory = [], Purgatory("produce", timer=None)  # None does where nothing has a timeout
+    >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=None)
+    >>> purgatory.try_complete_else_watch(op, ["a", "b"]), purgatory.watched_for("a"), acks.extend(["b1", "b2"])
+    (False, 1, None)
+    >>> purgatory.check_and_complete("a"), purgatory.watched_for("b")
     over: completed
-    1
+    (1, 0)
     """
 
     def __init__(
@@ -189,9 +188,6 @@ class Purgatory:
         """Something about `key` changed: ask all operations watched there; how many this call completed.
 
         In the order they came. One that another thread is asking now is asked again by that thread, not counted here.
-
-        >>> Purgatory("fetch", timer=None).check_and_complete("nobody waits here")
-        0
         """
         completed = 0
         for op in self._watchers(key):
@@ -220,14 +216,21 @@ class Purgatory:
         return op._outcome is COMPLETED
 
     def watched_for(self, key: Hashable) -> int:
-        """How many operations wait under `key`.
-
-        >>> Purgatory("fetch", timer=None).watched_for("orders-0")
-        0
-        """
+        """How many operations wait under `key`."""
         with self._lock:
             watch_list = self._lists.get(key)
             return 0 if watch_list is None else len(watch_list.operations)
+
+    def fullest_keys(self, n: int = 10) -> list[tuple[Hashable, int]]:
+        """The `n` keys under which most operations wait, with how many, the fullest first; of equal ones the oldest.
+
+        Counts of one moment, in O(keys): they are copied under the lock, and compared without it.
+        """
+        counts: list[tuple[Hashable, int]] = []
+        with self._lock:
+            for watch_list in list(self._lists.values()):  # a copy: the collector may end operations meanwhile
+                counts.append((watch_list.key, len(watch_list.operations)))  # noqa: PERF401  its type is known here
+        return fullest(counts, n)
 
     def statistics(self) -> PurgatoryStatistics:
         """Counts of one moment, as one frozen record."""
@@ -235,10 +238,8 @@ class Purgatory:
             return PurgatoryStatistics(watched=self._watched, delayed=self._delayed, **self._over)
 
     def close(self) -> list[DelayedOperation]:
-        """End everything that waits as "cancelled", and return it; a second time an empty list.
-
-        Afterwards `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it.
-        """
+        """End everything that waits as "cancelled", and return it; a second time an empty list. Afterwards
+        `try_complete_else_watch` raises `PurgatoryClosed`. The timer goes on: others may use it."""
         waiting: dict[DelayedOperation, Any] = {}
         with self._lock:
             self._closed = True
@@ -352,7 +353,7 @@ class Purgatory:
                 return completed
 
     def _let_go(self, op: DelayedOperation, holder: int) -> bool:
-        """Give the operation's lock back to who had it before (nobody: 0). Whether somebody left word."""
+        """Give the operation's lock back to the thread that had it before (none: 0). Whether another left word."""
         self._lock.acquire()
         op._holder = holder
         again = op._again and holder == 0
@@ -379,7 +380,7 @@ class Purgatory:
             op._timeout = handle
         self._lock.release()
         if op._outcome is not None:
-            handle.cancel()  # nobody may have seen it; a second cancel does nothing
+            handle.cancel()  # the one that ended it may not have seen it; a second cancel does nothing
 
     def _run(self, fn: Call, op: DelayedOperation) -> None:
         try:

@@ -1,6 +1,6 @@
 """Rules as data: frozen records, checked when they are made, with what is wrong and where.
 
-Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md tells it in words.
+Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md says it in words.
 Rule 2: every builder returns a new `Rules`; a `Rules` in hand never changes.
 Rule 3: durations are microseconds from here on inwards.
 """

@@ -41,19 +41,19 @@ class Gap:
 
     held: dict[int, Event | None] = field(default_factory=dict)
     alarm: int | None = None
-    told: list[Run] = field(default_factory=list)
+    reported: list[Run] = field(default_factory=list)
 
     def events(self) -> Iterator[tuple[int, Event]]:
         return ((number, event) for number, event in self.held.items() if event is not None)
 
     def dump(self, keep: Keep) -> Any:
-        return self.alarm, list(self.told), [(n, e and stored(e, keep)) for n, e in self.held.items()]
+        return self.alarm, list(self.reported), [(n, e and stored(e, keep)) for n, e in self.held.items()]
 
     @classmethod
     def load(cls, plain: Any, ref: Keep) -> Gap:
-        alarm, told, held = plain
+        alarm, reported, held = plain
         events = {number: restored(event, ref) if event else None for number, event in held}
-        return cls(events, alarm, [(first, last) for first, last in told])
+        return cls(events, alarm, [(first, last) for first, last in reported])
 
 
 class BySequence:
@@ -66,7 +66,7 @@ class BySequence:
         self._gaps: dict[Key, Gap] = {}
         self._given_up: dict[Key, list[Run]] = {}
         ways: dict[OnGap, Callable[[Key, Gap, int, int], None]]
-        ways = {"skip": self._skip, "hold": self._tell, "dead_letter": self._dead_letter}
+        ways = {"skip": self._skip, "hold": self._report, "dead_letter": self._dead_letter}
         self._give_up = ways[rule.on_gap]
 
     def accept(self, key: Key, event: Event) -> None:
@@ -207,10 +207,10 @@ class BySequence:
         self._next[key] = number + 1
         self._drain(key, gap)
 
-    def _tell(self, key: Key, gap: Gap, number: int, due: int) -> None:
+    def _report(self, key: Key, gap: Gap, number: int, due: int) -> None:
         for first, last in self._missing(key, gap, number):
-            if not any(a <= first and last <= b for a, b in gap.told):
-                gap.told.append((first, last))
+            if not any(a <= first and last <= b for a, b in gap.reported):
+                gap.reported.append((first, last))
                 self._engine.gap(key, "hold", due, _name(first, last), None)
 
     def _missing(self, key: Key, gap: Gap, number: int) -> list[Run]:

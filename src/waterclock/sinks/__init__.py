@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.sinks.base import Applied, Batch, Sink, apply_once, check_belongs, written_once
+from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica
 from waterclock.sinks.sqlite import SQLiteSink
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from waterclock.sinks.postgres import PostgresSink
 
 __all__ = [
-    "Applied",
     "Batch",
     "DeltaSink",
+    "LastBatch",
     "Mirror",
     "PostgresSink",
     "Replica",

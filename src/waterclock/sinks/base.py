@@ -45,7 +45,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class LastBatch:
     """The last batch that a sink holds."""
 
     query_id: str
@@ -61,7 +61,7 @@ class Sink(Protocol):
     def remove(self) -> None:
         """Drop the tables, all or none; UsageError where one of their names belongs to a table of somebody else."""
 
-    def last_applied(self) -> Applied | None: ...
+    def last_applied(self) -> LastBatch | None: ...
 
     def begin(self) -> None:
         """Begin a transaction, and be alone on the table until it ends; connect anew where the connection is gone."""
@@ -92,7 +92,7 @@ def apply_once(sink: Sink, batch: Batch) -> bool:
 
 
 def written_once(sink: Sink, batch: Batch) -> Batch | None:
-    """`apply_once`, told by the batch as it was written; None where it was applied before."""
+    """`apply_once`, giving the batch as it was written; None where it was applied before."""
     written: list[Batch] = []
     try:
         _apply(sink, batch, written)
@@ -155,7 +155,7 @@ def check_belongs(
         )
 
 
-def _holds(sink: Sink, applied: Applied | None) -> str:
+def _holds(sink: Sink, applied: LastBatch | None) -> str:
     if applied is None:
         return f"{sink.describe()} holds no results"
     return f"{sink.describe()} holds results up to batch {applied.batch_id} of query {applied.query_id}"

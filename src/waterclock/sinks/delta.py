@@ -11,7 +11,7 @@ query's id and the batch's number as its application transaction, and each is sk
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
-Rule 1: what is applied is told by the table of results alone: all batches of a query up to the version that it holds for
+Rule 1: what is applied follows from the table of results alone: all batches of a query up to the version that it holds for
         the query. Offsets and counters of an unfinished batch may stand in <path>_batches; they do not count.
 Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
@@ -32,7 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import names
-from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.results import COMMON, flat, flat_schema
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
 
@@ -87,12 +87,12 @@ class DeltaSink:
                     shutil.rmtree(self._at(part))
             self._tables = {}
 
-    def last_applied(self) -> Applied | None:
+    def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         with self._errors_of_delta():
             queries = set(self._batches(["query_id"]).column(0).to_pylist())
             found = {query: self._version(query) for query in queries}
-        applied = [Applied(query, version) for query, version in found.items() if version is not None]
+        applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
         return max(applied, key=lambda each: each.batch_id, default=None)
 
     def begin(self) -> None:

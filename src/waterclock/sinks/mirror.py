@@ -110,7 +110,7 @@ class Mirror:
         return results
 
     def changes(self, results: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The last change of each key, in columns as `staged` tells, and dead letters for what is none."""
+        """The last change of each key, in columns as `staged` says, and dead letters for what is none."""
         rows = events(self.of_its_table(results))
         reasons = pa.chunked_array([pa.nulls(rows.num_rows, pa.string())])
         for wrong, reason in self._faults(rows):

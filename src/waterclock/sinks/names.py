@@ -44,10 +44,10 @@ def postgres_column(name: str) -> str:
     return fitting_postgres(name, f"the column {name!r}", "rename it in [source.columns]")
 
 
-def fitting_postgres(name: str, told: str, remedy: str) -> str:
-    """`name`, which is `told` so; UsageError with the remedy where PostgreSQL would cut it."""
+def fitting_postgres(name: str, what: str, remedy: str) -> str:
+    """`name`, which errors call `what`; UsageError with the remedy where PostgreSQL would cut it."""
     if len(name.encode()) > _POSTGRES_BYTES:
-        raise UsageError(f"{told} is too long for PostgreSQL, which takes {_POSTGRES_BYTES} bytes: {remedy}")
+        raise UsageError(f"{what} is too long for PostgreSQL, which takes {_POSTGRES_BYTES} bytes: {remedy}")
     return name
 
 

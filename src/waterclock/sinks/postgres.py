@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.sinks import letters, names
-from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.postgres_copy import columns_of, copy_rows, escaped, without_nul
 from waterclock.sinks.postgres_replica import POSITION_TYPES, PostgresTables
@@ -96,11 +96,11 @@ class PostgresSink:
             for part in needed_names(self._mirror):
                 self._session.run(f"DROP TABLE IF EXISTS {self._name(part)}")
 
-    def last_applied(self) -> Applied | None:
+    def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         query = f"SELECT query_id, batch_id FROM {self._name(BATCHES)} ORDER BY batch_id DESC LIMIT 1"
         rows = self._session.ask(query)
-        return Applied(*rows[0]) if rows else None
+        return LastBatch(*rows[0]) if rows else None
 
     def begin(self) -> None:
         """See `Sink`."""

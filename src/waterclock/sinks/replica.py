@@ -209,8 +209,8 @@ def _refuse_other_positions(changed: TableChanges, length: int | None) -> None:
     found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
     if len(found | ({length} if length is not None else set())) > 1:
         raise UsageError(
-            f"the changes of {changed.table} tell their positions in two ways, which cannot be compared: some by the "
-            "source's own places and some by offsets. Let their writer tell all in one way, and start over with --fresh"
+            f"the changes of {changed.table} give their positions in two ways, which cannot be compared: some by the "
+            "source's own places and some by offsets. Let their writer give all in one way, and start over with --fresh"
         )
 
 

@@ -2,7 +2,7 @@
 
 Rule 1: one connection, one transaction a batch, synchronous=FULL: a commit that returned survives a power cut.
 Rule 2: rows of a batch are written in the order they come in, so that a re-run gives the same table byte for byte.
-Rule 3: what is wrong with the place is told before anything is written, by its path; SQLite's own words stand behind.
+Rule 3: what is wrong with the place is reported before anything is written, by its path; SQLite's own words stand behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
-from waterclock.sinks.base import Applied, Batch
+from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
@@ -83,12 +83,12 @@ class SQLiteSink:
             for part in needed_names(self._mirror):
                 self._db.execute(f'DROP TABLE IF EXISTS "{self._table}{part}"')
 
-    def last_applied(self) -> Applied | None:
+    def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         query = f'SELECT query_id, batch_id FROM "{self._table}_batches" ORDER BY batch_id DESC LIMIT 1'
         with _told_by(self._path):
             row = self._db.execute(query).fetchone()
-        return Applied(*row) if row else None
+        return LastBatch(*row) if row else None
 
     def begin(self) -> None:
         """See `Sink`."""
@@ -137,7 +137,7 @@ class SQLiteSink:
 
     def close(self) -> None:
         """See `Sink`."""
-        with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was told of before
+        with suppress(sqlite3.Error):  # a tidy file is welcome; one that is damaged was reported before
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
 

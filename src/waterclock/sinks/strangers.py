@@ -1,4 +1,4 @@
-"""Tables that have the name of one of a sink's and are somebody else's: they are told of, and left alone."""
+"""Tables that have the name of one of a sink's and are somebody else's: they are reported, and left alone."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def needed_names(mirror: Mirror | Replica | None) -> dict[str, set[str]]:
     return {"": {*mirror.columns}, POSITIONS: {*mirror.key, DELETED}, **ours}
 
 
-def refuse_no_mirror(told: str, find: Find) -> None:
-    """Raise UsageError where the table that is to be a mirror is there and has no positions; `told` describes it."""
+def refuse_no_mirror(what: str, find: Find) -> None:
+    """Raise UsageError where the table that is to be a mirror is there and has no positions; `what` describes it."""
     if find("").columns and not find(POSITIONS).columns:
         raise UsageError(
-            f"{told} is there already, without positions beside it: it is no mirror that waterclock made, and is left "
+            f"{what} is there already, without positions beside it: it is no mirror that waterclock made, and is left "
             "alone. Name another table in [sink]."
         )
 

@@ -1,4 +1,4 @@
-"""What the tables of a sink must be, whichever database they stand in, and what is told of one that differs.
+"""What the tables of a sink must be, whichever database they stand in, and what is said of one that differs.
 
 <table>                 results, a row each (results.py), or the mirror of a source (mirror.py)
 <table>_dead_letters    what could not be read, or not be kept: batch_id, file, line, reason, text
@@ -50,9 +50,9 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
 
 def refuse_unlike(where: str, found: Table, wanted: Table) -> None:
     """Raise UsageError where the table `found` is not the `wanted` one, with each column that differs."""
-    if told := "; ".join(_differences(found, wanted)):
+    if differences := "; ".join(_differences(found, wanted)):
         raise UsageError(
-            f"{where} has other columns than this pipeline writes ({told}). "
+            f"{where} has other columns than this pipeline writes ({differences}). "
             "Name another table in [sink], or start over with --fresh."
         )
 
@@ -60,7 +60,7 @@ def refuse_unlike(where: str, found: Table, wanted: Table) -> None:
 def refuse_lost(table: str, place: str, rows: Mapping[str, bool | None]) -> None:
     """Raise UsageError where some tables of the sink `table` hold rows and another one is gone, with all that it held.
 
-    `rows` tells it by the end of a table's name: whether there are any, None where there was no table.
+    `rows` says it by the end of a table's name: whether there are any, None where there was no table.
     """
     gone = [part for part, found in rows.items() if found is None]
     if gone and any(rows.values()):
@@ -72,12 +72,14 @@ def refuse_lost(table: str, place: str, rows: Mapping[str, bool | None]) -> None
 
 def _differences(found: Table, wanted: Table) -> list[str]:
     there, here = dict(found.columns), dict(wanted.columns)
-    told = [f"{name!r} is missing there" for name in here if name not in there]
-    told += [f"{name!r} is only there" for name in there if name not in here]
+    differences = [f"{name!r} is missing there" for name in here if name not in there]
+    differences += [f"{name!r} is only there" for name in there if name not in here]
     both = [name for name in here if name in there]
-    told += [f"{name!r} is {there[name]} there and {here[name]} here" for name in both if there[name] != here[name]]
-    if not told and found.columns != wanted.columns:
-        told.append("they stand in another order there")
+    differences += [
+        f"{name!r} is {there[name]} there and {here[name]} here" for name in both if there[name] != here[name]
+    ]
+    if not differences and found.columns != wanted.columns:
+        differences.append("they stand in another order there")
     if wanted.key and sorted(found.key) != sorted(wanted.key):
-        told.append(f"the primary key is ({', '.join(found.key)}) there and ({', '.join(wanted.key)}) here")
-    return told
+        differences.append(f"the primary key is ({', '.join(found.key)}) there and ({', '.join(wanted.key)}) here")
+    return differences

@@ -68,7 +68,7 @@ def counters_of(frame: pa.Table) -> dict[str, int]:
 
 
 def with_watermark(rows: pa.Table, watermark_us: int) -> pa.Table:
-    """Results that tell the watermark at which their step ended."""
+    """Results that say the watermark at which their step ended."""
     return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _WATERMARK: str(watermark_us).encode()})
 
 
@@ -78,7 +78,7 @@ def watermark_of(frame: pa.Table) -> int | None:
 
 
 def with_newest(rows: pa.Table, newest_us: int) -> pa.Table:
-    """Results that tell the largest time of an event which their step took."""
+    """Results that say the largest time of an event which their step took."""
     return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _NEWEST: str(newest_us).encode()})
 
 

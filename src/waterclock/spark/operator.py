@@ -25,7 +25,7 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.state.blobs import MapState
-from waterclock.spark.state.bucket import Bucket, Stored
+from waterclock.spark.state.bucket import Bucket, StoredBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,7 +73,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
     ) -> bytes:
         stored: tuple[Any, Any, Any] = self._state.get() or (None, None, None)
         alarm, engine, held = stored
-        bucket = Bucket(self._rules, None if engine is None else Stored(engine, held), self._blobs)
+        bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
         alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), alarm, rang_ms)

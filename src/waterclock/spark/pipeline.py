@@ -11,7 +11,7 @@ A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between t
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
 
-A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends where it is told to,
+A bounded run (`--once`) ends with the closing heartbeat, so that nothing stays held. A live run ends when it is told to,
 or where its source was closed: where the watermark passes everything.
 """
 
@@ -34,8 +34,8 @@ from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
 from waterclock.spark import frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
-from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.fresh import Removal
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.source import CLOSING_US, Stream
@@ -59,7 +59,7 @@ _STARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a pipeline tells after each batch: the totals of the sink so far, and how much of its source is done."""
+    """What a pipeline says after each batch: the totals of the sink so far, and how much of its source is done."""
 
     batch_id: int
     totals: dict[str, int]
@@ -106,7 +106,9 @@ class Pipeline:
         self._last_us = CLOSING_US - config.watermark_delay_us  # the watermark that the close is shown at
         self._behind = Behind(config, self._checkpoint)
 
-    def run(self, session: SparkSession, live: bool = False, tell: Callable[[Progress], None] | None = None) -> Summary:
+    def run(
+        self, session: SparkSession, live: bool = False, report: Callable[[Progress], None] | None = None
+    ) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
 
         Raises what made a batch fail.
@@ -115,7 +117,7 @@ class Pipeline:
         self.check()
         self._checkpoint.sweep()
         self._checkpoint.close_again()
-        self._tell, self._last_moment = tell, self._clock.monotonic_s()
+        self._report, self._last_moment = report, self._clock.monotonic_s()
         started, self._closed = self._last_moment, self._checkpoint.is_source_closed()
         self._gathering.begin()
         with listening(session, self._heard):
@@ -250,9 +252,9 @@ class Pipeline:
             newest = max((us for us in map(frames.newest_of, taken) if us is not None), default=None)
             phases = {"take": now - began, "sink": self._clock.monotonic_s() - now}
             self._gathering.took(batch_id, written.counters, self._totals, (made.watermark_us, newest), phases)
-        if self._tell is not None:
+        if self._report is not None:
             done, found = self._stream.progress(self._totals)
-            self._tell(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
+            self._report(Progress(batch_id, self._totals, done, found, self._stream.unit, made.watermark_us))
         if made.watermark_us is not None and made.watermark_us >= self._last_us:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
@@ -280,7 +282,7 @@ class Pipeline:
         )
 
     def _explained(self, error: BaseException) -> BaseException:
-        """What to tell of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
+        """What to say of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
         if isinstance(error, WaterclockError):
             return error
         ours = re.findall(r"waterclock\.errors\.\w+: (.+)", str(error))
@@ -315,19 +317,19 @@ def _up_to(last_us: int, results: pa.Table) -> pa.Table:
 
 
 def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
-    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results tell.
+    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results say.
 
     Spark's begins at 0, which says that there is none; that of a topic may well lie before 1970. None for one that no
     calendar holds, so far back does `watermark_delay` reach.
     """
     lines = (offsets or "").splitlines()
     ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
-    told = [us for us in map(frames.watermark_of, taken) if us is not None and us >= EARLIEST_US]
-    return max((*told, *([ms * 1000] if ms else [])), default=None)
+    reported = [us for us in map(frames.watermark_of, taken) if us is not None and us >= EARLIEST_US]
+    return max((*reported, *([ms * 1000] if ms else [])), default=None)
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
-    """What to tell of an error that is none of ours: the last line that names one, or the first of all."""
+    """What to say of an error that is none of ours: the last line that names one, or the first of all."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
     cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")

@@ -67,9 +67,11 @@ class Bar:
     ) -> None:
         self._progress.stop()
 
-    def tell(self, told: Told) -> None:
+    def report(self, reported: Told) -> None:
         """Show one batch's progress."""
-        self._progress.update(self._task, completed=told.done, total=told.found, unit=told.unit, note=_note(told))
+        self._progress.update(
+            self._task, completed=reported.done, total=reported.found, unit=reported.unit, note=_note(reported)
+        )
 
 
 def summary_table(summary: Summary) -> None:
@@ -88,11 +90,11 @@ def summary_record(summary: Summary) -> dict[str, Any]:
     return {**asdict(summary), "events_per_second": round(summary.events_per_second)}
 
 
-def _note(told: Told) -> str:
-    totals = told.totals
+def _note(reported: Told) -> str:
+    totals = reported.totals
     if "applied" in totals:
         return f"{totals['applied']:,} changes applied"
-    return f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(told.watermark_us)}"
+    return f"{totals.get('events', 0):,} events, {totals.get('held', 0):,} held, up to {_until(reported.watermark_us)}"
 
 
 def _until(watermark_us: int | None) -> str:

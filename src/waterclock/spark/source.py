@@ -67,7 +67,7 @@ class Stream(Protocol):
         """Dead frames for what batch `batch_id` was to read and did not, by the frames that were `taken` of it."""
 
     def explain(self, story: str) -> str | None:
-        """A sentence for a failure of the query, where `story`, all that Spark tells of it, is of this source's making."""
+        """A sentence for a failure of the query, where `story`, all that Spark reports, is of this source's making."""
 
     def close(self) -> None: ...
 

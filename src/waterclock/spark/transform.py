@@ -30,8 +30,8 @@ from waterclock.errors import UsageError
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import buckets, frames, operator
+from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.bucket import Bucket
-from waterclock.spark.state.rows import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -140,7 +140,7 @@ def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
 
 
 class Packs:
-    """Packed rows, with `origin` to tell their order: where they come from, then the order in which they were made."""
+    """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
 
     def __init__(self, origin: str = "") -> None:
         context = TaskContext.get()

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from waterclock.timer.lateness import Lateness, TimerStatistics
+from waterclock.timer.statistics import Lateness, TimerStatistics
 
 if TYPE_CHECKING:
     from waterclock.timer.handles import Handle

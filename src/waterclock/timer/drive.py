@@ -1,18 +1,18 @@
 """What both drivers share: a timing wheel of nanoseconds, turned by a clock. Knows no thread and no loop.
 
 A driver sleeps until the earliest tick in its wheel, runs what is due, and sleeps again. How it sleeps is the
-driver's: thread.py waits on a lock, loop.py leaves one `call_at` with the event loop. Under a ManualClock nobody
+driver's: thread.py waits on a lock, loop.py leaves one `call_at` with the event loop. Under a ManualClock nothing
 sleeps: `advance` turns the clock from tick to tick and runs the very same `_turn`.
 
 Adding is the path that has to be short. `call_later` reads the clock, puts the callback into the wheel and returns
 the wheel's own handle; then it compares one number, `_alarm_ns`:
 
-    a deadline below it     somebody has to be told: `_look`
-    NEVER                   tell me of everything: nobody is awake, or the driver is closed
-    AWAKE                   tell me of nothing: the driver is awake and looks into the wheel before it sleeps
+    a deadline below it     the driver may have to be woken: `_look`
+    NEVER                   every deadline is below it: the driver is about to sleep, or is closed
+    AWAKE                   no deadline is below it: the driver is awake and looks into the wheel before it sleeps
 
 Rule 1: who goes to sleep sets the alarm to NEVER first, then looks into the wheel, then sets it to what it sleeps for.
-    Between the first and the second a timer may come in: it is seen by the look, or it tells.
+    Between the first and the second a timer may come in: it is seen by the look, or it finds NEVER and looks itself.
 Rule 2: after close the alarm is NEVER for good. So an add that crossed the close looks, finds the driver closed,
     and takes its timer back, or finds it taken by the close.
 Rule 3: `_lock` is held to change the alarm, never while a callback runs.
@@ -27,19 +27,20 @@ from functools import partial
 from math import floor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
+from waterclock.timer.cap import Cap, WhenFull
 from waterclock.timer.handles import Handle
-from waterclock.timer.lateness import Histogram, TimerStatistics
+from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.offload import Offload
 from waterclock.timer.periodic import NEXT_BEAT, Missed, PeriodicHandle
 from waterclock.timer.report import Report
-from waterclock.timer.room import Room, WhenFull
+from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
-from waterclock.timer.turning import Turning
+from waterclock.timer.tick_runner import TickRunner
 from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ AWAKE = -NEVER
 _LIVE: WeakSet[Drive] = WeakSet()
 
 
-class Drive(Turning):
+class Drive(TickRunner):
     """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
 
     _lock: AbstractContextManager[Any]
@@ -73,7 +74,7 @@ class Drive(Turning):
         self._report = report
         self._histogram = Histogram()
         self._offload = None if executor is None else Offload(executor, report, self._histogram, self._stopwatch)
-        self._most, self._when_full = _cap(max_pending, when_full)
+        self._most, self._when_full = _checked(max_pending, when_full)
         self._wakeups = 0
         self._closed = False
         self._start_empty()
@@ -82,13 +83,14 @@ class Drive(Turning):
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
-        self._room = None
+        self._wheel._reschedule = partial(_reschedule, ref(self))
+        self._cap = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
             self._add = self._offload.before(self._add)
         if self._most is not None:
-            self._room = Room(self._wheel, self._add, self._most, self._when_full, self._report)
-            self._add = self._room.add
+            self._cap = Cap(self._wheel, self._add, self._most, self._when_full, self._report)
+            self._add = self._cap.add
         self._periodic: set[PeriodicHandle] = set()
         self._fired = 0
         self._slice = 1
@@ -189,6 +191,25 @@ class Drive(Turning):
             self._look(handle, deadline)
         return handle
 
+    def _reschedule(self, handle: Handle, delay_s: float) -> bool:
+        """What `reschedule` of the handles in the wheel does, in their driver's unit."""
+        return self._move(handle, self._now_ns() + nanoseconds("delay_s", delay_s))
+
+    def _move(self, handle: Any, deadline: int) -> bool:
+        """Move what waits, and see to it that the driver knows; False when it waits no more."""
+        before = handle.deadline
+        if not self._wheel._move(handle, deadline):
+            return False
+        if deadline < self._alarm_ns:
+            with self._lock:
+                if not self._closed and deadline < self._alarm_ns:
+                    try:
+                        self._hasten()
+                    except BaseException:
+                        self._wheel._move(handle, before)
+                        raise
+        return True
+
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""
         with self._lock:
@@ -203,7 +224,7 @@ class Drive(Turning):
                     raise
 
     def _set_alarm(self, alarm_ns: int) -> None:
-        """Under the lock. Nobody sleeps for a manual clock, nor while time stands still; a closed driver looks at all."""
+        """Under the lock. No driver sleeps for a manual clock, nor in a pause; a closed one looks at every timer."""
         if self._closed:
             self._alarm_ns = NEVER
         elif self._manual is not None or self._stopwatch.paused:
@@ -266,19 +287,19 @@ class Drive(Turning):
 
     def _left(self) -> None:
         """A timer of the driver's own has left the wheel."""
-        if self._room is not None:
-            self._room.left()
+        if self._cap is not None:
+            self._cap.left()
 
     def _end_all(self) -> list[Handle]:
         """Take everything out of the wheel; give back the handles that callers have."""
         periodic, self._periodic = self._periodic, set()
         beats = {handle.end() for handle in periodic}
         handles = [handle for handle in self._wheel.clear() if handle not in beats]
-        return [*(handles if self._room is None else self._room.faces_of(handles)), *periodic]
+        return [*(handles if self._cap is None else self._cap.handles_of(handles)), *periodic]
 
     def statistics(self) -> TimerStatistics:
         """Counts since the start, as one frozen record."""
-        wheel = self._wheel.statistics()
+        wheel, now_ns = self._wheel.statistics(), self._now_ns()
         return TimerStatistics(
             pending=wheel.pending,
             added=wheel.added,
@@ -287,6 +308,8 @@ class Drive(Turning):
             failed=self._report.failed,
             wakeups=self._wakeups,
             lateness=self._histogram.lateness(),
+            current_tick_ns=now_ns - now_ns % self._tick_ns,
+            next_due_ns=self._wheel.next_deadline(),
         )
 
     def __len__(self) -> int:
@@ -317,7 +340,13 @@ class Drive(Turning):
             forsaken.clear()
 
 
-def _cap(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
+def _reschedule(drive: ref[Drive], handle: Handle, delay_s: float) -> bool:
+    """For the wheel, which must not keep its driver alive: a driver that was dropped has ended its timers."""
+    owner = drive()
+    return owner is not None and owner._reschedule(handle, delay_s)
+
+
+def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:
     if when_full not in ("raise", "block", "run"):
         raise ValueError(f"when_full must be 'raise', 'block' or 'run', got {when_full!r}")
     if max_pending is not None and (not isinstance(max_pending, int) or max_pending < 1):

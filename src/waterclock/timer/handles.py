@@ -1,7 +1,9 @@
 """What a caller holds: the wheel's own handle wherever that will do, else one of these.
 
-Rule 1: every handle has the same four: `cancel`, `cancelled`, `when`, `pending`.
+Rule 1: every handle has the same five: `cancel`, `cancelled`, `reschedule`, `when`, `pending`.
 Rule 2: `cancel` is True exactly once, and then the callback never runs.
+Rule 3: `reschedule` is in seconds, as `call_later` is, and wakes the driver where that is earlier than it sleeps for. The
+    wheel's own handle knows no driver; its wheel has the driver's `reschedule`.
 """
 
 from __future__ import annotations
@@ -26,13 +28,21 @@ class Handle(Protocol):
         """Whether it was cancelled; False while it waits and after it ran."""
         ...
 
+    def reschedule(self, delay_s: float, /) -> bool:
+        """Move it to `delay_s` seconds from now, behind those of that tick; False when it ran or was cancelled.
+
+        Zero or less means at the driver's next turn. Errors are those of `call_later`, and leave it where it was.
+        Of `every` it moves the next call, and the beats are counted from there.
+        """
+        ...
+
     def when(self) -> float:
         """The moment it was asked to run."""
         ...
 
 
 class RanHandle:
-    """Of a callback that ran in its caller, for want of room: over from the start."""
+    """Of a callback that ran in its caller, because the timer was full: over from the start."""
 
     __slots__ = ("_deadline_ns",)
 
@@ -47,12 +57,15 @@ class RanHandle:
     def cancelled(self) -> bool:
         return False
 
+    def reschedule(self, delay_s: float, /) -> bool:
+        return False
+
     def when(self) -> float:
         return self._deadline_ns / 1e9
 
 
-class RoomHandle:
-    """Of a wheel where callers wait for room: its cancel tells them."""
+class CappedHandle:
+    """Of a capped timer, where callers wait until one leaves: its cancel lets them look again."""
 
     __slots__ = ("__weakref__", "_left", "inner")
 
@@ -72,6 +85,9 @@ class RoomHandle:
 
     def cancelled(self) -> bool:
         return self.inner.cancelled()
+
+    def reschedule(self, delay_s: float, /) -> bool:
+        return self.inner.reschedule(delay_s)
 
     def when(self) -> float:
         return self.inner.when()

@@ -16,10 +16,12 @@ Rule 3: whoever takes a handle out of the wheel, by cancelling or by its time, h
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from threading import RLock  # re-entrant: the collector may run a destructor that cancels, right in the middle
 from typing import Any
 
 from waterclock.wheel import TimerHandle, TimingWheel, WheelStatistics
+from waterclock.wheel.occupancy import Occupancy
 
 
 class LockedHandle:
@@ -47,6 +49,13 @@ class LockedHandle:
     def cancel(self) -> bool:
         return self._wheel.cancel(self)
 
+    def reschedule(self, delay: Any, /) -> bool:
+        """As `TimerHandle`'s: in the driver's unit where one turns the wheel, else in the wheel's."""
+        wheel = self._wheel
+        if wheel._reschedule is not None:
+            return wheel._reschedule(self, delay)
+        return wheel._move(self, wheel._wheel.now + index(delay))
+
 
 class LockedWheel:
     """A timing wheel, timers of nanoseconds in it, and a lock. Interface and promises are the wheel's.
@@ -64,6 +73,7 @@ class LockedWheel:
         self._waiting: dict[LockedHandle, None] = {}
         self._taken: tuple[Any, ...] | None = None
         self._advancing = False
+        self._reschedule: Callable[[LockedHandle, Any], bool] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -108,6 +118,10 @@ class LockedWheel:
         with self._lock:
             return self._wheel.statistics()
 
+    def occupancy(self) -> Occupancy:
+        with self._lock:
+            return self._wheel.occupancy()
+
     def cancel(self, handle: LockedHandle) -> bool:
         """Take one out: True for exactly one caller, and then it never runs."""
         with self._lock:
@@ -118,6 +132,14 @@ class LockedWheel:
             handle._inner = None
             del self._waiting[handle]
         return call is not None
+
+    def _move(self, handle: LockedHandle, deadline: int) -> bool:
+        """As the wheel's; False where it ran or was cancelled."""
+        with self._lock:
+            if handle._inner is None or not self._wheel._move(handle._inner, deadline):
+                return False
+            handle.deadline = deadline
+            return True
 
     def clear(self) -> list[LockedHandle]:
         """Cancel everything that waits, and give it back."""

@@ -2,7 +2,7 @@
 
 Rule 1: everything happens in the loop's thread; nothing here takes a lock.
 Rule 2: the one `call_at` is moved when a timer is added for an earlier tick, and after each turn. A cancelled timer moves
-    nothing: the loop calls once, finds nothing due, and is told the next tick.
+    nothing: the loop calls once, finds nothing due, and gets the next tick.
 Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock's resolution too early, and would
     then be asked to call again at once. A loop of a coarser clock (uvloop's has milliseconds) that called too early all
     the same is given one of its own steps.
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.clock import Clock
 from waterclock.errors import TimerClosed
+from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
-from waterclock.timer.home import Home
+from waterclock.timer.loop_binding import LoopBinding
 from waterclock.timer.report import OnError, Report
-from waterclock.timer.room import WhenFull
 from waterclock.timer.timeouts import Timeout
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel import TimingWheel
@@ -62,13 +62,15 @@ class AsyncTimer(Drive):
         when_full: WhenFull = "raise",
     ) -> None:
         if when_full == "block":
-            raise ValueError("when_full='block' would stop the loop that makes room: choose 'raise' or 'run'")
+            raise ValueError(
+                "when_full='block' would stop the loop that runs the timers it waits for: choose 'raise' or 'run'"
+            )
         self._lock = self._turning = nullcontext()
-        self._home = Home(on_error)
+        self._binding = LoopBinding(on_error)
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
         self._sleepers: set[asyncio.Future[Any]] = set()
-        super().__init__(tick_s, clock, executor, Report(self._home.report), max_pending, when_full)
+        super().__init__(tick_s, clock, executor, Report(self._binding.report), max_pending, when_full)
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
         return TimingWheel(tick_ns, start_ns)
@@ -76,7 +78,7 @@ class AsyncTimer(Drive):
     # Being driven
 
     def _hasten(self) -> None:
-        loop = self._home.loop()
+        loop = self._binding.loop()
         if self._alarm is not None:
             self._alarm.cancel()
         self._arm(loop, 0)
@@ -87,10 +89,12 @@ class AsyncTimer(Drive):
         self._set_alarm_for(self._due_ns)
         if self._due_ns is not None:
             wait_ns = max(self._due_ns - self._now_ns(), least_ns)
-            self._alarm = loop.call_at(loop.time() + wait_ns / 1e9 + ROUND_UP_S, self._wake, context=self._home.context)
+            self._alarm = loop.call_at(
+                loop.time() + wait_ns / 1e9 + ROUND_UP_S, self._wake, context=self._binding.context
+            )
 
     def _wake(self) -> None:
-        loop, now_ns = self._home.loop(), self._now_ns()
+        loop, now_ns = self._binding.loop(), self._now_ns()
         early = self._due_ns is not None and now_ns < self._due_ns
         self._wakeups += 1
         self._alarm_ns = AWAKE  # it was armed: neither closed nor by hand
@@ -109,10 +113,10 @@ class AsyncTimer(Drive):
                 sleeper.set_exception(TimerClosed("the timer was closed while this sleep waited for it"))
 
     def _from_executor(self, then: Callable[[], None]) -> Callable[[], object]:
-        return partial(self._home.soon, then)
+        return partial(self._binding.soon, then)
 
     def _after_fork(self) -> None:
-        self._home.leave()
+        self._binding.leave()
         self._alarm = None
         self._sleepers = set()
         super()._after_fork()
@@ -128,7 +132,7 @@ class AsyncTimer(Drive):
         delay_ns = nanoseconds("delay_s", delay_s)
         if delay_ns <= 0:
             return await asyncio.sleep(0)
-        sleeper = self._home.loop().create_future()
+        sleeper = self._binding.loop().create_future()
         handle = self._add_and_look(self._now_ns() + delay_ns, _rouse, sleeper)
         self._sleepers.add(sleeper)
         try:

@@ -55,7 +55,7 @@ class Offload:
             self._histogram.record(lateness_ns, 1)
         try:
             fn(*argument)
-        except BaseException as error:  # the future is nobody's: what is not reported here would be lost
+        except BaseException as error:  # no one reads the future: what is not reported here would be lost
             self._report(error)
         finally:
             if then is not None:

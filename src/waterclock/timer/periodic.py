@@ -7,7 +7,9 @@
 
 Rule 1: beats are whole nanoseconds, first + n * interval: nothing drifts.
 Rule 2: a call is planned when the one before has ended, so two never overlap, not even in an executor.
-Rule 3: `cancel` is a step under the driver's lock, and so is the beginning of a call: one of them comes first.
+Rule 3: one that is moved counts its beats from where it was moved to. While a call runs that is the next one.
+Rule 4: `cancel` is a step under the driver's lock, and so are a move, and the beginning and the end of a call: one of
+    them comes first.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from waterclock.errors import TimerClosed
+from waterclock.timer.units import nanoseconds
+from waterclock.wheel.bounds import MAX_TIME, whole
 
 if TYPE_CHECKING:
     from waterclock.timer.drive import Drive
@@ -57,7 +61,7 @@ NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": b
 class PeriodicHandle:
     """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
 
-    __slots__ = ("_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_next_beat", "_over")
+    __slots__ = ("_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_moved_ns", "_next_beat", "_over")
 
     def __init__(
         self, drive: Drive, interval_ns: int, missed: Missed, fn: Callable[..., Any], args: tuple[Any, ...]
@@ -68,6 +72,7 @@ class PeriodicHandle:
         self._fn, self._args = fn, args
         self._inner: Handle | None = None
         self._over = False
+        self._moved_ns: int | None = None  # while a call runs: where the next one was moved to
         self._beat_ns = drive._now_ns() + interval_ns
         self._wait()
 
@@ -79,7 +84,7 @@ class PeriodicHandle:
         return self._over
 
     def when(self) -> float:
-        return self._beat_ns / 1e9
+        return (self._beat_ns if self._moved_ns is None else self._moved_ns) / 1e9
 
     def cancel(self) -> bool:
         with self._drive._lock:
@@ -91,6 +96,18 @@ class PeriodicHandle:
         if inner is not None and inner.cancel():
             self._drive._left()
         return True
+
+    def reschedule(self, delay_s: float, /) -> bool:
+        with self._drive._lock:
+            if self._over:
+                return False
+            beat_ns = self._drive._now_ns() + max(nanoseconds("delay_s", delay_s), 0)  # no beat lies in the past
+            whole("deadline", beat_ns, -MAX_TIME, MAX_TIME)  # at once, and not when the call that runs has ended
+            if self._inner is not None and self._drive._move(self._inner, beat_ns):
+                self._beat_ns = beat_ns
+            else:
+                self._moved_ns = beat_ns
+            return True
 
     def end(self) -> Handle | None:
         """Under the driver's lock: the driver is closed. Gives back its timer in the wheel."""
@@ -113,8 +130,12 @@ class PeriodicHandle:
 
     def _plan(self) -> None:
         """The call has ended."""
-        self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
-        try:
-            self._wait()
-        except TimerClosed:
-            self._over = True
+        with self._drive._lock:
+            moved_ns, self._moved_ns = self._moved_ns, None
+            if moved_ns is None:
+                moved_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
+            self._beat_ns = moved_ns
+            try:
+                self._wait()
+            except TimerClosed:
+                self._over = True

@@ -2,7 +2,7 @@
 
 The thread sleeps on a bell, which keeps a ring until it is heard: who rings before the thread lies down wakes it all
 the same. It sleeps until the earliest tick, and without an end where nothing waits. Whoever adds a timer for an earlier
-tick than it sleeps for rings (drive.py tells how that is known).
+tick than it sleeps for rings (drive.py says how that is known).
 
     thread: looks, nothing waits          adder
                                           adds a timer, due in 1 ms; rings
@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from waterclock.clock import Clock
+from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, NEVER, Drive
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.report import OnError, Report
-from waterclock.timer.room import WhenFull
 from waterclock.wheel import COMPILED, TimingWheel
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LONGEST_WAIT_S = threading.TIMEOUT_MAX  # longer sleeps are cut: the thread look
 
 
 class Bell:
-    """What the thread sleeps on; it keeps a ring that nobody heard yet, and keeps who rang alive until then.
+    """What the thread sleeps on; it keeps a ring until it is heard, and keeps whoever rang alive until then.
 
     >>> bell = Bell()
     >>> bell.ring(), bell.ring()
@@ -57,7 +57,7 @@ class Bell:
             self._silence.release()
 
     def rings(self) -> bool:
-        """Whether there is a ring that nobody heard."""
+        """Whether there is a ring that was not heard yet."""
         return not self._silence.locked()
 
     def wait(self, timeout_s: float = -1) -> None:
@@ -141,7 +141,7 @@ class Timer(Drive):
         """In the thread: run what is due; how many seconds to sleep then, None for until the bell rings."""
         self._wakeups += 1
         with self._lock:
-            bell.hear()  # what it told is seen from here on
+            bell.hear()  # what it rang for is seen from here on
             self._set_alarm(AWAKE)
         while True:
             self._turn_on()

@@ -1,6 +1,6 @@
-"""Numbers for Prometheus: their text, and a door at which it is asked for. What the numbers are, each room knows itself."""
+"""Numbers of a running command over HTTP: for Prometheus, and as JSON. What the numbers are, each room knows itself.
 
-from waterclock.web.metrics import Metric, Sample, text
-from waterclock.web.server import MetricsServer
-
-__all__ = ["Metric", "MetricsServer", "Sample", "text"]
+metrics.py   Prometheus's text
+server.py    a small server of routes
+option.py    `--metrics PORT`, of every long-running command
+"""

@@ -1,100 +1,226 @@
-"""GET /metrics over HTTP: what Prometheus comes for, made when it comes.
+"""A small server: each route is a function that makes its page when somebody asks for it.
+
+    GET /            links to the routes
+    GET /ROUTE       200 with the page; 500 with a sentence where it cannot be made; 503 once the server closes
+    GET another      404 with a sentence that names the routes
+    HEAD             as GET, without the page
+    anything else    405
 
 Rule 1: it listens on this machine only. Who wants it elsewhere puts a server with users and TLS before it.
-Rule 2: the page is made by one thread at a time, whoever asks.
-Rule 3: a page that cannot be made is answer 500 with a sentence; it stops nothing else.
-Rule 4: `close` waits for a page that is being made, and none is made afterwards: what it asks may be closed then, too.
-        A page that hangs is not waited for longer than 10 s.
+Rule 2: pages are made by one thread at a time, whoever asks. Who waits for longer than PATIENCE_S gets a 503.
+Rule 3: a page that cannot be made stops nothing else.
+Rule 4: a client is served by a thread of its own, once, and has PATIENCE_S for all of it: its request, and taking the
+        answer. There are at most MOST of them. One more, and the one is dropped that has been sending its request for the
+        longest; where none of them is, the newcomer. So nobody is kept out by clients that say nothing.
+Rule 5: `close` waits for a page that is being made, and none is made afterwards: what it asks may be closed then, too.
+        A page that hangs is not waited for longer than PATIENCE_S. Clients are not waited for: they are dropped.
 """
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from html import escape
 from http.server import BaseHTTPRequestHandler
+from typing import Any, Final, NamedTuple
 
+from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 
-HOST = "127.0.0.1"
-CONTENT = "text/plain; version=0.0.4; charset=utf-8"
-_PATIENCE_S = 10.0
+HOST: Final = "127.0.0.1"
+PATIENCE_S: Final = 10.0
+MOST: Final = 32  # clients at once
+SENTENCE: Final = "text/plain; charset=utf-8"
+
+Page = tuple[str, str]  # content type, text
+Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
 
 
-class _Door(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True  # at once after an earlier process, whose connections are not forgotten yet
-    daemon_threads = True
+class Answer(NamedTuple):
+    """A status, and the page that goes with it."""
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that goes away in the middle is no error of ours."""
+    status: int
+    content_type: str
+    body: bytes
 
 
-class MetricsServer:
-    """Answers GET /metrics at `http://127.0.0.1:port/metrics` with `page()`, from threads of its own, until `close`.
+class Server:
+    """Answers at `http://127.0.0.1:port` with the pages of `routes`, from threads of its own, until `close`.
 
     `port` 0 is any free one. UsageError where the port is taken, or none that one may listen on.
 
-    >>> with MetricsServer(lambda: "", 0) as server:
+    >>> with Server({"/hello": lambda: ("text/plain", "hello")}, 0) as server:
     ...     server.url.startswith("http://127.0.0.1:")
     True
     """
 
-    def __init__(self, page: Callable[[], str], port: int) -> None:
-        self._page, self._alone, self._closed = page, threading.Lock(), False
+    def __init__(self, routes: Routes, port: int) -> None:
+        self._routes, self._alone, self._closed = routes, threading.Lock(), False
         try:
-            self._door = _Door((HOST, port), self._handler())
+            self._listener = _Listener(port, self._answer)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise UsageError(f"metrics cannot be served on port {port} of {HOST}: {why}. Name another port") from error
-        self._thread = threading.Thread(target=self._door.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.1,), name="web", daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        """Where the page is."""
-        return f"http://{HOST}:{self._door.server_address[1]}/metrics"
+        """Where the index is, without a slash at the end."""
+        return f"http://{HOST}:{self._listener.server_address[1]}"
 
     def close(self) -> None:
         """Listen no more, and wait for a page that is being made; a second time does nothing."""
-        self._door.shutdown()
-        self._door.server_close()
+        self._listener.shutdown()
+        self._listener.server_close()
         self._thread.join()
-        done = self._alone.acquire(timeout=_PATIENCE_S)
+        done = self._alone.acquire(timeout=PATIENCE_S)
         self._closed = True
         if done:
             self._alone.release()
+        self._listener.drop_all()
 
-    def __enter__(self) -> MetricsServer:
+    def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _answer(self, path: str) -> tuple[int, str]:
-        if path.partition("?")[0] != "/metrics":
-            return 404, "ask for /metrics\n"
+    def _answer(self, path: str) -> Answer:
+        path = path.partition("?")[0]
+        if path == "/":
+            return Answer(200, "text/html; charset=utf-8", _index(self._routes).encode())
+        if path not in self._routes:
+            return _sentence(404, f"there is no such page: ask for {' or '.join(self._routes)}")
+        if not self._alone.acquire(timeout=PATIENCE_S):
+            return _sentence(503, f"the page before this one takes longer than {PATIENCE_S:g} s: ask again later")
         try:
-            with self._alone:
-                return (503, "closed\n") if self._closed else (200, self._page())
-        except Exception as error:  # whatever it is: the one who asks is told
-            return 500, f"the metrics could not be made: {error}\n"
+            return _sentence(503, "the command is ending") if self._closed else self._made(path)
+        finally:
+            self._alone.release()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        answer = self._answer
+    def _made(self, path: str) -> Answer:
+        try:
+            content_type, text = self._routes[path]()
+            return Answer(200, content_type, text.encode("utf-8", "replace"))
+        except Exception as error:  # whatever it is: the client hears of it
+            return _sentence(500, f"{path} could not be made: {error}")
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _PATIENCE_S
 
-            def do_GET(self) -> None:
-                status, page = answer(self.path)
-                body = page.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", CONTENT if status == 200 else "text/plain; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+def _sentence(status: int, text: str) -> Answer:
+    return Answer(status, SENTENCE, f"{text}\n".encode("utf-8", "replace"))
 
-            def log_message(self, format: str, *args: object) -> None:
-                """Requests are not told of."""
 
-        return Handler
+def _index(routes: Routes) -> str:
+    links = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a></li>\n' for path in routes)
+    return f'<!doctype html>\n<html lang="en">\n<title>waterclock</title>\n<ul>\n{links}</ul>\n</html>\n'
+
+
+class _Client:
+    """A connection, since when it has been there, and whether its request is still on its way."""
+
+    def __init__(self, connection: socket.socket, since_s: float) -> None:
+        self.connection, self.since_s, self.sending = connection, since_s, True
+
+    def drop(self) -> None:
+        """Wake its thread, wherever it reads or writes: it then ends, and closes the connection."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Listener(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True  # at once after an earlier process, whose connections are not forgotten yet
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, answer: Callable[[str], Answer]) -> None:
+        self.answer = answer
+        self._clock, self._clients, self._lock = SystemClock(), dict[Any, _Client](), threading.Lock()
+        super().__init__((HOST, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give it a thread, or drop one; in the thread that listens."""
+        with self._lock:
+            full = len(self._clients) >= MOST
+            senders = [client for client in self._clients.values() if client.sending] if full else []
+            if not full or senders:
+                self._clients[request] = _Client(request, self._clock.monotonic_s())
+        if full and not senders:
+            self.shutdown_request(request)
+            return
+        if senders:
+            self._forget(senders[0].connection).drop()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Drop who has been there for too long; a few times a second, in the thread that listens."""
+        since_s = self._clock.monotonic_s() - PATIENCE_S
+        with self._lock:
+            late = [client for client in self._clients.values() if client.sending and client.since_s < since_s]
+        for client in late:
+            client.drop()
+
+    def heard(self, request: Any) -> None:
+        """Its request is here; from now on it waits for us, and then has its time anew to take the answer."""
+        with self._lock:
+            if request in self._clients:
+                self._clients[request].sending = False
+
+    def drop_all(self) -> None:
+        """All clients that there are."""
+        with self._lock:
+            clients = list(self._clients.values())
+        for client in clients:
+            client.drop()
+
+    def shutdown_request(self, request: Any) -> None:
+        """A client is done, or was dropped."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def _forget(self, request: Any) -> _Client:
+        with self._lock:
+            return self._clients.pop(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a client that goes away in the middle is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = PATIENCE_S  # of one read; and of writing the whole answer
+    server: _Listener
+
+    def do_GET(self) -> None:
+        self.server.heard(self.request)
+        self._send(self.server.answer(self.path))
+
+    do_HEAD = do_GET
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server refuses by itself: another method (501 there), a line or a header that is too long."""
+        wrong = code == 501
+        self._send(_sentence(405, "only GET and HEAD are answered") if wrong else _sentence(code, message or "refused"))
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in (
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *([("Allow", "GET, HEAD")] if answer.status == 405 else []),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def version_string(self) -> str:
+        return "waterclock"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged."""

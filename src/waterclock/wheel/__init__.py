@@ -3,7 +3,7 @@
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.statistics import WheelStatistics
 
 __all__ = ["COMPILED", "ArrayWheel", "ReferenceWheelWarning", "TimerHandle", "TimingWheel", "WheelStatistics"]
 
@@ -27,7 +27,7 @@ except ImportError:
 
 
 def __getattr__(name: str) -> Any:
-    """The wheels on first use: who never uses one is not told which one it would have been."""
+    """The wheels on first use: a program that never uses one gets no warning about it."""
     if name == "ArrayWheel":
         globals()[name] = _array_wheel()
     elif name in ("TimingWheel", "TimerHandle"):

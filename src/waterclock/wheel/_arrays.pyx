@@ -16,10 +16,14 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from waterclock.wheel.occupancy cimport Used, listed
+
 from array import array
 
 from waterclock.wheel import columns, saved
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.bounds import whole
+from waterclock.wheel.occupancy import by_level
+from waterclock.wheel.statistics import WheelStatistics
 
 cdef extern from "saved.h":
     enum:
@@ -34,7 +38,7 @@ cdef extern from "saved.h":
     ctypedef struct Expired:
         int64_t *ids
         int64_t *deadlines
-        int64_t count, room
+        int64_t count, limit
     enum:
         DUE
     uint32_t count_bits(uint64_t) noexcept nogil
@@ -51,6 +55,7 @@ cdef extern from "saved.h":
     void wheel_advance(Wheel *, int64_t, Expired *) noexcept nogil
     void wheel_settle(Wheel *) noexcept nogil
     uint64_t wheel_soonest(Wheel *) noexcept nogil
+    Used *wheel_occupied(const Wheel *, uint32_t *) noexcept nogil
     void wheel_save(const Wheel *, char *) noexcept nogil
     int load_reserve(Wheel *, uint32_t, uint32_t) noexcept nogil
     int wheel_load(Wheel *, const char *, uint32_t, uint32_t, uint32_t) noexcept nogil
@@ -86,7 +91,7 @@ cdef int hold(column, read, Py_buffer *view) except -1:
 
 
 cdef int64_t *place_of(column) except? NULL:
-    """Where the numbers of a column stand that nobody else has yet."""
+    """Where the numbers of a new column stand."""
     cdef Py_buffer view
     PyObject_GetBuffer(column, &view, PyBUF_SIMPLE)
     cdef int64_t *place = <int64_t *>view.buf
@@ -122,8 +127,8 @@ cdef class ArrayWheel:
     def __cinit__(self, tick=1, start=0):
         wheel_init(
             &self.wheel,
-            columns.whole("tick", tick, 1, MAX_TICK),
-            columns.whole("start", start, -MAX_TIME, MAX_TIME),
+            whole("tick", tick, 1, MAX_TICK),
+            whole("start", start, -MAX_TIME, MAX_TIME),
         )
 
     def __dealloc__(self):
@@ -206,8 +211,8 @@ cdef class ArrayWheel:
         The order is that of ticks, then that of scheduling. What `limit` holds back stays due and comes first
         next time. A `now` before the wheel's does nothing and gives empty arrays.
         """
-        cdef int64_t time = columns.whole("now", now, -MAX_NOW, MAX_NOW)
-        cdef int64_t most = MAX_NOW if limit is None else columns.whole("limit", limit, 0, MAX_NOW)
+        cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
+        cdef int64_t most = MAX_NOW if limit is None else whole("limit", limit, 0, MAX_NOW)
         cdef int64_t due = 0
         cdef Expired out = Expired(NULL, NULL, 0, 0)
         self.enter()
@@ -216,8 +221,8 @@ cdef class ArrayWheel:
                 due = turn_reserve(&self.wheel, time)
             if due < 0:
                 raise MemoryError
-            out.room = due if due < most else most
-            ids, deadlines = new_column(out.room), new_column(out.room)
+            out.limit = due if due < most else most
+            ids, deadlines = new_column(out.limit), new_column(out.limit)
             out.ids = place_of(ids)
             out.deadlines = place_of(deadlines)
             if time >= self.wheel.clock:
@@ -265,14 +270,34 @@ cdef class ArrayWheel:
         finally:
             wheel_leave(&self.wheel)
 
+    def occupancy(self):
+        """How many timers wait in each bucket in use, one mapping a level, the finest first: occupancy.py.
+
+        What is due and held back by a limit stands in the finest level, in the bucket of now.
+        """
+        cdef uint32_t count = 0
+        cdef Used *used
+        self.enter()
+        try:
+            self.settle()
+            used = wheel_occupied(&self.wheel, &count)
+        finally:
+            wheel_leave(&self.wheel)
+        return by_level(listed(used, count))
+
+    cdef int settle(self) except -1:
+        """What is due leaves the levels, in order; nothing else changes."""
+        if turn_reserve(&self.wheel, self.wheel.clock) < 0:
+            raise MemoryError
+        with nogil:
+            wheel_settle(&self.wheel)
+        return 0
+
     def to_bytes(self):
         """All of the wheel; `from_bytes` goes on from there, here or in the plain wheel. The format: saved.py."""
         self.enter()
         try:
-            if turn_reserve(&self.wheel, self.wheel.clock) < 0:
-                raise MemoryError
-            with nogil:
-                wheel_settle(&self.wheel)
+            self.settle()
             return self.saved()
         finally:
             wheel_leave(&self.wheel)

@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Any, Literal, final
 
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.occupancy import Occupancy
+from waterclock.wheel.statistics import WheelStatistics
 
 @final
 class TimerHandle:
@@ -16,12 +17,13 @@ class TimerHandle:
 
 @final
 class TimingWheel:
+    _reschedule: Callable[[TimerHandle, Any], bool] | None
     def __init__(
         self,
         tick: int = 1,
         start: int = 0,
         *,
-        slots: int = 256,
+        slots: int | tuple[int, ...] = 256,
         rounding: Literal["late", "early"] = "late",
     ) -> None: ...
     @property
@@ -33,4 +35,6 @@ class TimingWheel:
     def clear(self) -> list[TimerHandle]: ...
     def next_deadline(self) -> int | None: ...
     def statistics(self) -> WheelStatistics: ...
+    def occupancy(self) -> Occupancy: ...
+    def _move(self, timer: TimerHandle, deadline: int) -> bool: ...
     def _check(self) -> int: ...

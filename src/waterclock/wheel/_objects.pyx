@@ -14,12 +14,15 @@ cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, bits_of, whole
+from waterclock.wheel.bounds cimport MAX_NOW, MAX_TICK, MAX_TIME, whole
+from waterclock.wheel.occupancy cimport Used, listed
 from waterclock.wheel.structure cimport *  # all of it: the file is there for this one
 
 from operator import attrgetter
 
-from waterclock.wheel.records import WheelStatistics
+from waterclock.wheel.bounds import sizes_of
+from waterclock.wheel.occupancy import by_level
+from waterclock.wheel.statistics import WheelStatistics
 
 cdef enum:
     CANCELLED = 1                  # in the tick of an entry that waits no more
@@ -84,21 +87,18 @@ cdef class TimerHandle:
     def reschedule(self, delay, /):
         """Move it to `delay` from the wheel's now, behind timers already added for that tick.
 
-        Returns False, and does nothing, when it ran or was cancelled. An error leaves it where it was.
+        False when it ran or was cancelled. An error leaves it where it was. Where a driver turns the wheel, `delay`
+        is in the driver's unit, from its own now.
         """
         wheel = wheel_of(self)
         if wheel is None:
             return False
-        cdef int64_t deadline = (<TimingWheel>wheel).after(delay)
-        lock()
-        cdef int moved = 0 if self.entry.callback == NULL else (<TimingWheel>wheel).move(&self.entry, deadline)
-        unlock()                                   # 0: an __index__ of the delay may have cancelled us
-        if moved < 0:
-            raise MemoryError
-        return moved == 1
+        if (<TimingWheel>wheel)._reschedule is not None:
+            return (<TimingWheel>wheel)._reschedule(self, delay)
+        return (<TimingWheel>wheel).move(self, (<TimingWheel>wheel).after(delay))
 
 
-# Not a method: handles have no room for a table of methods.
+# Not a method: handles have no space for a table of methods.
 cdef wheel_of(TimerHandle handle):
     """The wheel it waits in, or None."""
     lock()
@@ -111,11 +111,12 @@ cdef wheel_of(TimerHandle handle):
 cdef class TimingWheel:
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
-    As reference.TimingWheel, but slots is one power of two for all levels, 2 to 65536.
+    As reference.TimingWheel. Fastest where slots is one power of two for all levels; a level of another size divides.
     """
 
     cdef Wheel wheel
     cdef list errors               # of callbacks in this advance; being an object it has Cython make GC slots
+    cdef public object _reschedule # a driver's, which has a unit of its own and a sleeper to wake; or None
     cdef int64_t clock, tick, base                 # base: the time of tick 0
     cdef int64_t round_up, fired
     cdef bint advancing
@@ -128,7 +129,11 @@ cdef class TimingWheel:
         self.rebase()
         self.round_up = self.tick - 1 if rounding == "late" else 0
         self.errors = []
-        if wheel_init(&self.wheel, bits_of(slots)) < 0:
+        given = sizes_of(slots)[:MAX_LEVELS]       # no level lies above: 64 of two buckets are 2**64 ticks
+        cdef uint32_t[MAX_LEVELS] sizes
+        for level, size in enumerate(given):
+            sizes[<int>level] = size
+        if wheel_init(&self.wheel, sizes, len(given)) < 0:
             raise MemoryError
         self.wheel.owner = <void *><PyObject *>self
 
@@ -185,12 +190,20 @@ cdef class TimingWheel:
         unlock()
         return timer
 
-    cdef int move(self, Entry *entry, int64_t deadline) noexcept:
-        """1, or -1 where memory is short. Under the lock."""
-        if wheel_move(&self.wheel, entry, self.tick_of(deadline)) < 0:
-            return -1
-        entry.deadline = deadline
-        return 1
+    cdef bint move(self, TimerHandle timer, int64_t deadline) except -1:
+        cdef int failed = 0
+        lock()
+        cdef bint here = timer.entry.callback != NULL and timer.entry.bucket.wheel == &self.wheel
+        if here:
+            failed = wheel_move(&self.wheel, &timer.entry, self.tick_of(deadline), deadline)
+        unlock()
+        if failed:
+            raise MemoryError
+        return here
+
+    def _move(self, TimerHandle timer not None, deadline):
+        """For a driver: as `reschedule`, to a deadline."""
+        return self.move(timer, whole("deadline", deadline, -MAX_TIME, MAX_TIME))
 
     @property
     def now(self):
@@ -216,11 +229,11 @@ cdef class TimingWheel:
     def advance(self, now, limit=None):
         """Run every timer due at `now`, in order, at most `limit`; returns how many. As reference.py."""
         cdef int64_t time = whole("now", now, -MAX_NOW, MAX_NOW)
-        cdef int64_t room = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
+        cdef int64_t budget = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self.begin(time) == 0:
             return 0
         try:
-            ran = self.turn(room)
+            ran = self.turn(budget)
         except BaseException as stop:
             if self.errors:
                 raise stop from self.group()
@@ -249,9 +262,9 @@ cdef class TimingWheel:
             )
         return not back
 
-    cdef int64_t turn(self, int64_t room) except -1:
+    cdef int64_t turn(self, int64_t budget) except -1:
         cdef int64_t ran = 0
-        while ran != room and self.run_next():
+        while ran != budget and self.run_next():
             ran += 1
         if self.wheel.failed:
             self.wheel.failed = 0
@@ -322,10 +335,6 @@ cdef class TimingWheel:
 
     def statistics(self):
         """Counts since the start, as one frozen record."""
-        cdef uint32_t i
-        buckets = 0
-        for i in range(self.wheel.levels * self.wheel.words):
-            buckets += popcount(self.wheel.bitmap[i])
         return WheelStatistics(
             now=self.clock,
             pending=self.wheel.live,
@@ -335,29 +344,22 @@ cdef class TimingWheel:
             cascaded=self.wheel.cascaded,
             opened=self.wheel.opened,
             levels=64 - clz(self.wheel.used | 1),
-            buckets=buckets,
+            buckets=wheel_in_use(&self.wheel),
         )
 
-    def _check(self):
-        """Raise AssertionError when a rule of the structure is broken; how many buckets are being packed.
+    def occupancy(self):
+        """How many timers wait in each bucket in use, one mapping a level, the finest first: occupancy.py."""
+        cdef uint32_t count = 0
+        lock()
+        cdef Used *used = wheel_occupied(&self.wheel, &count)
+        unlock()
+        return by_level(listed(used, count))
 
-        For tests; O(timers + buckets).
-        """
-        cdef uint32_t index
-        cdef Bucket *bucket
-        live = packing = 0
-        assert self.advancing or self.wheel.firing == NULL, "a bucket was left open"
-        for index in range(self.wheel.levels << self.wheel.bits):
-            bucket = &self.wheel.buckets[index]
-            marked = word_of(&self.wheel, index)[0] >> (index & self.wheel.mask & 63) & 1
-            assert marked == (bucket.live > 0), "marked as in use and empty, or the other way round"
-            if bucket != self.wheel.firing:        # the bound in its own words, not those of the code it checks
-                assert bucket.total <= 4 * <uint64_t>bucket.live + 64, "too many blanks"
-                assert bucket.live > 0 or bucket.end == NULL, "an empty bucket keeps memory"
-            live += bucket.live
-            packing += bucket.packing != NULL
-        assert live == self.wheel.live, "a timer is counted that does not wait, or the other way round"
-        assert wheel_each(&self.wheel, entry_is_misplaced, &self.wheel) == 0, "a timer in the wrong place"
+    def _check(self):
+        """Raise AssertionError when a rule is broken; how many buckets are being packed. For tests; walks all."""
+        cdef uint32_t packing = 0
+        cdef const char *wrong = wheel_check(&self.wheel, self.advancing, &packing)
+        assert wrong == NULL, wrong.decode()
         return packing
 
 

@@ -26,7 +26,7 @@ static void wheel_free(Wheel *w) {
 
 /* Bytes of memory that the wheel has asked for. */
 static uint64_t wheel_bytes(const Wheel *w) {
-    uint64_t directories = (uint64_t)w->records.room + w->freed.room + w->chunks.room + w->slots.room;
+    uint64_t directories = (uint64_t)w->records.capacity + w->freed.capacity + w->chunks.capacity + w->slots.capacity;
     uint64_t of_records = w->records.count * sizeof(Record) + w->freed.count * sizeof(uint32_t);
     uint64_t of_chunks = w->chunks.count * sizeof(Chunk) + w->slots.count * SLOTS * sizeof(uint32_t);
     return (of_records << RECORD_BITS) + (of_chunks << CHUNK_BITS) + directories * sizeof(char *);

@@ -1,6 +1,6 @@
-"""The numbers that a compiled wheel takes, checked; records.py has the same bounds for Python."""
+"""The numbers that a compiled wheel takes, checked; bounds.py has the same bounds for Python."""
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t
 
 from waterclock.wheel.structure cimport raise_set, saturated
 
@@ -21,12 +21,3 @@ cdef inline int64_t whole(str name, value, int64_t low, int64_t high) except? -1
     if not low <= number <= high:
         raise ValueError(f"{name} must lie within {low} and {high}, got {value}")
     return number
-
-
-cdef inline uint32_t bits_of(slots) except 0:
-    if isinstance(slots, int) and 2 <= slots <= 65536 and slots & (slots - 1) == 0:
-        return slots.bit_length() - 1
-    raise ValueError(
-        f"slots must be one power of two from 2 to 65536 for the compiled wheel, got {slots!r}; "
-        "waterclock.wheel.reference.TimingWheel takes any sizes"
-    )

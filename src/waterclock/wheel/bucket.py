@@ -23,8 +23,11 @@ Callback = Callable[..., Any]
 class Wheel(Protocol):
     """What a timer asks of its wheel."""
 
+    _reschedule: Callable[[TimerHandle, Any], bool] | None
+
     def _cancel(self, timer: TimerHandle) -> None: ...
-    def _reschedule(self, timer: TimerHandle, delay: int) -> None: ...
+    def _after(self, delay: int) -> int: ...
+    def _move(self, timer: TimerHandle, deadline: int) -> bool: ...
 
 
 class TaskCounter:
@@ -94,12 +97,15 @@ class TimerHandle:
         """Move it to `delay` from the wheel's now, behind timers already added for that tick.
 
         Returns False, and does nothing, when it ran or was cancelled. `ValueError` for a deadline beyond
-        2**62 leaves it where it was.
+        2**62 leaves it where it was. Where a driver turns the wheel, `delay` is in the driver's unit, from its
+        own now.
         """
-        if self._bucket is None or self._wheel is None:
+        wheel = self._wheel
+        if self._bucket is None or wheel is None:
             return False
-        self._wheel._reschedule(self, delay)
-        return True
+        if wheel._reschedule is not None:
+            return wheel._reschedule(self, delay)
+        return wheel._move(self, wheel._after(delay))
 
     def take(self) -> tuple[Callback, tuple[Any, ...]]:
         """Leave the bucket for good and hand over what to call; the timer keeps nothing alive after that."""

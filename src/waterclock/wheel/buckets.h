@@ -2,9 +2,10 @@
  *
  * Time is counted in ticks since the wheel was last empty and read as digits: with 256 buckets a level,
  * level k is digit k of that number in base 256. The cursor is the tick the wheel has reached. An entry hangs in
- * the level of the highest digit in which its tick differs from the cursor, in the bucket of that digit:
- * one count of leading zeros, no walk up. A bitmap a level says which buckets are in use, so the next one
- * is found by counting trailing zeros.
+ * the level of the highest digit in which its tick differs from the cursor, in the bucket of that digit. Where all
+ * levels have the same power of two that is one count of leading zeros, no walk up. Levels of other sizes are digits
+ * of a mixed base, as seconds, minutes and hours are: found by dividing both ticks until they are equal. A bitmap a
+ * level says which buckets are in use, so the next one is found by counting trailing zeros.
  *
  * A bucket is a list of chunks of 30 pointers; an entry knows its place in it. Leaving blanks that place.
  * A bucket with many blanks is packed, a few chunks at each leaving: everything moves down to `to`, and the
@@ -30,7 +31,8 @@ enum {
     CHUNK = 1 << CHUNK_SHIFT, /* bytes of a chunk, also its alignment: 16 of header and 30 pointers */
     PLACES = 30,
     STRIDE = 4, /* chunks packed at a time */
-    SOON = 8    /* entries fetched ahead */
+    SOON = 8,   /* entries fetched ahead */
+    MAX_LEVELS = 64
 };
 
 typedef struct Entry Entry;
@@ -53,7 +55,7 @@ typedef struct Chunk {
 } Chunk;
 
 struct Bucket {
-    Entry **end;     /* where the next one goes; aligned to a chunk, or NULL, when there is no room */
+    Entry **end;     /* where the next one goes; aligned to a chunk, or NULL, when the last chunk is full */
     uint32_t total;  /* places taken, blanks included */
     uint32_t live;
     Chunk *from;     /* while it is packed: the next chunk to look at, else NULL */
@@ -69,26 +71,50 @@ struct Wheel {
     uint64_t soonest;        /* tick of the earliest entry, plus 1; 0 when it has to be looked up */
     int64_t live, cancelled, cascaded, opened;
     uint64_t used;           /* a bit per level that has a bucket in use */
-    uint32_t bits, mask, levels, words;
+    uint32_t bits, mask;     /* of a digit, where all levels have the same power of two; else bits is 0 */
+    uint32_t levels, words;
     Bucket *buckets, *firing;
     Chunk *at;               /* in the firing bucket: the chunk and the place to take next */
     uint32_t at_place;
     uint64_t *bitmap;        /* `words` of them a level */
     Slab chunks;
-    uint8_t level_of[64];    /* by the highest bit that differs */
+    uint8_t level_of[64];    /* by the highest bit that differs; where bits is not 0 */
     int failed;              /* memory ran out */
     void *owner;             /* the Python object around it */
+    uint32_t size[MAX_LEVELS], in_use[MAX_LEVELS]; /* of a level: its buckets, and those with an entry */
+    uint32_t first[MAX_LEVELS + 1];                /* its first bucket; behind the last level: all buckets */
+    uint64_t unit[MAX_LEVELS];                     /* ticks a bucket */
 };
 
-static int wheel_init(Wheel *w, uint32_t bits) {
-    w->bits = bits;
-    w->mask = (1u << bits) - 1;
-    w->levels = (64 + bits - 1) / bits;
-    w->words = bits < 6 ? 1 : 1u << (bits - 6);
-    for (uint32_t i = 0; i < 64; i++)
-        w->level_of[i] = (uint8_t)(i / bits);
+/* As many levels as 64 bits of ticks have digits; of the highest one no bucket that no tick could reach, unless a
+ * digit is a number of bits. */
+static void wheel_layout(Wheel *w, const uint32_t *sizes, uint32_t count) {
+    uint64_t unit = 1, largest;
+    uint32_t size;
+    do {
+        uint32_t level = w->levels++;
+        size = sizes[level < count ? level : count - 1];
+        largest = UINT64_MAX / unit; /* what there could be of this digit and those above it */
+        w->unit[level] = unit;
+        w->size[level] = w->bits == 0 && largest < size ? (uint32_t)largest + 1 : size;
+        w->first[level + 1] = w->first[level] + w->size[level];
+        if (w->words < (size + 63) / 64)
+            w->words = (size + 63) / 64;
+        unit *= size;
+    } while (largest >= size);
+}
+
+static int wheel_init(Wheel *w, const uint32_t *sizes, uint32_t count) {
+    int same = (sizes[0] & (sizes[0] - 1)) == 0;
+    for (uint32_t i = 1; i < count; i++)
+        same &= sizes[i] == sizes[0];
+    w->bits = same ? (uint32_t)__builtin_ctz(sizes[0]) : 0;
+    w->mask = sizes[0] - 1;
+    wheel_layout(w, sizes, count);
+    for (uint32_t i = 0; i < 64 && same; i++)
+        w->level_of[i] = (uint8_t)(i / w->bits);
     w->chunks.shift = CHUNK_SHIFT;
-    w->buckets = (Bucket *)calloc((size_t)w->levels << bits, sizeof(Bucket));
+    w->buckets = (Bucket *)calloc(w->first[w->levels], sizeof(Bucket));
     w->bitmap = (uint64_t *)calloc((size_t)w->levels * w->words, sizeof(uint64_t));
     return w->buckets != NULL && w->bitmap != NULL ? 0 : -1;
 }
@@ -119,22 +145,57 @@ static inline int is_full(Entry **end) { return ((uintptr_t)end & (CHUNK - 1)) =
 
 /* Buckets */
 
+/* The digits are compared from the lowest on: where what is above them is equal, they are the highest that differ. */
+static uint32_t bucket_of_mixed(const Wheel *w, uint64_t tick) {
+    uint64_t cursor = w->cursor;
+    uint32_t level = 0;
+    while (tick / w->size[level] != cursor / w->size[level]) {
+        tick /= w->size[level];
+        cursor /= w->size[level++];
+    }
+    return w->first[level] + (uint32_t)(tick % w->size[level]);
+}
+
 static inline uint32_t bucket_of(const Wheel *w, uint64_t tick) {
-    uint32_t level = w->level_of[63 - __builtin_clzll((tick ^ w->cursor) | 1)];
+    uint32_t level;
+    if (unlikely(w->bits == 0))
+        return bucket_of_mixed(w, tick);
+    level = w->level_of[63 - __builtin_clzll((tick ^ w->cursor) | 1)];
     return (level << w->bits) | ((uint32_t)(tick >> (level * w->bits)) & w->mask);
 }
 
-static inline uint64_t *word_of(const Wheel *w, uint32_t index) {
-    return &w->bitmap[(index >> w->bits) * w->words + ((index & w->mask) >> 6)];
+static inline uint32_t level_at(const Wheel *w, uint32_t index) {
+    uint32_t level = 0;
+    if (likely(w->bits != 0))
+        return index >> w->bits;
+    while (index >= w->first[level + 1])
+        level++;
+    return level;
 }
 
+static inline uint64_t *word_of(const Wheel *w, uint32_t level, uint32_t index) {
+    return &w->bitmap[level * w->words + ((index - w->first[level]) >> 6)];
+}
+
+static inline uint64_t bit_of(const Wheel *w, uint32_t level, uint32_t index) {
+    return (uint64_t)1 << ((index - w->first[level]) & 63);
+}
+
+static inline void bucket_mark(Wheel *w, uint32_t index) {
+    uint32_t level = level_at(w, index);
+    *word_of(w, level, index) |= bit_of(w, level, index);
+    w->used |= (uint64_t)1 << level;
+    w->in_use[level]++;
+}
+
+/* A bucket that is empty already may be unmarked again. */
 static void bucket_unmark(Wheel *w, Bucket *b) {
-    uint32_t index = (uint32_t)(b - w->buckets), level = index >> w->bits;
-    uint64_t left = 0;
-    *word_of(w, index) &= ~((uint64_t)1 << (index & w->mask & 63));
-    for (uint32_t i = 0; i < w->words; i++)
-        left |= w->bitmap[level * w->words + i];
-    if (left == 0)
+    uint32_t index = (uint32_t)(b - w->buckets), level = level_at(w, index);
+    uint64_t *word = word_of(w, level, index), bit = bit_of(w, level, index);
+    if ((*word & bit) == 0)
+        return;
+    *word &= ~bit;
+    if (--w->in_use[level] == 0)
         w->used &= ~((uint64_t)1 << level);
 }
 
@@ -149,10 +210,8 @@ static inline int bucket_add(Wheel *w, Entry *e) {
     e->place = b->end++;
     e->bucket = b;
     b->total++;
-    if (b->live++ == 0) {
-        *word_of(w, index) |= (uint64_t)1 << (index & w->mask & 63);
-        w->used |= (uint64_t)1 << (index >> w->bits);
-    }
+    if (b->live++ == 0)
+        bucket_mark(w, index);
     return 0;
 }
 

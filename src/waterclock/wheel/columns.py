@@ -11,21 +11,12 @@ from __future__ import annotations
 import sys
 from array import array
 from functools import cache
-from operator import index
 from typing import Any
 
-from waterclock.wheel.records import MAX_TIME
+from waterclock.wheel.bounds import MAX_TIME
 
 _SIGNED, _UNSIGNED = ("q", "l", "n"), ("Q", "L", "N")
 _NATIVE = "@=<" if sys.byteorder == "little" else "@=>!"
-
-
-def whole(name: str, value: int, low: int, high: int) -> int:
-    """`value` as an integer; `ValueError` outside of low .. high, `TypeError` for what is no whole number."""
-    number = index(value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} must lie within {low} and {high}, got {number}")
-    return number
 
 
 def integers(name: str, values: Any) -> memoryview:

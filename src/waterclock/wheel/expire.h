@@ -1,19 +1,20 @@
 /* The array wheel's turn: cascade, take what is due, settle; and looking for the earliest. Structure and rules: slots.h.
  *
- * Due timers leave in one of two ways. A bucket of the finest level is one tick, and leaves front first, as far as there
- * is room. A bucket of the level above is a block of 256 ticks; where all of it is due and fits, it is
+ * Due timers leave in one of two ways. A bucket of the finest level is one tick, and leaves front first, up to
+ * the limit. A bucket of the level above is a block of 256 ticks; where all of it is due and within the limit, it is
  * sorted by counting its ticks and leaves at a stroke, and no bucket of a single tick is ever made.
  */
 #ifndef WATERCLOCK_EXPIRE_H
 #define WATERCLOCK_EXPIRE_H
 
 #include "batch.h"
+#include "occupancy.h"
 
 enum { FINER = ALL_BUCKETS }; /* where a bucket cascades to: each timer to the bucket of its tick */
 
 typedef struct {
     int64_t *ids, *deadlines;
-    int64_t count, room;
+    int64_t count, limit;
 } Expired;
 
 /* The next bucket in use and the tick at which its block begins. The levels are not empty. */
@@ -78,15 +79,15 @@ static void bucket_cascade(Wheel *w, uint32_t from, uint32_t to) {
     }
 }
 
-/* Take out up to `room` from the front of a bucket; 1 when it is empty then. */
+/* Take out up to `limit` from the front of a bucket; 1 when it is empty then. */
 static int bucket_expire(Wheel *w, uint32_t which, Expired *out) {
     Bucket *b = &w->buckets[which];
     Walk k;
-    for (walk_begin(&k, w, b->head); k.chunk != 0 && out->count < out->room; walk_on(&k, w)) {
+    for (walk_begin(&k, w, b->head); k.chunk != 0 && out->count < out->limit; walk_on(&k, w)) {
         Chunk *chunk = chunk_of(w, k.chunk);
         uint32_t count = k.count[k.now];
-        if (count > out->room - out->count)
-            count = (uint32_t)(out->room - out->count);
+        if (count > out->limit - out->count)
+            count = (uint32_t)(out->limit - out->count);
         for (uint32_t i = 0; i < count; i++) {
             uint32_t index = walk_at(&k, w, i);
             Record *r = record_of(w, index);
@@ -99,7 +100,7 @@ static int bucket_expire(Wheel *w, uint32_t which, Expired *out) {
         if (chunk->used == 0)
             chunk_unlink(w, k.chunk);
         else
-            chunk_tidy(w, k.chunk); /* there is no room: the walk ends */
+            chunk_tidy(w, k.chunk); /* the limit: the walk ends */
     }
     return b->head == 0;
 }
@@ -137,11 +138,11 @@ static void block_expire(Wheel *w, uint32_t which, Expired *out) {
 
 static int block_fits(const Wheel *w, uint32_t which, const Expired *out) {
     uint32_t live = w->buckets[which].live;
-    return out != NULL && live >= WIDTH / 16 && live <= out->room - out->count;
+    return out != NULL && live >= WIDTH / 16 && live <= out->limit - out->count;
 }
 
 /* Bring the next due bucket of the finest level to the front; 0 when there is none. A whole block goes out here where
- * there is room for it. */
+ * the limit allows it. */
 static int wheel_open(Wheel *w, uint32_t *which, Expired *out) {
     while (w->used != 0) {
         uint64_t tick = wheel_peek(w, which);
@@ -159,7 +160,7 @@ static int wheel_open(Wheel *w, uint32_t *which, Expired *out) {
     return 0;
 }
 
-/* Take out what is due, up to the room there is; 1 when nothing due is left. */
+/* Take out what is due, up to the limit; 1 when nothing due is left. */
 static int wheel_turn(Wheel *w, Expired *out) {
     uint32_t which;
     if (!bucket_expire(w, DUE, out))
@@ -204,7 +205,7 @@ static int64_t turn_reserve(Wheel *w, int64_t now) {
     return reserve_chunks(w, (uint64_t)chunks + 4) < 0 ? -1 : due;
 }
 
-/* Time moves on to `now`. What was due before comes first; should there not be room for all of it, it is
+/* Time moves on to `now`. What was due before comes first; should the limit hold some of it back, it is
  * put in order before time moves on, for what is LATE lies between what was due and what becomes due. */
 static void wheel_advance(Wheel *w, int64_t now, Expired *out) {
     if (!wheel_turn(w, out) && w->buckets[LATE].head != 0)
@@ -244,6 +245,21 @@ static uint64_t wheel_soonest(Wheel *w) {
             w->soonest = bucket_least(w, which);
     }
     return w->soonest < w->now ? w->now : w->soonest;
+}
+
+/* The buckets in use of a settled wheel and how many, to be freed; NULL where memory is short. What is due stands in the
+ * bucket of now, which is empty, as all of it is DUE. */
+static Used *wheel_occupied(const Wheel *w, uint32_t *count) {
+    Used *used = (Used *)malloc((BUCKETS + 1) * sizeof(Used));
+    *count = 0;
+    if (used != NULL && w->buckets[DUE].live > 0)
+        used[(*count)++] = (Used){0, (uint32_t)(w->cursor % WIDTH), w->buckets[DUE].live};
+    for (uint32_t i = 0; used != NULL && i < LEVELS * WORDS; i++)
+        for (uint64_t left = w->bitmap[i]; left != 0; left &= left - 1) {
+            uint32_t which = i * 64 + (uint32_t)__builtin_ctzll(left);
+            used[(*count)++] = (Used){which / WIDTH, which % WIDTH, w->buckets[which].live};
+        }
+    return used;
 }
 
 #endif

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from heapq import heappush
 
 from waterclock.wheel.bucket import TaskCounter, TimerHandle, TimerTaskList
-from waterclock.wheel.records import BucketView, LevelView
+from waterclock.wheel.statistics import BucketView, LevelView
 
 # A heap of (expiration, level, bucket); no two entries share the first two.
 Queue = list[tuple[int, int, TimerTaskList]]
@@ -43,7 +43,7 @@ class Level:
         self.interval = tick * self.wheel_size
         self.current_time = start - start % tick
         self.counter = counter
-        self.buckets = [TimerTaskList(counter, position) for position in range(self.wheel_size)]
+        self.buckets: dict[int, TimerTaskList] = {}
         self.overflow: Level | None = None
 
     def place(self, timer: TimerHandle, queue: Queue) -> bool:
@@ -54,11 +54,18 @@ class Level:
         if expiration >= self.current_time + self.interval:
             return self.overflow_wheel().place(timer, queue)
         position = expiration // self.tick
-        bucket = self.buckets[position % self.wheel_size]
+        bucket = self.bucket(position % self.wheel_size)
         bucket.add(timer)
         if bucket.set_expiration(position * self.tick):
             heappush(queue, (bucket.expiration, self.number, bucket))
         return True
+
+    def bucket(self, place: int) -> TimerTaskList:
+        """The bucket there, made on first use: a level of 65,536 costs no more than the buckets it needs."""
+        bucket = self.buckets.get(place)
+        if bucket is None:
+            bucket = self.buckets[place] = TimerTaskList(self.counter, place)
+        return bucket
 
     def overflow_wheel(self) -> Level:
         """The level above, made on first use: tick our interval, clock ours rounded down to that."""
@@ -80,7 +87,7 @@ class Level:
 
     def bucket_views(self) -> Iterator[BucketView]:
         """The buckets in use, by position."""
-        for bucket in self.buckets:
+        for _, bucket in sorted(self.buckets.items()):
             if bucket:
                 start = bucket.expiration
                 yield BucketView(self.number, bucket.index, start, (start, start + self.tick), tuple(bucket))

@@ -19,8 +19,11 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from waterclock.wheel import columns, saved
-from waterclock.wheel.columns import whole
-from waterclock.wheel.records import MAX_NOW, MAX_TICK, MAX_TIME, WheelStatistics
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, whole
+from waterclock.wheel.occupancy import Occupancy, laid_out
+from waterclock.wheel.statistics import WheelStatistics
+
+WIDTH = (256,)  # buckets of each level of the compiled wheel
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -70,6 +73,7 @@ class ArrayWheel:
         self._pending: dict[int, tuple[int, int]] = {}  # id -> deadline, tick
         self._rows: dict[int, OrderedDict[int, None]] = {}  # tick -> ids, in the order of adding
         self._queue: list[int] = []  # a heap of ticks; some have no row any more
+        self._base = self._now // self._tick  # for occupancy(), as the compiled wheel counts: a tick
         self._fired = self._cancelled = self._opened = 0
         self._door = [None]
 
@@ -94,6 +98,8 @@ class ArrayWheel:
             if not -MAX_TIME <= deadline <= MAX_TIME:
                 raise columns.beyond(deadline)
         present = self._now // self._tick
+        if not self._pending:
+            self._base = present
         ids = [self._new_id() for _ in wanted]
         for name, deadline in zip(ids, wanted, strict=True):
             self._put(name, deadline, present if deadline <= self._now else -(-deadline // self._tick))
@@ -115,12 +121,12 @@ class ArrayWheel:
         next time. A `now` before the wheel's does nothing and gives empty arrays.
         """
         now = whole("now", now, -MAX_NOW, MAX_NOW)
-        room = len(self._pending) if limit is None else whole("limit", limit, 0, MAX_NOW)
+        budget = len(self._pending) if limit is None else whole("limit", limit, 0, MAX_NOW)
         ids: list[int] = []
         found: list[int] = []
         if now >= self._now:
             self._now = now
-            while len(ids) < room and (row := self._first_row(now // self._tick)) is not None:
+            while len(ids) < budget and (row := self._first_row(now // self._tick)) is not None:
                 name = next(iter(row))
                 ids.append(name)
                 found.append(self._drop(name))
@@ -151,6 +157,23 @@ class ArrayWheel:
             levels=1,
             buckets=sum(tick * self._tick > self._now for tick in self._rows),
         )
+
+    @_alone
+    def occupancy(self) -> Occupancy:
+        """How many timers wait in each bucket of the compiled wheel: a row is a tick, and has no bucket here.
+
+        What is due and held back by a limit stands in the finest level, in the bucket of now. One mapping a level, the
+        finest first: occupancy.py.
+
+        >>> from array import array
+        >>> wheel = ArrayWheel()
+        >>> ids = wheel.schedule(array("q", [7, 7, 300]))
+        >>> wheel.occupancy()
+        ({7: 2}, {1: 1})
+        """
+        present = self._now // self._tick - self._base
+        ticks = (max(tick - self._base, present) for _, tick in self._pending.values())
+        return laid_out(ticks, present, WIDTH)
 
     @_alone
     def to_bytes(self) -> bytes:
@@ -196,7 +219,7 @@ class ArrayWheel:
         ):
             raise saved.impossible()
         wheel._generations += generations
-        present = header.now // header.tick
+        present = wheel._base = header.now // header.tick
         for n, (deadline, index) in enumerate(zip(deadlines, indices, strict=True)):
             tick = present if n < header.due else -(-deadline // header.tick)
             if abs(deadline) > MAX_TIME or (deadline > header.now if n < header.due else tick <= present):
@@ -255,7 +278,7 @@ class ArrayWheel:
         assert sum(map(len, self._rows.values())) == len(self._pending), "a timer is lost or counted twice"
         assert all(self._rows.values()), "an empty row is kept"
         assert set(self._rows) <= set(self._queue), "a tick is not in the queue"
-        assert len(self._queue) <= 4 * len(self._rows) + 64, "too many ticks of nobody"
+        assert len(self._queue) <= 4 * len(self._rows) + 64, "too many ticks without timers"
         for name, (_, tick) in self._pending.items():
             assert name in self._rows[tick], "a timer is in the wrong row"
             assert self._generations[name % 2**32] == name >> 32, "an id is of another generation"

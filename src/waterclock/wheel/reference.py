@@ -44,21 +44,16 @@ that was due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop
 from operator import attrgetter, index
 from typing import Any, Literal
 
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
-from waterclock.wheel.records import (
-    MAX_NOW,
-    MAX_SLOTS,
-    MAX_TICK,
-    MAX_TIME,
-    WheelSnapshot,
-    WheelStatistics,
-)
+from waterclock.wheel.occupancy import Occupancy, laid_out
+from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
 
@@ -67,8 +62,9 @@ class TimingWheel:
     """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
     tick: the grain of time, 1 .. 2**61, in any unit the caller likes; start: the time it begins at, in that
-    unit. slots: buckets a level, 2 .. 65536; a tuple gives one size per level, and the last one repeats
-    above. rounding: "late" (never early) or "early" (Kafka's: up to a tick early).
+    unit. slots: buckets a level, 2 .. 65,536; a tuple gives each level its own size, the finest level first,
+    and its last size is that of all levels above, too. rounding: "late" (never early) or "early" (Kafka's: up to
+    a tick early).
 
     >>> wheel = TimingWheel(tick=10)
     >>> timer = wheel.add(25, lambda: print("ran at", wheel.now))
@@ -87,14 +83,19 @@ class TimingWheel:
     ) -> None:
         if rounding not in ("late", "early"):
             raise ValueError(f"rounding must be 'late' or 'early', got {rounding!r}")
-        self._tick = _whole("tick", tick, 1, MAX_TICK)
-        self._now = _whole("start", start, -MAX_TIME, MAX_TIME)
+        self._tick = whole("tick", tick, 1, MAX_TICK)
+        self._now = whole("start", start, -MAX_TIME, MAX_TIME)
         self._late = rounding == "late"
         self._counter = TaskCounter()
         self._queue: Queue = []
         self._due = TimerTaskList(self._counter)  # of the tick the clock stands at; run before any bucket is opened
-        self._bottom = Level(1, self._tick, _sizes(slots), self._now, self._counter)
+        self._bottom = Level(1, self._tick, sizes_of(slots), self._now, self._counter)
+        self._base = self._reached = (
+            self._now
+        )  # for occupancy() only; `_open`: timers of the running one's tick may wait
+        self._open = False
         self._advancing = False
+        self._reschedule: Callable[[TimerHandle, Any], bool] | None = None  # a driver's, with a unit of its own
         self._added = self._fired = self._cancelled = self._cascaded = self._opened = self._sequence = 0
 
     @property
@@ -119,7 +120,7 @@ class TimingWheel:
 
     def add_at(self, deadline: int, callback: Callback, /, *argument: Any) -> TimerHandle:
         """As `add`, at `deadline`; at the next `advance` when that has passed."""
-        deadline = _whole("deadline", deadline, -MAX_TIME, MAX_TIME)
+        deadline = whole("deadline", deadline, -MAX_TIME, MAX_TIME)
         if len(argument) > 1:
             raise TypeError(f"add takes one argument for the callback at most, got {len(argument)}")
         if not callable(callback):
@@ -145,8 +146,8 @@ class TimingWheel:
         second
         2
         """
-        now = _whole("now", now, -MAX_NOW, MAX_NOW)
-        room = -1 if limit is None else _whole("limit", limit, 0, MAX_NOW)
+        now = whole("now", now, -MAX_NOW, MAX_NOW)
+        budget = -1 if limit is None else whole("limit", limit, 0, MAX_NOW)
         if self._advancing:
             raise RuntimeError("advance() called while advance() runs: from a callback add timers, or cancel them")
         if now < self._now:
@@ -155,13 +156,13 @@ class TimingWheel:
         self._advancing = True
         errors: list[Exception] = []
         try:
-            ran = self._turn(room, errors)
+            ran = self._turn(budget, errors)
         except BaseException as stop:
             if errors:
                 raise stop from _group(errors)
             raise
         finally:
-            self._advancing = False
+            self._advancing = self._open = False
         if errors:
             raise _group(errors)
         return ran
@@ -174,8 +175,7 @@ class TimingWheel:
         >>> wheel.clear() == [timer], timer.cancelled(), len(wheel)
         (True, True, 0)
         """
-        buckets = (bucket for level in self._levels() for bucket in level.buckets)
-        handles = [timer for bucket in (self._due, *buckets) for timer in bucket]
+        handles = [timer for bucket in self._buckets() for timer in bucket]
         return [timer for timer in sorted(handles, key=attrgetter("deadline")) if timer.cancel()]
 
     def next_deadline(self) -> int | None:
@@ -208,8 +208,21 @@ class TimingWheel:
             cascaded=self._cascaded,
             opened=self._opened,
             levels=sum(1 for _ in self._levels()),
-            buckets=sum(bool(bucket) for level in self._levels() for bucket in level.buckets),
+            buckets=sum(bool(bucket) for level in self._levels() for bucket in level.buckets.values()),
         )
+
+    def occupancy(self) -> Occupancy:
+        """How many timers wait in each bucket of the compiled wheel, which is why it counts them one by one.
+
+        One mapping a level, the finest first: occupancy.py. `snapshot()` is the picture of this wheel itself.
+
+        >>> wheel = TimingWheel(slots=20)
+        >>> _ = wheel.add(350, print), wheel.add(3, print), wheel.add(3, print)
+        >>> wheel.occupancy()
+        ({3: 2}, {17: 1})
+        """
+        waiting = (timer.expiration for bucket in self._buckets() for timer in bucket)
+        return laid_out(map(self._since_base, waiting), self._since_base(self._reached), self._bottom.sizes)
 
     def snapshot(self) -> WheelSnapshot:
         """The whole wheel at this moment: levels, buckets in use, the queue; for pictures and for learning.
@@ -234,15 +247,24 @@ class TimingWheel:
         self._cancelled += 1
         timer.take()
 
-    def _reschedule(self, timer: TimerHandle, delay: int) -> None:
-        deadline = _whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
+    def _after(self, delay: int) -> int:
+        return whole("deadline", self._now + index(delay), -MAX_TIME, MAX_TIME)
+
+    def _move(self, timer: TimerHandle, deadline: int) -> bool:
+        """As `reschedule`, to a deadline; drivers ask for it, too."""
+        deadline = whole("deadline", deadline, -MAX_TIME, MAX_TIME)
+        if timer._bucket is None or timer._wheel is not self:
+            return False
         self._schedule(timer, deadline)
+        return True
 
     # Placing
 
     def _schedule(self, timer: TimerHandle, deadline: int) -> None:
         if not self._counter.value:
             self._fast_forward()
+            if not self._open:
+                self._base = self._reached = self._now
         timer.deadline = deadline
         timer.expiration = self._expiration(deadline)
         timer.sequence = self._sequence
@@ -267,23 +289,28 @@ class TimingWheel:
 
     # Turning
 
-    def _turn(self, room: int, errors: list[Exception]) -> int:
+    def _turn(self, budget: int, errors: list[Exception]) -> int:
         ran = 0
         while True:
-            ran += self._run_due(room - ran, errors)
+            ran += self._run_due(budget - ran, errors)
             if self._due:
                 return ran  # the limit; the clocks stay with what is left
             if not self._queue or self._queue[0][0] > self._now:
                 break
             self._open_next()
         self._bottom.advance_clock(self._now)
+        if ran != budget:
+            self._reached = self._now
         return ran
 
-    def _run_due(self, room: int, errors: list[Exception]) -> int:
-        """Run what is due, first come first; callbacks may add to it. A negative room has no end."""
+    def _run_due(self, budget: int, errors: list[Exception]) -> int:
+        """Run what is due, first come first; callbacks may add to it. A negative budget has no end."""
         ran = 0
-        while self._due and ran != room:
-            callback, arguments = self._due.first.take()
+        while self._due and ran != budget:
+            timer = self._due.first
+            callback, arguments = timer.take()
+            self._open = self._counter.value > 0
+            self._reached = timer.expiration if self._open else self._now
             ran += 1
             self._fired += 1
             try:
@@ -306,6 +333,16 @@ class TimingWheel:
             self._cascaded += timer._bucket is not self._due
 
     # Looking
+
+    def _buckets(self) -> Iterator[TimerTaskList]:
+        """Where timers may hang."""
+        yield self._due
+        for level in self._levels():
+            yield from level.buckets.values()
+
+    def _since_base(self, time: int) -> int:
+        """Ticks from the tick of the base to that of a time."""
+        return time // self._tick - self._base // self._tick
 
     def _levels(self) -> Iterator[Level]:
         level: Level | None = self._bottom
@@ -343,20 +380,6 @@ class TimingWheel:
                     assert timer._callback is not None, "a waiting timer without a callback"
         assert found == self._counter.value, "a timer waits uncounted, or is counted and does not wait"
         assert found == self._added - self._fired - self._cancelled, "a timer lost or doubled"
-
-
-def _whole(name: str, value: int, low: int, high: int) -> int:
-    number = index(value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} must lie within {low} and {high}, got {number}")
-    return number
-
-
-def _sizes(slots: int | tuple[int, ...]) -> tuple[int, ...]:
-    sizes = slots if isinstance(slots, tuple) else (slots,)
-    if not sizes:
-        raise ValueError("slots must give at least one size, got ()")
-    return tuple(_whole("slots", size, 2, MAX_SLOTS) for size in sizes)
 
 
 def _group(errors: list[Exception]) -> ExceptionGroup[Exception]:

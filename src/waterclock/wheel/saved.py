@@ -27,7 +27,7 @@ from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any, Final, Literal, NamedTuple
 
-from waterclock.wheel.records import MAX_NOW, MAX_TICK, MAX_TIME
+from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME
 
 MARK: Final = b"wcarrays"
 VERSION: Final = 1

@@ -26,7 +26,7 @@ enum { HUGE_PAGE = 2 << 20 };
 
 typedef struct {
     char **segment;
-    uint32_t count, room;
+    uint32_t count, capacity;
 } Column;
 
 static char *segment_new(size_t bytes, int huge) {
@@ -41,13 +41,13 @@ static char *segment_new(size_t bytes, int huge) {
 /* One more segment, or -1 and nothing has changed. */
 static int column_grow(Column *c, size_t bytes) {
     char *segment;
-    if (c->count == c->room) {
-        uint32_t room = c->room * 2 + 8;
-        char **directory = (char **)realloc(c->segment, room * sizeof(char *));
+    if (c->count == c->capacity) {
+        uint32_t capacity = c->capacity * 2 + 8;
+        char **directory = (char **)realloc(c->segment, capacity * sizeof(char *));
         if (directory == NULL)
             return -1;
         c->segment = directory;
-        c->room = room;
+        c->capacity = capacity;
     }
     segment = segment_new(bytes, c->count > 0 && bytes % HUGE_PAGE == 0);
     if (segment == NULL)

@@ -6,7 +6,7 @@
  * that it will give a dozen times later. A slot finds its block by its address, blocks being aligned to their size.
  *
  * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
- * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's room free,
+ * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's slots free,
  *         and what is pledged.
  * Rule 3: no lock in here. Slabs and spare blocks are used under the interpreter's lock, or under that of arena.h.
  *
@@ -41,7 +41,7 @@ struct Block {
 typedef struct Slab {
     Block *open, *newest;
     uint64_t free;
-    uint64_t pledged; /* free slots that somebody counts on, beyond a block's room */
+    uint64_t pledged; /* free slots that somebody counts on, beyond a block's worth */
     uint32_t shift;   /* a slot has 1 << shift bytes */
 } Slab;
 

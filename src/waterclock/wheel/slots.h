@@ -18,7 +18,7 @@
  *         So what was added before reaches a finer bucket before what is added after: within a tick the
  *         order of adding holds without sequence numbers.
  * Rule 2: what can fail for want of memory is reserved before anything changes. Leaving needs no memory:
- *         the stack of free records has room for all records.
+ *         the stack of free records has space for all records.
  * Rule 3: leaving looks at one chunk and its neighbours, never at a whole bucket. A bucket has at most 4
  *         slots a timer, and 64.
  * Rule 4: free records are a stack: the last one freed is given first. Index 0 is never given.
@@ -51,7 +51,7 @@ typedef struct {
 
 typedef struct {
     uint32_t head; /* first chunk */
-    uint32_t end;  /* the slot for the next one; a multiple of 64, or 0, when there is no room */
+    uint32_t end;  /* the slot for the next one; a multiple of 64, or 0, when the last chunk is full */
     uint32_t live;
 } Bucket;
 
@@ -99,13 +99,13 @@ static inline uint64_t lowest(uint32_t bits) { return bits == 64 ? ~(uint64_t)0 
 
 /* Memory */
 
-static inline uint64_t room_left(uint32_t segments, uint32_t bits, uint32_t fresh) {
-    uint64_t room = (uint64_t)segments << bits;
-    return room > fresh ? room - fresh : 0;
+static inline uint64_t capacity_left(uint32_t segments, uint32_t bits, uint32_t fresh) {
+    uint64_t capacity = (uint64_t)segments << bits;
+    return capacity > fresh ? capacity - fresh : 0;
 }
 
 static int reserve_records(Wheel *w, uint64_t count) {
-    while (w->free_count + room_left(w->records.count, RECORD_BITS, w->fresh) < count) {
+    while (w->free_count + capacity_left(w->records.count, RECORD_BITS, w->fresh) < count) {
         if (w->records.count == 1u << (32 - RECORD_BITS))
             return -1;
         if (w->freed.count == w->records.count && column_grow(&w->freed, sizeof(uint32_t) << RECORD_BITS) < 0)
@@ -117,7 +117,7 @@ static int reserve_records(Wheel *w, uint64_t count) {
 }
 
 static int reserve_chunks(Wheel *w, uint64_t count) {
-    while (w->pooled + room_left(w->chunks.count, CHUNK_BITS, w->fresh_chunk) < count) {
+    while (w->pooled + capacity_left(w->chunks.count, CHUNK_BITS, w->fresh_chunk) < count) {
         if (w->chunks.count == MAX_CHUNKS >> CHUNK_BITS)
             return -1;
         if (w->slots.count == w->chunks.count && column_grow(&w->slots, (SLOTS * sizeof(uint32_t)) << CHUNK_BITS) < 0)
@@ -215,7 +215,7 @@ static void bucket_unmark(Wheel *w, uint32_t which) {
         w->used &= ~(1u << which / WIDTH);
 }
 
-/* Room for one, which is taken at once: the last chunk is packed when it is loose, else there is one more. */
+/* Space for one, which is taken at once: the last chunk is packed when it is loose, else there is one more. */
 static void bucket_grow(Wheel *w, uint32_t which) {
     Bucket *b = &w->buckets[which];
     uint32_t index[SLOTS], tail = 0, c;
@@ -264,7 +264,7 @@ static void chunk_unlink(Wheel *w, uint32_t c) {
         b->head = next;
     if (next != 0)
         chunk_of(w, next)->prev = prev;
-    else /* the one before is the last now, with room behind its last timer */
+    else /* the one before is the last now, with space behind its last timer */
         b->end = prev == 0 ? 0 : prev * SLOTS + width(chunk_of(w, prev)->used);
     if (b->head == 0)
         bucket_unmark(w, chunk->bucket);

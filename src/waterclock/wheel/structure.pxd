@@ -3,7 +3,9 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-cdef extern from "turn.h":
+from waterclock.wheel.occupancy cimport Used
+
+cdef extern from "check.h":
     ctypedef int (*visitproc)(PyObject *, void *) noexcept
     ctypedef int (*traverseproc)(PyObject *, visitproc, void *) noexcept
     ctypedef int (*inquiry)(PyObject *) noexcept
@@ -19,7 +21,6 @@ cdef extern from "turn.h":
     int raise_set() except -1
     void lock() noexcept
     void unlock() noexcept
-    int popcount "__builtin_popcountll"(unsigned long long) noexcept
     int clz "__builtin_clzll"(unsigned long long) noexcept
 
     ctypedef struct Entry:
@@ -30,34 +31,31 @@ cdef extern from "turn.h":
         Bucket *bucket
         Entry **place
     ctypedef struct Bucket:
-        Entry **end
-        uint32_t total, live
-        void *packing "from"
         Wheel *wheel
     ctypedef struct Wheel:
-        uint64_t cursor, now, soonest, used
+        uint64_t cursor, now, used
         int64_t live, cancelled, cascaded, opened
-        uint32_t bits, mask, levels, words
-        Bucket *buckets
         Bucket *firing
-        uint64_t *bitmap
         int failed
         void *owner
     ctypedef int (*EntryVisit)(Entry *, void *) noexcept
 
     PyObject *HANDLE_OF(Entry *) noexcept
-    uint64_t *word_of(const Wheel *, uint32_t) noexcept
-    int wheel_init(Wheel *, uint32_t) noexcept
+    enum:
+        MAX_LEVELS
+    int wheel_init(Wheel *, const uint32_t *, uint32_t) noexcept
     void wheel_free(Wheel *) noexcept
     int wheel_add(Wheel *, Entry *) noexcept
     void wheel_remove(Wheel *, Entry *) noexcept
-    int wheel_move(Wheel *, Entry *, uint64_t) noexcept
+    int wheel_move(Wheel *, Entry *, uint64_t, int64_t) noexcept
     Entry *wheel_take(Wheel *) noexcept
     void wheel_close(Wheel *) noexcept
     int wheel_each(const Wheel *, EntryVisit, void *) noexcept
     int wheel_traverse(const Wheel *, visitproc, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
-    int entry_is_misplaced(Entry *, void *) noexcept
+    uint32_t wheel_in_use(const Wheel *) noexcept
+    Used *wheel_occupied(const Wheel *, uint32_t *) noexcept
+    const char *wheel_check(Wheel *, bint, uint32_t *) noexcept
     Entry *wheel_empty(Wheel *) noexcept
 
 cdef extern from "Python.h":

@@ -3,6 +3,7 @@
 #define WATERCLOCK_TURN_H
 
 #include "buckets.h"
+#include "occupancy.h"
 
 static inline int wheel_add(Wheel *w, Entry *e) {
     if (bucket_add(w, e) < 0)
@@ -17,7 +18,7 @@ static inline void wheel_remove(Wheel *w, Entry *e) {
     bucket_remove(w, e->bucket, e->place, e->tick);
 }
 
-static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
+static int wheel_move(Wheel *w, Entry *e, uint64_t tick, int64_t deadline) {
     Bucket *b = e->bucket;
     Entry **place = e->place;
     uint64_t before = e->tick;
@@ -26,6 +27,7 @@ static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
         e->tick = before;
         return -1;
     }
+    e->deadline = deadline;
     bucket_remove(w, b, place, before);
     if (tick < w->soonest)
         w->soonest = tick + 1;
@@ -36,15 +38,16 @@ static int wheel_move(Wheel *w, Entry *e, uint64_t tick) {
 
 /* The next bucket in use and the tick at which its block begins. The wheel is not empty. */
 static uint64_t wheel_peek(const Wheel *w, uint32_t *index) {
-    uint32_t level = (uint32_t)__builtin_ctzll(w->used), shift = level * w->bits, i, slot;
+    uint32_t level = (uint32_t)__builtin_ctzll(w->used), size = w->size[level], hand, i, slot;
+    uint64_t passed = likely(w->bits != 0) ? w->cursor >> (level * w->bits) : w->cursor / w->unit[level];
     const uint64_t *word = &w->bitmap[level * w->words];
-    uint64_t above = shift + w->bits >= 64 ? 0 : w->cursor >> (shift + w->bits) << (shift + w->bits);
-    i = ((uint32_t)(w->cursor >> shift) & w->mask) >> 6; /* none in use lies before the cursor */
+    hand = likely(w->bits != 0) ? (uint32_t)passed & w->mask : (uint32_t)(passed % size);
+    i = hand >> 6; /* none in use lies before the cursor */
     while (word[i] == 0)
         i++;
     slot = i * 64 + (uint32_t)__builtin_ctzll(word[i]);
-    *index = (level << w->bits) | slot;
-    return above + ((uint64_t)slot << shift);
+    *index = w->first[level] + slot;
+    return (passed - hand + slot) * w->unit[level];
 }
 
 /* An entry is fetched when SOON others are still to be read before it. Never what stands beyond the last one: that is
@@ -72,7 +75,7 @@ static inline void fetch_chunk(const Chunk *chunk) {
 static int wheel_cascade(Wheel *w, uint32_t index, uint64_t tick) {
     Bucket *b = &w->buckets[index];
     Chunk *chunk = b->head, *next;
-    uint64_t finer = (uint64_t)(index >> w->bits) << w->bits;
+    uint64_t finer = w->first[level_at(w, index)];
     uint32_t left = b->total;
     if (slab_pledge(&w->chunks, b->live < finer ? b->live : finer) < 0)
         return -1;
@@ -106,7 +109,7 @@ static int wheel_open(Wheel *w) {
         uint64_t tick = wheel_peek(w, &index);
         if (tick > w->now)
             break;
-        if (index <= w->mask) {
+        if (index < w->size[0]) {
             w->cursor = tick;
             w->firing = &w->buckets[index];
             w->firing->from = NULL;
@@ -190,14 +193,46 @@ static int bucket_each(const Bucket *b, EntryVisit visit, void *context) {
     return 0;
 }
 
+/* The first bucket in use from this one on; behind the last one: all of them. Words without a bit are passed over. */
+static uint32_t wheel_next(const Wheel *w, uint32_t index) {
+    for (uint32_t level = 0; level < w->levels; level++) {
+        uint32_t slot = index > w->first[level] ? index - w->first[level] : 0;
+        if (w->in_use[level] == 0)
+            continue;
+        for (; slot < w->size[level]; slot = (slot | 63) + 1) {
+            uint64_t left = w->bitmap[level * w->words + slot / 64] >> slot % 64;
+            if (left != 0)
+                return w->first[level] + slot + (uint32_t)__builtin_ctzll(left);
+        }
+    }
+    return w->first[w->levels];
+}
+
 static int wheel_each(const Wheel *w, EntryVisit visit, void *context) {
     int stop;
-    if (w->buckets == NULL || w->bitmap == NULL)
-        return 0;
-    for (uint32_t index = 0; index < w->levels << w->bits; index++)
-        if (w->buckets[index].live && (stop = bucket_each(&w->buckets[index], visit, context)) != 0)
+    for (uint32_t index = wheel_next(w, 0); index < w->first[w->levels]; index = wheel_next(w, index + 1))
+        if ((stop = bucket_each(&w->buckets[index], visit, context)) != 0)
             return stop;
     return 0;
+}
+
+static uint32_t wheel_in_use(const Wheel *w) {
+    uint32_t in_use = 0;
+    for (uint32_t level = 0; level < w->levels; level++)
+        in_use += w->in_use[level];
+    return in_use;
+}
+
+/* The buckets in use and how many, to be freed; NULL where memory is short. */
+static Used *wheel_occupied(const Wheel *w, uint32_t *count) {
+    uint32_t most = wheel_in_use(w);
+    Used *used = (Used *)malloc((most + 1) * sizeof(Used));
+    *count = 0;
+    for (uint32_t index = wheel_next(w, 0); used != NULL && *count < most; index = wheel_next(w, index + 1)) {
+        uint32_t level = level_at(w, index);
+        used[(*count)++] = (Used){level, index - w->first[level], w->buckets[index].live};
+    }
+    return used;
 }
 
 /* What entries own, for the collector */
@@ -235,13 +270,6 @@ static uint64_t wheel_soonest(Wheel *w) {
     return w->soonest - 1;
 }
 
-/* For the check: whether something of what an entry says of itself is not so. */
-static int entry_is_misplaced(Entry *e, void *wheel) {
-    Wheel *w = (Wheel *)wheel;
-    return e->callback == NULL || *e->place != e || e->tick < w->cursor || e->tick < wheel_soonest(w) ||
-           e->bucket != &w->buckets[bucket_of(w, e->tick)];
-}
-
 /* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `bucket`. */
 static int entry_chain(Entry *e, void *chain) {
     e->bucket = (Bucket *)e->callback;
@@ -255,13 +283,11 @@ static int entry_chain(Entry *e, void *chain) {
 static Entry *wheel_empty(Wheel *w) {
     Entry *chain = NULL;
     wheel_each(w, entry_chain, &chain);
-    if (w->live > 0)
-        for (uint32_t index = 0; index < w->levels << w->bits; index++)
-            if (w->buckets[index].live) {
-                bucket_unmark(w, &w->buckets[index]);
-                w->buckets[index].live = 0;
-                bucket_release(w, &w->buckets[index]);
-            }
+    for (uint32_t index = wheel_next(w, 0); index < w->first[w->levels]; index = wheel_next(w, index + 1)) {
+        bucket_unmark(w, &w->buckets[index]);
+        w->buckets[index].live = 0;
+        bucket_release(w, &w->buckets[index]);
+    }
     w->live = 0;
     w->firing = NULL;
     return chain;

@@ -55,6 +55,23 @@ def test_settings_are_claimed_once_and_again_and_other_ones_are_refused_by_name(
         old.claim({"columns": {"k": "long"}, "state": 1, "new": 0})
 
 
+def test_what_is_written_down_is_on_the_disk_with_its_name_before_the_run_goes_on(tmp_path: Path) -> None:
+    """It was renamed without a flush: after a power cut, where the first batch begins was an empty file."""
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        fsync(fd)
+
+    new = Checkpoint(tmp_path / "cp")
+    with patch.object(os, "fsync", noted):
+        new.claim({"state": 1})
+        new.begin_at({"t": {"0": 5}})
+    assert flushed == [tmp_path.name, "cp", ".waterclock.json.new", "cp", ".starting.json.new", "cp"]
+    assert new.starting() == {"t": {"0": 5}}
+
+
 def test_a_source_in_another_folder_is_refused_with_the_old_one_and_the_way_out(tmp_path: Path) -> None:
     old = checkpoint(tmp_path / "cp", 1)
     old.claim({"path": "/old/in", "state": 1})

@@ -25,8 +25,8 @@ from tests.spark.files.ways import (
 )
 from waterclock import Rules
 from waterclock.spark.files import reading
+from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.bucket import Bucket
-from waterclock.spark.state.rows import ROW_ID
 
 # Good lines
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from waterclock import Rules
 from waterclock.spark.files import reading
-from waterclock.spark.state.rows import ROW_ID
+from waterclock.spark.layout import ROW_ID
 
 COLUMNS = {
     "k": "string",

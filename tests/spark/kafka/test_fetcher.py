@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from unittest.mock import patch
 
@@ -18,15 +21,16 @@ from confluent_kafka.admin import AdminClient
 from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
 from tests.spark.topics import Sender
-from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.client import Client
+from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka import fetcher as fetching
-from waterclock.spark.kafka.client import Client, settings_of
+from waterclock.spark.kafka.client import client_for, resolved, settings_of
 from waterclock.spark.kafka.fetcher import Fetcher
-from waterclock.spark.kafka.offsets import Offsets, Partition, Range
+from waterclock.spark.kafka.offsets import Range
 from waterclock.spark.kafka.records import UNREADABLE
 from waterclock.spark.toml.topics import Topics
-from waterclock.testing import Broker, Error, ManualClock
+from waterclock.testing import Broker, Error
 
 
 def settings(servers: str, **client: str) -> dict[str, str]:
@@ -38,7 +42,7 @@ def settings(servers: str, **client: str) -> dict[str, str]:
 
 @pytest.fixture
 def client(kafka_broker: Broker) -> Iterator[Client]:
-    made = Client(settings(kafka_broker.bootstrap), 10.0)
+    made = client_for(settings(kafka_broker.bootstrap), 10.0)
     yield made
     made.close()
 
@@ -203,7 +207,7 @@ def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_
     broker = kafka_broker_factory()
     broker.create_topic("t")
     Sender(broker.bootstrap, "t").put(*"012")
-    client = Client(settings(broker.bootstrap), 1.0)
+    client = client_for(settings(broker.bootstrap), 1.0)
     assert read(client, Range("t", 0, 0, 3)) == {0: [0, 1, 2]}
     broker.close()
     with pytest.raises(EnvironmentMissing, match=r"no broker answers at .*: start it, or mend 'servers' in \[source\]"):
@@ -211,39 +215,23 @@ def test_a_broker_that_falls_silent_ends_the_reading_in_a_sentence(kafka_broker_
     client.close()
 
 
-# what is asked of a broker -------------------------------------------------------------------------------
-
-
-def test_partitions_and_ends_are_told_and_a_topic_that_is_gone_is_left_out(
-    client: Client, kafka_broker: Broker, topic: str
-) -> None:
-    Sender(kafka_broker.bootstrap, topic).put(*"012", partition=1)
-    assert client.partitions([topic, "nobody-made-it"]) == [(topic, 0), (topic, 1)]
-    assert client.ends([(topic, 0), (topic, 1), (topic, 7)]) == {(topic, 0): 0, (topic, 1): 3}
-    assert client.ends([]) == {}
+# what a pipeline asks of a broker ------------------------------------------------------------------------
 
 
 def test_offsets_are_found_by_time_by_name_and_by_number(client: Client, kafka_broker: Broker, topic: str) -> None:
     for number in range(3):
         Sender(kafka_broker.bootstrap, topic).put(str(number), timestamp=1000 + number * 10)
     places = [(topic, 0), (topic, 1)]
-    assert [client.resolved(where, places)[topic, 0] for where in ("earliest", "latest", 1010, 1011, 9999)] == [
+    assert [resolved(client, where, places)[topic, 0] for where in ("earliest", "latest", 1010, 1011, 9999)] == [
         0,
         3,
         1,
         2,
         3,
     ]
-    assert client.resolved({topic: {1: 0, 0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
+    assert resolved(client, {topic: {1: 0, 0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
     Sender(kafka_broker.bootstrap, topic).put("of the other partition", partition=1)
-    assert client.resolved({topic: {0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
-
-
-def test_no_broker_is_told_with_the_remedy() -> None:
-    client = Client(settings("127.0.0.1:1"), 0.0)
-    with pytest.raises(EnvironmentMissing, match=r"no broker answers at 127\.0\.0\.1:1 .*mend 'servers' in \[source\]"):
-        client.partitions(["t"])
-    client.close()
+    assert resolved(client, {topic: {0: 2}}, places) == {(topic, 0): 2, (topic, 1): 0}
 
 
 def test_what_keeps_the_promises_wins_over_whatever_was_set() -> None:
@@ -253,30 +241,6 @@ def test_what_keeps_the_promises_wins_over_whatever_was_set() -> None:
         "error",
         "h:1",
     )
-
-
-def test_a_setting_that_is_none_is_told_by_its_name() -> None:
-    with pytest.raises(UsageError, match=r"\[source.client\]: .*no.such.setting"):
-        Client(settings("127.0.0.1:1", no_such_setting="1"), 0.0)
-
-
-def test_a_wrong_password_is_told_at_once(kafka_broker_factory: Callable[..., Broker]) -> None:
-    broker = kafka_broker_factory(access=Access(users=("ann:right",)))
-    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "ann"}
-    good = Client(settings(broker.bootstrap, **sasl, sasl_password="right"), 10.0)
-    broker.create_topic("t")
-    assert good.partitions(["t"]) == [("t", 0)]
-    good.close()
-    wrong = Client(settings(broker.bootstrap, **sasl, sasl_password="wrong"), 60.0, ManualClock())
-    with pytest.raises(UsageError, match=r"refuses the client: .*\[source.client\]"):
-        wrong.partitions(["t"])
-    wrong.close()
-
-
-def test_a_broker_that_is_not_ready_is_asked_again(client: Client, kafka_broker: Broker, topic: str) -> None:
-    with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2) as fault:
-        assert client.ends([(topic, 0)]) == {(topic, 0): 0}
-    assert fault.met >= 1
 
 
 def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broker, topic: str) -> None:
@@ -305,3 +269,20 @@ def with_a_header(place: int, value: bytes) -> bytes:
     header = number(1) + number(1) + b"\xff" + number(1) + b"x"
     body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
     return number(len(body)) + body
+
+
+def test_a_client_tells_which_part_of_the_pipelines_file_is_wrong() -> None:
+    with pytest.raises(UsageError, match=r"^\[source.client\]: the Kafka client cannot be made: .*no.such.setting"):
+        client_for(settings("127.0.0.1:1", no_such_setting="1"), 0.0)
+    client = client_for(settings("127.0.0.1:1"), 0.0)
+    with pytest.raises(EnvironmentMissing, match=r"no broker answers at 127\.0\.0\.1:1 .*mend 'servers' in \[source\]"):
+        client.partitions(["t"])
+    client.note(KafkaError(KafkaError._AUTHENTICATION))
+    assert re.search(r"refuses the client: .* Look at \[source.client\]$", str(client.refused()))
+    client.close()
+
+
+def test_without_confluent_kafka_the_sentence_says_how_to_get_it() -> None:
+    script = "import sys; sys.modules['confluent_kafka'] = None\nimport waterclock.spark.kafka.client"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "EnvironmentMissing: confluent_kafka is missing: pip install 'waterclock[kafka]'" in done.stderr

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock import Rules
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Partition
-from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
 from waterclock.spark.source import END_US, FIRST
 
@@ -31,7 +31,7 @@ def event(key: str, hour: int = 12) -> bytes:
 
 
 def packed(given: Records, gone: tuple[Partition, ...] = ()) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = Packing(LAYOUT, DELAY_US).pack(given, KNOWN, gone).to_pylist()
+    found: list[dict[str, Any]] = RowPacker(LAYOUT, DELAY_US).pack(given, KNOWN, gone).to_pylist()
     return [{**row, "frame": frames.from_bytes(row["frame"])} for row in found]
 
 

@@ -15,7 +15,7 @@ from waterclock import Rules
 from waterclock.spark.files.reading import Layout, read_file
 from waterclock.spark.kafka import records as reading
 from waterclock.spark.kafka.records import HEARTBEAT, UNREADABLE, ReadRecords, Records, TopicLayout, read_records
-from waterclock.spark.state.rows import ROW_ID
+from waterclock.spark.layout import ROW_ID
 
 COLUMNS = {"k": "string", "t": "timestamp", "n": "long", "d": "double", "s": "string"}
 RULES = Rules(key="k", time="t", sequence="n")

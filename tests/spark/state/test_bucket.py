@@ -14,11 +14,11 @@ from tests.spark.state.blobs import Disk
 from waterclock import Rules
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
-from waterclock.spark.files.layout import EARLIEST_US
 from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, MapState
-from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, Stored
+from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, StoredBucket
 
 SCHEMA = pa.schema(
     [
@@ -50,7 +50,7 @@ def rows() -> list[dict[str, Any]]:
     return [{**row, "to": row["at"].replace(minute=0, hour=row["at"].hour + 3)} for row in made]
 
 
-State = tuple[Stored, dict[int, bytes]]
+State = tuple[StoredBucket, dict[int, bytes]]
 NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the blob store here, and nearly all does
 
 
@@ -144,7 +144,7 @@ def test_state_of_another_version_is_refused_with_the_remedy(version: int) -> No
     told = f"version {version}, this waterclock reads {VERSION}: use the version that wrote it"
     stored = step(COLUMNS, None, rows()[:3], NO_WATERMARK)[1][0]
     with pytest.raises(StateMismatch, match=told):
-        Bucket(COLUMNS, Stored(bytes([version]) + stored.engine[1:], stored.rows))
+        Bucket(COLUMNS, StoredBucket(bytes([version]) + stored.engine[1:], stored.rows))
 
 
 def test_deadlines_of_one_due_time_keep_their_order_through_a_save() -> None:

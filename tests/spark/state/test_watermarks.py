@@ -12,7 +12,7 @@ from waterclock import Rules
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
 from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.state.bucket import Bucket, Stored
+from waterclock.spark.state.bucket import Bucket, StoredBucket
 from waterclock.spark.state.watermarks import Watermarks
 
 SCHEMA = pa.schema([("order", pa.string()), ("at", TIMESTAMP), ("what", pa.string()), ("id", pa.string())])
@@ -32,7 +32,9 @@ def row(order: str, minutes: float, what: str) -> dict[str, Any]:
     return {"order": order, "at": START + timedelta(minutes=minutes), "what": what, "id": f"{order}-{what}"}
 
 
-def step(stored: Stored | None, rows: list[dict[str, Any]], clocks: dict[str, int | None]) -> tuple[pa.Table, Stored]:
+def step(
+    stored: StoredBucket | None, rows: list[dict[str, Any]], clocks: dict[str, int | None]
+) -> tuple[pa.Table, StoredBucket]:
     """One batch of a bucket of a topic: its results, and the state behind it."""
     bucket = Bucket(RULES, stored)
     tables = [pa.Table.from_pylist(rows, schema=SCHEMA)] if rows else []
@@ -126,7 +128,7 @@ def test_spark_s_watermark_counts_where_it_is_later() -> None:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_the_same_batches_leave_the_same_bytes(cut: int) -> None:
-    def run() -> Stored:
+    def run() -> StoredBucket:
         state = None
         for number in range(cut):
             rows = [row(f"o{number}", 10 * number, "created")]

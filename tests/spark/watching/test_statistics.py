@@ -57,7 +57,7 @@ def progress(**ms: int) -> Any:
 def test_before_the_first_batch_what_is_not_known_is_none() -> None:
     seen = Gatherer("orders", ManualClock()).seen("files", unknown)
     assert (seen.watermark_us, seen.newest_us, seen.behind_newest_s, seen.behind_now_s) == (None,) * 4
-    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, 0.0)
+    assert (seen.batch_id, seen.state_rows, seen.behind, seen.events_per_second) == (None, None, None, None)
 
 
 def test_totals_begin_with_what_the_sink_holds_and_batches_with_the_run(gathering: Gatherer) -> None:
@@ -244,6 +244,6 @@ def test_the_totals_are_of_what_the_sink_wrote_and_not_of_what_it_was_given(tmp_
     (folder / "metadata").write_text('{"id": "q"}')
     result = frames.with_counters(pa.table({"kind": ["event"]}), {"events": 1})
     taken = pa.table({"frame": pa.array([frames.to_bytes(result)], pa.binary())})
-    pipeline._tell, pipeline._last_moment = None, 0.0
+    pipeline._report, pipeline._last_moment = None, 0.0
     pipeline._take(MagicMock(toArrow=lambda: taken), 0)
     assert pipeline.statistics().totals == {"events": 1, "results": 0, "dead_letters": 1}

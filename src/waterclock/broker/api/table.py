@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from waterclock.broker.wire.codec import API_VERSIONS, Request, unsupported
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import skip_tags, text_span
+from waterclock.broker.wire.names import NAMES
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
@@ -93,6 +94,10 @@ class Table:
             raise ValueError(f"API {key} in version {version} is not known here")
         known = _without_tags(data) if key == API_VERSIONS and version >= CLIENT_NAMED else data
         api.handle(Request(key, version, correlation, slot, known))
+
+    def requests(self) -> dict[str, int]:
+        """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""
+        return {NAMES.get(key, str(key)): count for key, count in sorted(self.served.items()) if count}
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """(key, lowest version, highest version) of every API."""

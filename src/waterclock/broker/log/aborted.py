@@ -19,9 +19,9 @@ from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
-from waterclock.broker.durable import write_whole
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.segment import Segment
+from waterclock.disk import write_whole
 
 ROW: Final = struct.Struct(">qqq")
 

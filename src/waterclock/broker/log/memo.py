@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from waterclock.broker.durable import write_whole
 from waterclock.broker.errors import LogDamaged
+from waterclock.disk import write_whole
 
 
 @dataclass

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from waterclock.broker.durable import flush_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, PREFIX, Batch, header_of
@@ -29,6 +28,7 @@ from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import finish
+from waterclock.disk import flush_folder
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings

@@ -16,11 +16,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from waterclock.broker.durable import flush_folder
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, Buffer, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
+from waterclock.disk import flush_folder
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches

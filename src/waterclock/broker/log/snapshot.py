@@ -3,8 +3,9 @@
 Rule 1: a snapshot is named after the offset that it was taken at: all batches before are in it, none after.
 Rule 2: it is written when everything before that offset is durable, and it carries its own checksum.
     One that is torn or newer than the log is passed over for the one before.
-Rule 3: whoever writes it does not flush it: its name is durable with the next flush of the log, and before files go that
-    it stands in for, `settle` is called.
+Rule 3: whoever writes it does not flush it (not `write_whole`): a start that finds it torn only reads more of the log,
+    and a stop would flush twice for each of its partitions, one after the other. What it is called is durable with the
+    next flush of the log, and before files go that it stands in for, `settle` is called.
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
 """
@@ -19,8 +20,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from waterclock.broker.durable import flush_file, flush_folder
 from waterclock.broker.log.producers import Producers
+from waterclock.disk import flush_file, flush_folder, replacing
 
 CRC: Final = struct.Struct(">I")
 KEPT: Final = 2
@@ -54,10 +55,8 @@ class Snapshots:
 
 def write(folder: str, offset: int, data: bytes) -> None:
     """Write the snapshot at `offset`, a dump of the producers, and delete all but the last two."""
-    path = os.path.join(folder, f"{offset:020}{ENDING}")
-    with open(path + ".new", "wb") as file:
+    with replacing(os.path.join(folder, f"{offset:020}{ENDING}")) as file:
         file.write(CRC.pack(crc32c(data)) + data)
-    os.replace(path + ".new", path)
     for old in offsets(folder)[:-KEPT]:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, f"{old:020}{ENDING}"))

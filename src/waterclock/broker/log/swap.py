@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from waterclock.broker.durable import flush_folder
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.segment import FILES
+from waterclock.disk import flush_folder
 
 CLEANED: Final = ".cleaned"
 SWAP: Final = re.compile(r"(\d{20})-(\d{20})\.swap")

@@ -10,11 +10,11 @@ Rule 2: a crash between any two steps leaves a partition that can be opened, wit
 
 from __future__ import annotations
 
-from waterclock.broker.durable import flush_folder
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.segment import Segment
+from waterclock.disk import flush_folder
 
 
 def cut(partition: Partition, end: int) -> Partition:

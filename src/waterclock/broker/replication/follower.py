@@ -41,7 +41,7 @@ from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
-from waterclock.broker.statistics import BrokerStatistics, of_follower
+from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topics
 from waterclock.broker.wire import fetch, produce
@@ -66,7 +66,7 @@ class Follower:
         self._loop, self._leader = loop, leader
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
-            opened.callback(os.close, self._lock)
+            opened.callback(self._lock.release)
             self.store = opened.enter_context(
                 closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
             )
@@ -133,8 +133,15 @@ class Follower:
             self.over.set_exception(task.exception() or RuntimeError("copying ended"))
 
     def statistics(self) -> BrokerStatistics:
-        """What there is of it, and whom it follows."""
-        return of_follower(self.listener, self.table, self.replica.topics, self._leader)
+        """What there is of it, and whom it follows; what nobody asks of a follower is empty."""
+        listener, topics = self.listener, self.replica.topics
+        return BrokerStatistics(
+            connections=len(listener.connections), requests=self.table.requests(),
+            bytes_in=listener.received, bytes_out=listener.sent, records_in=0, record_bytes_in=0,
+            topics=len(topics.by_name), partitions=sum(len(topic.partitions) for topic in topics),
+            purgatories={}, flushes=FlushStatistics(0, 0, None, None), groups={}, group_members=0, transactions={},
+            replication=ReplicationStatistics(False, self._leader, None, None),
+        )  # fmt: skip
 
     # Promotion
 
@@ -208,7 +215,7 @@ class Follower:
             task.cancel()
         self.fetcher.close()
         self.store.close()
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _refuse_produce(connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:

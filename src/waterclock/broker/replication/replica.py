@@ -13,14 +13,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.durable import flush_files, make_folder
 from waterclock.broker.log.batch import PREFIX, header_of
+from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.replication.journal import OWN, TOPIC, JournalRecord, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
 from waterclock.broker.topics import NAMESPACE, Topics
+from waterclock.disk import make_folder
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from waterclock.broker.durable import make_durable
 from waterclock.broker.log.batch import marker
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import COORDINATOR_EPOCH

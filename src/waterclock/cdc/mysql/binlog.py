@@ -38,7 +38,7 @@ class Event(NamedTuple):
     body: bytes
 
 
-class Framing:
+class EventFramer:
     """Cuts events out of their bytes. It learns from the format description whether they carry checksums.
 
     >>> Framing().event(bytes.fromhex("00000000 03 01000000 13000000 00000000 0000")).kind == STOP
@@ -84,7 +84,7 @@ def events_in(file: BinaryIO) -> Iterator[Event]:
     """The events of a binlog file, from its first byte on; Unreadable where it is no binlog, or ends in an event."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise Unreadable("This is no binlog: its first four bytes are not those of one.")
-    framing = Framing()
+    framing = EventFramer()
     while header := file.read(_HEADER.size):
         size = _HEADER.unpack(header)[3] if len(header) == _HEADER.size else 0
         body = file.read(max(0, size - _HEADER.size))

@@ -1,6 +1,6 @@
 """What only the server's catalog knows: collations, and of a table what its table map leaves out.
 
-Rule 1: the catalog tells how a table is NOW. It is believed for rows that were written before only where the table has
+Rule 1: the catalog says how a table is NOW. It is believed for rows that were written before only where the table has
         not been changed since (its CREATE_TIME lies before them) and its columns are those of the map.
 Rule 2: where that does not hold, the rows are refused, with what would make them readable. Nothing is guessed.
 """
@@ -72,9 +72,9 @@ class TableDefinition(NamedTuple):
 class Catalog:
     """Asks the server. It is asked once for a table map, and again once a statement has changed a table."""
 
-    def __init__(self, cursor: Cursor, maria: bool, told: Mapping[str, str] | None = None) -> None:
+    def __init__(self, cursor: Cursor, maria: bool, overrides: Mapping[str, str] | None = None) -> None:
         self._cursor, self._maria = cursor, maria
-        self._overrides = told or {}  # database.table.column -> what the user says that it is
+        self._overrides = overrides or {}  # database.table.column -> what the user says that it is
         self._charsets = self._collations()
 
     def charset_of(self, collation: int) -> str:
@@ -97,18 +97,18 @@ class Catalog:
         return [_column(found, kind, size, declared.json) for found, kind, size in pairs], declared.key
 
     def settle(self, table: TableMap, columns: list[Column], written: int) -> list[Column]:
-        """`columns` with what MariaDB's binlog cannot tell apart told: UUID, INET6 and INET4 from BINARY, "
+        """`columns` with what MariaDB's binlog cannot tell apart, by name: UUID, INET6 and INET4 from BINARY, "
         "JSON from text."""
         unsure = [column.name for column in columns if self._maria and doubtful(column)]
-        told = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
-        asked = sorted(set(unsure) - set(told))
+        words = {name: word for name in unsure if (word := self._overrides.get(f"{table.name}.{name}"))}
+        asked = sorted(set(unsure) - set(words))
         if asked:
             declared = self._declared(table.database, table.table)
             now = {found[0]: found[1] for found in declared.columns}
             if declared.created > written or not set(asked) <= set(now):
                 raise Unreadable(_doubt(table, asked))
-            told |= {name: _word(name, now[name], declared.json) for name in asked}
-        return [column._replace(declared=told.get(column.name, "")) for column in columns]
+            words |= {name: _word(name, now[name], declared.json) for name in asked}
+        return [column._replace(declared=words.get(column.name, "")) for column in columns]
 
     def virtual(self, table: TableMap) -> set[str]:
         """The names of the columns that are computed when they are read: MariaDB leaves them out of a row image."""
@@ -148,7 +148,7 @@ class Catalog:
 
 
 def doubtful(column: Column) -> bool:
-    """Whether MariaDB's binlog does not tell what the column is: BINARY, UUID or INET, text or JSON."""
+    """Whether MariaDB's binlog does not say what the column is: BINARY, UUID or INET, text or JSON."""
     if column.type == types.STRING:
         return column.charset == BINARY and column.size in (4, 16)
     return column.type == types.BLOB and column.size == 4 and column.collation == _JSON_COLLATION
@@ -182,7 +182,7 @@ def _changed(table: TableMap) -> str:
 
 def _unnamed(table: TableMap) -> str:
     return (
-        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not tell whether they "
+        f"The binlog does not name the columns of {table.name}, and MySQL's catalog does not say whether they "
         "were changed "
         "since (MariaDB's does). SET GLOBAL binlog_row_metadata=FULL on the server, and start after it (--from now)."
     )
@@ -190,8 +190,8 @@ def _unnamed(table: TableMap) -> str:
 
 def _doubt(table: TableMap, names: list[str]) -> str:
     return (
-        f"{table.name}: the binlog does not tell whether {', '.join(names)} is BINARY, UUID, INET6 or INET4, text or JSON, "
+        f"{table.name}: the binlog does not say whether {', '.join(names)} is BINARY, UUID, INET6 or INET4, text or JSON, "
         "and the table has been changed or dropped since these rows were written (or may have been: of InnoDB alone that "
-        "is known), so the catalog cannot tell either. Leave the table out (--tables), start after the change (--from), or "
-        "say it: --type DATABASE.TABLE.COLUMN=uuid."
+        "is known), so the catalog does not say either. Leave the table out (--tables), start after the change (--from) "
+        "or say it: --type DATABASE.TABLE.COLUMN=uuid."
     )

@@ -30,7 +30,7 @@ _NO_TRANSACTIONS = (
     "ffffffff-ffff-ffff-ffff-ffffffffffff:1"  # nobody's: the package takes an empty set for "from now on"
 )
 
-logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below tells in our words
+logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)  # it warns of what the check below says in our words
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Login:
         return {**found, "charset": "utf8mb4", "connect_timeout": _CONNECT_S}
 
 
-class _Handed(Exception):
+class _StreamReady(Exception):
     """The stream was asked for, and the first event is about to be read: the package's part is done."""
 
 
@@ -67,7 +67,7 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]  # PyMy
 
     def _read_packet(self, *arguments: Any, **named: Any) -> Any:
         if self.streaming:
-            raise _Handed
+            raise _StreamReady
         return super()._read_packet(*arguments, **named)
 
 
@@ -107,7 +107,7 @@ class Stream:
     def _taken_over(self, login: Login) -> socket.socket:
         try:
             self._reader.fetchone()
-        except _Handed:
+        except _StreamReady:
             taken: socket.socket = self._made[0]._sock
             return taken
         except (pymysql.MySQLError, OSError) as error:

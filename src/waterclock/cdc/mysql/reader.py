@@ -2,7 +2,7 @@
 
 Rule 1: one object reads one connection, from one position, once. After a break another object is made, from the
         position that Kafka holds: what was on its way is read again and nothing is counted twice.
-Rule 2: silence is told, so that what was gathered need not wait for the next change; a server that is silent for
+Rule 2: silence is reported, so that what was gathered need not wait for the next change; a server that is silent for
         longer than its heartbeats allow is gone.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from waterclock.cdc.mysql.binlog import Framing
+from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import Catalog
 from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
 from waterclock.cdc.mysql.server import Server, inspected
@@ -56,7 +56,7 @@ class _Questions:
 class BinlogReader:
     """A `Source` over one connection.
 
-    `told` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
+    `overrides` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
     `queries` asks for the statements beside the rows.
     """
 
@@ -66,13 +66,13 @@ class BinlogReader:
         position: Position,
         wanted: TableFilter,
         *,
-        told: dict[str, str] | None = None,
+        overrides: dict[str, str] | None = None,
         skip: frozenset[str] = frozenset(),
         queries: bool = False,
     ) -> None:
         self._opened = ExitStack()
         try:
-            self._begin(login, position, wanted, told, skip, queries)
+            self._begin(login, position, wanted, overrides, skip, queries)
         except BaseException:
             self._opened.close()
             raise
@@ -82,7 +82,7 @@ class BinlogReader:
         login: Login,
         position: Position,
         wanted: TableFilter,
-        told: dict[str, str] | None,
+        overrides: dict[str, str] | None,
         skip: frozenset[str],
         queries: bool,
     ) -> None:
@@ -93,10 +93,10 @@ class BinlogReader:
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place = self._place_type(position.place)
         _check(place, self._place_type(self.server.known))
-        catalog = Catalog(questions, self.server.maria, told)
+        catalog = Catalog(questions, self.server.maria, overrides)
         tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
         self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
-        self._framing, self._silences = Framing(), 0
+        self._framing, self._silences = EventFramer(), 0
         self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
 

@@ -3,7 +3,7 @@
 Rule 1: in row format a statement that writes rows must not be there. Where it is, its rows are nowhere else, and going
         on would lose them: it is refused, whatever it says.
 Rule 2: only the words that decide are read, without comments; the rest is the server's business. Where they cannot be
-        told for certain (which table a TRUNCATE empties), the statement is refused.
+        known for certain (which table a TRUNCATE empties), the statement is refused.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Statement(NamedTuple):
         return self.word in _CHANGES
 
     def emptied(self) -> tuple[str, str] | None:
-        """The table of a TRUNCATE; None also where it cannot be told.
+        """The table of a TRUNCATE; None also if it is not certain.
 
         >>> Statement("shop", "truncate table `odd``name`").emptied()
         ('shop', 'odd`name')
@@ -84,7 +84,7 @@ class Statement(NamedTuple):
         return self._table(_ALTER.match(self.text))
 
     def moved(self) -> list[tuple[str, str] | None]:
-        """The tables of which rows went, or came, as a whole and without the binlog; None for one that cannot be told.
+        """The tables of which rows went, or came, as a whole and without the binlog; None for one that is not certain.
 
         >>> Statement("shop", "alter table a exchange partition p with table old.b").moved()
         [('shop', 'a'), ('old', 'b')]

@@ -1,6 +1,6 @@
 """The table map, which stands before the rows of a table: its name, its columns' types, and what else the server says.
 
-Rule 1: names, signs, character sets and labels come from the map itself (binlog_row_metadata=FULL), which tells how the
+Rule 1: names, signs, character sets and labels come from the map itself (binlog_row_metadata=FULL), which says how the
         table was when its rows were written. What the map lacks is not guessed here.
 Rule 2: a field of the map that is not known is left out; the ones that are known do not depend on it.
 """
@@ -31,7 +31,7 @@ _SIZE_BYTES = {
 
 
 class Dialect(NamedTuple):
-    """Which columns a server counts when it tells signs and character sets, one after the other: the map does not say."""
+    """Which columns a server counts when it gives signs and character sets, one after the other: the map does not say."""
 
     signed: frozenset[int]
     texts: frozenset[int]
@@ -116,7 +116,7 @@ def _string(first: int, second: int) -> tuple[int, int]:
 
 
 def described(table: TableMap, dialect: Dialect, charset_of: Callable[[int], str]) -> list[Column]:
-    """The columns of a map that is full; `charset_of` tells a collation's character set."""
+    """The columns of a map that is full; `charset_of` gives a collation's character set."""
     unsigned, collations = _unsigned(table, dialect.signed), _collations(table, dialect.texts)
     enums, sets = (_labels(table.fields.get(kind, b"")) for kind in (_ENUMS, _SETS))
     found = []
@@ -179,7 +179,7 @@ def _unsigned(table: TableMap, signed: frozenset[int]) -> set[int]:
 
 
 def _collations(table: TableMap, texts: frozenset[int]) -> dict[int, int]:
-    """place of a column -> collation, of texts, and of ENUM and SET, which are told on their own."""
+    """place of a column -> collation, of texts, and of ENUM and SET, which are given on their own."""
     found: dict[int, int] = {}
     for default, each, kinds in (
         (_CHARSET, _CHARSETS, texts),

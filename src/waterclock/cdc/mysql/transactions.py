@@ -219,7 +219,7 @@ class Transactions:
                 )
         emptied = found.emptied()
         if emptied is None and found.word == "TRUNCATE":
-            self._refuse(f"the statement {found.text[:80]!r}, of which the table cannot be told")
+            self._refuse(f"the statement {found.text[:80]!r}, whose table is not certain")
         if emptied and self._wanted(*emptied):
             database, table = emptied
             self._held = MaxwellMessage(

@@ -125,11 +125,11 @@ class Decoder:
             types.append(struct.unpack_from(">I", message, at)[0])
             key += [name] if is_key else []
             at += 8
-        found = tuple(key) if key and not full else self._key_of(number)  # REPLICA IDENTITY NOTHING tells none
+        found = tuple(key) if key and not full else self._key_of(number)  # REPLICA IDENTITY NOTHING says none
         if not set(found) <= set(names):
             raise Unreadable(
                 f"The primary key of {schema}.{table} is ({', '.join(found)}) now, and was another one when these rows "
-                "were written, which REPLICA IDENTITY FULL does not tell. Give its columns the names they had, and once "
+                "were written, which REPLICA IDENTITY FULL does not say. Give its columns the names they had, and once "
                 "that is read, the new ones again."
             )
         self._relations[number] = Relation(schema or "pg_catalog", table, tuple(names), tuple(types), found, full)

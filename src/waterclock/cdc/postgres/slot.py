@@ -247,7 +247,7 @@ def _errors_of_postgres(slot: Slot) -> Iterator[None]:
         raise UsageError(
             f"PostgreSQL does not let its changes be read: {_line(error)}. The role needs REPLICATION, and "
             "must own the tables "
-            f"or be told a publication that is there (--publication)."
+            f"or be given a publication that exists (--publication)."
         ) from None
 
 

@@ -1,0 +1,6 @@
+"""What lies in a Spark checkpoint folder: Spark's files that are read, and ours beside them.
+
+folder.py  `Checkpoint`: every file in it, and what is refused once it is closed, moved or damaged
+taken.py   Spark's log of the files that it took
+owner.py   one run at a time on a checkpoint
+"""

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from waterclock.disk import make_folder, write_whole
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
-from waterclock.spark.toml.paths import files_in
+from waterclock.spark.source_folder import files_in
 
 CLOSING = "9999-12-31T00:00:00Z"
 
@@ -115,7 +116,7 @@ class Checkpoint:
         """Write down `settings` at the first start; StateMismatch where a later start has others."""
         file = self.path / "waterclock.json"
         try:
-            self.heartbeats.mkdir(parents=True, exist_ok=True)
+            make_folder(self.heartbeats)
         except OSError as error:
             raise UsageError(
                 f"the checkpoint {self.path} cannot be made: {error.strerror}. Name another folder as checkpoint "
@@ -263,7 +264,5 @@ def _damaged(file: Path, why: str) -> StateMismatch:
 
 
 def write(file: Path, text: str) -> None:
-    """Write it whole or not at all."""
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(text)
-    fresh.replace(file)
+    """Write it whole or not at all; when it returns, it outlasts a crash of the machine too."""
+    write_whole(file, text.encode())

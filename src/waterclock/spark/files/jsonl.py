@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from waterclock.rules.durations import datetime_us
-from waterclock.spark.files.layout import (
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
     EARLIEST_US,
     LATEST_US,
     Block,
@@ -33,7 +34,6 @@ from waterclock.spark.files.layout import (
     in_calendar,
     with_row_id,
 )
-from waterclock.spark.frames import TIMESTAMP
 
 _LARGEST = 1 << 30  # bytes of a block; Arrow counts them in 32 bits
 _DEEPEST = 500  # brackets in a line; Python's reader goes about 900 deep, Arrow's does not mind
@@ -91,8 +91,8 @@ def _flat(block: bytes, lines: int) -> bool:
 
 
 def _parsed(block: bytes, schema: pa.Schema) -> pa.Table:
-    told = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
-    parse = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="ignore")
+    explicit = pa.schema([(f.name, pa.string() if f.type == TIMESTAMP else f.type) for f in schema])
+    parse = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="ignore")
     read = pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
     raw = pa.json.read_json(pa.BufferReader(block), read, parse).select(schema.names)
     raw.validate(full=True)  # texts: half of a surrogate pair is no UTF-8

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waterclock.spark.files.layout import (
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
     Block,
     Layout,
     Letter,
@@ -26,7 +27,6 @@ from waterclock.spark.files.layout import (
     in_calendar,
     with_row_id,
 )
-from waterclock.spark.frames import TIMESTAMP
 
 _ROWS_AT_ONCE = 65_536
 

@@ -19,8 +19,8 @@ import pyarrow.fs
 
 from waterclock.spark.files.jsonl import fast as _fast
 from waterclock.spark.files.jsonl import slow as _slow
-from waterclock.spark.files.layout import TYPES, Block, Layout, dead_file, dead_letters
 from waterclock.spark.files.parquet import parquet_blocks
+from waterclock.spark.layout import TYPES, Block, Layout, dead_file, dead_letters
 
 __all__ = ["BLOCK_BYTES", "TYPES", "Block", "Layout", "open_file", "read_file"]
 
@@ -43,7 +43,7 @@ def read_file(path: str, layout: Layout) -> Iterator[Block]:
 
 
 def open_file(path: str) -> Any:
-    """Open a file by its URI, or by the path that Spark tells.
+    """Open a file by its URI, or by the path that Spark says.
 
     Hadoop writes a local path as `file:` and the path as it is (`file:/in/100%.jsonl`); a URI has three slashes and is
     escaped (`file:///in/100%25.jsonl`).
@@ -55,7 +55,7 @@ def open_file(path: str) -> Any:
 
 
 def name_of(path: str) -> str:
-    """The name of a file by its URI, or by the path that Spark tells."""
+    """The name of a file by its URI, or by the path that Spark says."""
     return (_local(path) if path.startswith("file:/") else unquote(path)).rpartition("/")[2]
 
 

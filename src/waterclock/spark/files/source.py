@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.files.layout import dead_letters
 from waterclock.spark.files.reading import Layout, name_of, read_file
+from waterclock.spark.layout import dead_letters
 from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
+from waterclock.spark.source_folder import check_source, count_files
 from waterclock.spark.toml.config import Config, Source
-from waterclock.spark.toml.paths import check_source, count_files
 from waterclock.spark.transform import Packs, delay_text
 
 if TYPE_CHECKING:

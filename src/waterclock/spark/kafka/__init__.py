@@ -1,9 +1,8 @@
 """Topics of Kafka as the source of a pipeline, in two ways behind the seam of spark/source.py.
 
-table.py       the [source] table of the pipeline's file
 offsets.py     where each partition is read to, and which task reads what
-client.py      what is asked of a broker, over confluent-kafka
-fetching.py    the records of ranges of partitions, over confluent-kafka
+client.py      a pipeline's client: its settings, and the offsets that its file means
+fetcher.py     the records of ranges of partitions, over confluent-kafka
 records.py     records into rows, dead letters and heartbeats
 packing.py     rows into packed rows, with the time of their partition beside them
 datasource.py  the way "python": a data source in Python over confluent-kafka

@@ -4,7 +4,7 @@
     dead frame      records that are no change, or one that no table can hold
 
 Rule 1: nothing in a record makes `read_changes` raise: a batch that fails over its input would fail again on every re-run.
-Rule 2: no state and no watermark: which change of a key is the later one is told by its position, not by when it comes.
+Rule 2: no state and no watermark: which change of a key is the later one follows from its position, not from when it comes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from waterclock.changes.formats import reader_of
 from waterclock.changes.packed import CHANGES, PackedChange, as_table, packed
 from waterclock.changes.row_change import Message
 from waterclock.errors import Unreadable
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import frames
 from waterclock.spark.files.jsonl import letter
-from waterclock.spark.files.layout import Letter, dead_letters
-from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.records import Records
+from waterclock.spark.layout import Letter, dead_letters
 from waterclock.spark.source import FIRST, NO_TIME, timed
 from waterclock.spark.transform import Packs
 
@@ -31,7 +31,7 @@ from waterclock.spark.transform import Packs
 @dataclass(frozen=True, slots=True)
 class ChangeLayout:
     """What records hold: changes in the form `value` ("maxwell", "debezium") of the tables that fit a pattern of `tables`,
-    as in a shell; of all tables where there is none. `types` tells what Debezium's messages do not."""
+    as in a shell; of all tables where there is none. `types` says what Debezium's messages do not."""
 
     value: str
     tables: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class ChangeLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePacking:
+class ChangePacker:
     """What every task needs to pack changes."""
 
     layout: ChangeLayout

@@ -1,7 +1,7 @@
 """The way "connector": Spark's own Kafka source, where its jars are there, to the same packed rows.
 
 Rule 1: no version of the connector is named here: its jars come with the cluster, or with the session's settings.
-Rule 2: settings that librdkafka and Kafka's Java client call differently are told in both languages (TRANSLATED).
+Rule 2: settings that librdkafka and Kafka's Java client call differently are given in both languages (TRANSLATED).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 
 from waterclock.errors import EnvironmentMissing
-from waterclock.spark.kafka.offsets import Offsets, Partition, to_json
+from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
 from waterclock.spark.source import TIMED
@@ -53,15 +54,17 @@ def packed_topics(
 
 def java_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Settings of librdkafka as Kafka's Java client calls them."""
-    told = {name: client[name] for name in _SAME if name in client}
+    translated = {name: client[name] for name in _SAME if name in client}
     mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))
     if mechanism:
-        told["sasl.mechanism"] = mechanism
+        translated["sasl.mechanism"] = mechanism
     if "sasl.username" in client:
-        told["sasl.jaas.config"] = _jaas(mechanism or "PLAIN", client["sasl.username"], client.get("sasl.password", ""))
+        translated["sasl.jaas.config"] = _jaas(
+            mechanism or "PLAIN", client["sasl.username"], client.get("sasl.password", "")
+        )
     if "ssl.ca.location" in client:
-        told |= {"ssl.truststore.location": client["ssl.ca.location"], "ssl.truststore.type": "PEM"}
-    return told
+        translated |= {"ssl.truststore.location": client["ssl.ca.location"], "ssl.truststore.type": "PEM"}
+    return translated
 
 
 def _jaas(mechanism: str, user: str, password: str) -> str:

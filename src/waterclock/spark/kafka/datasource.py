@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
-from waterclock.spark.kafka.client import Client
+from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.spark.kafka.client import client_for, resolved
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
-from waterclock.spark.kafka.offsets import Offsets, Partition, Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import Packing, PacksRecords
+from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
+from waterclock.spark.kafka.packing import PacksRecords, RowPacker
 from waterclock.spark.source import TIMED
 from waterclock.spark.toml.topics import Where
 
@@ -32,6 +33,9 @@ except ImportError as error:
     raise EnvironmentMissing(
         'way = "python" in [source] needs PySpark 4.2 or newer: pip install --upgrade pyspark, or take way = "connector"'
     ) from error
+
+if TYPE_CHECKING:
+    from waterclock.kafka.client import Client
 
 NAME = "waterclock_kafka"
 _NEW_PARTITIONS_EVERY_S = 2.0
@@ -74,7 +78,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
 
     def initialOffset(self) -> dict[str, Any]:
         self._look()
-        return to_json(self._door().resolved(self._plan.starting, self._places))
+        return to_json(resolved(self._door(), self._plan.starting, self._places))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._plan.per_batch)
@@ -96,7 +100,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
         before, after = from_json(start), from_json(end)
         vanished = [place for place in before if place not in after]
         found = shares(ranges(before, after), self._plan.tasks)
-        if vanished and not found:  # somebody must tell of it: no later batch knows
+        if vanished and not found:  # somebody must report it: no later batch knows
             found = [[]]
         return [Share(each, list(after), vanished) for each in found]
 
@@ -106,7 +110,7 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
 
     def _door(self) -> Client:
         if self._client is None:
-            self._client = Client(self._plan.settings, PATIENCE_S)
+            self._client = client_for(self._plan.settings, PATIENCE_S)
         return self._client
 
     def _look(self) -> None:
@@ -149,12 +153,12 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
     # in the workers ------------------------------------------------------------------------------------------
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
-        told = False
+        reported = False
         for packed in self._records(partition):
-            told = True
+            reported = True
             yield packed
-        # no record, or aborted ones and markers only: who is gone must be told all the same
-        if not told and partition.gone and isinstance(self._plan.packing, Packing):  # changes have no watermark
+        # no record, or aborted ones and markers only: who is gone must be reported all the same
+        if not reported and partition.gone and isinstance(self._plan.packing, RowPacker):  # changes have no watermark
             yield self._plan.packing.pack_gone(partition.known, partition.gone)
 
     def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:

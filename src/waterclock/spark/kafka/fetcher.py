@@ -18,8 +18,11 @@ from typing import Any
 from confluent_kafka import KafkaError, TopicPartition
 
 from waterclock.errors import WaterclockError
-from waterclock.spark.kafka.client import UNKNOWN, Client
-from waterclock.spark.kafka.offsets import Partition, Range
+from waterclock.kafka.client import Client
+from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.partitions import Partition
+from waterclock.spark.kafka.client import client_for
+from waterclock.spark.kafka.offsets import Range
 from waterclock.spark.kafka.records import UNREADABLE, Headers, Records
 
 CHUNK = 10_000  # records that are packed together
@@ -34,7 +37,7 @@ _ask_headers = methodcaller("headers")
 @lru_cache(maxsize=2)
 def kept(settings: frozenset[tuple[str, str]]) -> Client:
     """A client that this process keeps: a Python worker reads batch after batch, and connecting costs more than reading."""
-    return Client(dict(settings), PATIENCE_S)
+    return client_for(dict(settings), PATIENCE_S)
 
 
 def gone(place: Partition, start: int, end: int) -> WaterclockError:
@@ -130,7 +133,7 @@ class Fetcher:
             self._lost(each, self._at[each.place])
         else:
             self._client.note(error)
-            if error.code() in UNKNOWN and each is not None and not self._comes_back(each):
+            if meaning_of(error) is Meaning.UNKNOWN and each is not None and not self._comes_back(each):
                 self._lost(each, self._at[each.place])
 
     def _comes_back(self, each: Range) -> bool:

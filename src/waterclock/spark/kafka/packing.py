@@ -4,7 +4,7 @@
     dead frame     with the counters, to the first bucket: what belongs to no key
     clock frame    to every bucket: how far this partition is, and which others there are
 
-Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py tells why.
+Rule 1: packed rows of a topic carry no time for Spark's watermark; watermarks.py says why.
 Rule 2: `origin` is topic, partition, offset: in that order a bucket takes what a batch brings it.
 """
 
@@ -16,22 +16,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
-from waterclock.spark.kafka.offsets import Partition
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
 from waterclock.spark.source import END_US, FIRST, NO_TIME, end_of, timed
 from waterclock.spark.transform import Packs
 
 
 class PacksRecords(Protocol):
-    """What every task is given: `Packing` for events, `ChangePacking` (changes.py) for changes of tables."""
+    """What every task is given: `RowPacker` for events, `ChangePacking` (changes.py) for changes of tables."""
 
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class RowPacker:
     """What every task needs to pack: the layout of the records, and how far the watermark stays behind."""
 
     layout: TopicLayout

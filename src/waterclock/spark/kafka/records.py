@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
 from waterclock.spark.files.jsonl import letter, moment, plain_rows, read_object, readers_of
-from waterclock.spark.files.layout import (
+from waterclock.spark.frames import TIMESTAMP
+from waterclock.spark.layout import (
     EARLIEST_US,
     LATEST_US,
+    ROW_ID,
     TYPES,
     Letter,
     all_good,
@@ -32,8 +34,6 @@ from waterclock.spark.files.layout import (
     dead_letters,
     with_row_id,
 )
-from waterclock.spark.frames import TIMESTAMP
-from waterclock.spark.state.rows import ROW_ID
 from waterclock.spark.toml.topics import RECORD_PARTS
 
 HEARTBEAT = "waterclock-heartbeat"
@@ -130,12 +130,12 @@ def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], lis
     beats: list[int] = []
     others: list[int] = []
     for place, headers in enumerate(records.headers):
-        told = [value for name, value in headers if name == HEARTBEAT] if headers else []
-        if not told:
+        beats_of = [value for name, value in headers if name == HEARTBEAT] if headers else []
+        if not beats_of:
             others.append(place)
             continue
         try:
-            beats.append(moment((told[-1] or b"").decode()))
+            beats.append(moment((beats_of[-1] or b"").decode()))
         except ValueError as error:
             wrong = ValueError(f"header {HEARTBEAT!r}: {error}")
             letters.append(letter(records.place, records.offsets[place], wrong, records.values[place] or b""))

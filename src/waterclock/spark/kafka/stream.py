@@ -1,6 +1,6 @@
 """The stream of topics that a pipeline runs on, by either way.
 
-Rule 1: what a broker can tell is asked before Spark starts: whether it answers, lets us in, and has the topics.
+Rule 1: what a broker can say is asked before Spark starts: whether it answers, lets us in, and has the topics.
 Rule 2: a run to the end reads up to where the topics ended at its start; what comes later is the next run's. After the
         closing heartbeat nothing is read: it would be late.
 Rule 3: the heartbeats of the checkpoint are the only rows that have a time for Spark: its watermark stays at none until
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError, WaterclockError
+from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
-from waterclock.spark.kafka.changes import ChangeLayout, ChangePacking
-from waterclock.spark.kafka.client import Client, settings_of
-from waterclock.spark.kafka.offsets import Offsets, Partition, from_json, to_json
-from waterclock.spark.kafka.packing import Packing
+from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
+from waterclock.spark.kafka.client import client_for, resolved, settings_of
+from waterclock.spark.kafka.offsets import from_json, to_json
+from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
 from waterclock.spark.source import TIMED, names_of
 from waterclock.spark.toml.config import Config
@@ -31,6 +32,8 @@ from waterclock.spark.transform import delay_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from waterclock.kafka.client import Client
+
 _PATIENCE_S = 10.0
 GONE = (
     'records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "go on" in '
@@ -38,11 +41,11 @@ GONE = (
 )
 
 
-def packing_of(config: Config, topics: Topics) -> Packing | ChangePacking:
+def packing_of(config: Config, topics: Topics) -> RowPacker | ChangePacker:
     """How records become packed rows: events for the rules, or changes of tables."""
     if config.rules is None:
-        return ChangePacking(ChangeLayout(topics.value, topics.tables, topics.types))
-    return Packing(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
+        return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
+    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
 
 
 class TopicStream:
@@ -75,8 +78,8 @@ class TopicStream:
                 "in [source]"
             )
         for name, where in (("starting", self._topics.starting), ("ending", self._topics.ending)):
-            told = {(t, p) for t in where for p in where[t]} if isinstance(where, Mapping) else set()
-            if unknown := sorted(told - set(places)):
+            named = {(t, p) for t in where for p in where[t]} if isinstance(where, Mapping) else set()
+            if unknown := sorted(named - set(places)):
                 topic, partition = unknown[0]
                 raise UsageError(
                     f"[source]: {name!r} names the partition {partition} of {topic!r}, which it does not have"
@@ -112,10 +115,10 @@ class TopicStream:
             return done, done  # the broker is away: that is for the reading of records to wait for
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
-        return []  # the reading itself tells of records that are gone
+        return []  # the reading itself reports records that are gone
 
     def explain(self, story: str) -> str | None:
-        """Spark's own connector tells of records that are gone in a story of many lines."""
+        """Spark's own connector reports records that are gone in a story of many lines."""
         return GONE if "may have been lost" in story or "failOnDataLoss" in story else None
 
     def close(self) -> None:
@@ -150,19 +153,19 @@ class TopicStream:
 
     def _starting(self) -> dict[str, dict[int, int]]:
         """Where the first batch begins: found out once, for "latest" and even "earliest" are elsewhere after a crash."""
-        told = self._checkpoint.starting()
-        if told is None:
-            told = to_json(self._door().resolved(self._topics.starting, self._places()))
-            self._checkpoint.begin_at(told)
-        return {topic: {int(n): offset for n, offset in offsets.items()} for topic, offsets in told.items()}
+        starting = self._checkpoint.starting()
+        if starting is None:
+            starting = to_json(resolved(self._door(), self._topics.starting, self._places()))
+            self._checkpoint.begin_at(starting)
+        return {topic: {int(n): offset for n, offset in offsets.items()} for topic, offsets in starting.items()}
 
     def _ending(self) -> Offsets:
         if self._checkpoint.is_closed():
             return self._closed_at()
         ending, places = self._topics.ending, self._places()
         if isinstance(ending, Mapping):  # a partition that is not named is read to its end, not up to its first record
-            return {**self._door().ends(places), **self._door().resolved(ending, ())}
-        return self._door().resolved(ending, places)
+            return {**self._door().ends(places), **resolved(self._door(), ending, ())}
+        return resolved(self._door(), ending, places)
 
     def _done(self) -> Offsets:
         """How far the batches have come whose offsets were written."""
@@ -180,5 +183,5 @@ class TopicStream:
 
     def _door(self) -> Client:
         if self._client is None:
-            self._client = Client(settings_of(self._topics), _PATIENCE_S)
+            self._client = client_for(settings_of(self._topics), _PATIENCE_S)
         return self._client

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while Spark works: seen at once, told once, and no traceback of the gateway between.
+"""Ctrl-C and SIGTERM while Spark works: seen at once, reported once, and no traceback of the gateway between.
 
 A signal handler that raises would do so in the middle of a call to the JVM, whose client logs a traceback and loses its
 connection. So the handler only notes the signal; the call runs in a thread of its own, and the main thread looks.

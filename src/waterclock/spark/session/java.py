@@ -48,13 +48,13 @@ def use_java() -> str:
 
 
 def java_version(java: str) -> int | None:
-    """The major version that `java -version` tells; None where it cannot be run or read."""
+    """The major version that `java -version` says; None where it cannot be run or read."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=True).stderr
+        reported = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=True).stderr
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     # The JVM repeats JAVA_TOOL_OPTIONS in front of its version, in whatever encoding they are.
-    found = re.search(rb'version "(?:1\.)?(\d+)', told)
+    found = re.search(rb'version "(?:1\.)?(\d+)', reported)
     return int(found.group(1)) if found else None
 
 

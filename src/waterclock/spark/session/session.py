@@ -89,8 +89,8 @@ def _have_unicode_names() -> None:
 
     Under LC_ALL=C, as some cron jobs and services run, a file named é.jsonl was no file.
     """
-    told = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
-    if "utf8" not in told.lower().replace("-", ""):
+    reported = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
+    if "utf8" not in reported.lower().replace("-", ""):
         os.environ["LC_ALL"] = "C.UTF-8"
 
 

@@ -27,7 +27,7 @@ from waterclock.rules.events import Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
 from waterclock.spark import frames
-from waterclock.spark.files.layout import EARLIEST_US
+from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
 from waterclock.spark.state.blobs import Blobs, BlobStore
 from waterclock.spark.state.pages import Pages, most_by
@@ -40,7 +40,7 @@ AWAKE = 512  # keys
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBucket:
     """What every batch reads of a bucket's state."""
 
     engine: bytes
@@ -54,7 +54,7 @@ class Stored:
 class Bucket:
     """Rules applied to one bucket, from stored state to stored state."""
 
-    def __init__(self, rules: Rules, stored: Stored | None, blobs: Blobs | None = None) -> None:
+    def __init__(self, rules: Rules, stored: StoredBucket | None, blobs: Blobs | None = None) -> None:
         """`blobs` is where the rest of the state lies; without it the bucket lives for one life only."""
         self._rules = rules
         self._rows = Rows(rules)
@@ -84,7 +84,7 @@ class Bucket:
         newest = newest_us(tables, self._rules.time)
         return results if newest is None else frames.with_newest(results, newest)
 
-    def store(self) -> Stored:
+    def store(self) -> StoredBucket:
         """The state after `step`; what goes to rest, goes to the blob store."""
         frame = self._engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
         awake, rows = self._put_to_rest()
@@ -97,7 +97,7 @@ class Bucket:
             "free": self._store.free,
             "watermarks": self._watermarks.dump(),
         }
-        stored = Stored(bytes([VERSION]) + msgpack.packb(state), rows)
+        stored = StoredBucket(bytes([VERSION]) + msgpack.packb(state), rows)
         self.grown = self._store.grown + len(stored) - self._stored_bytes
         return stored
 
@@ -121,7 +121,7 @@ class Bucket:
         counted = frames.sum_counters([frames.counters_of(results), self._counted()])
         return frames.with_watermark(frames.with_counters(both, counted), self._engine.watermark)
 
-    def _load(self, stored: Stored) -> None:
+    def _load(self, stored: StoredBucket) -> None:
         state = _read_state(stored.engine)
         schema = state["schema"]
         self._schema = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))

@@ -15,8 +15,7 @@ from waterclock.rules.events import Event
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key
 from waterclock.spark.frames import TIMESTAMP
-
-ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null where that one serves
+from waterclock.spark.layout import ROW_ID
 
 
 class Rows:

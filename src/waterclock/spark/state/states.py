@@ -45,7 +45,7 @@ class States:
 
 
 @dataclass(slots=True)
-class _Holding:
+class _RowNumbers:
     """The numbers of the rows that states hold; `keep` counts those of one state from 0."""
 
     numbers: list[int] = field(default_factory=list)
@@ -63,7 +63,7 @@ class _Holding:
 
 def states_of(engine: Engine, keys: Sequence[Key], rows: Rows) -> States:
     """The states of `keys`, and those of `rows` that they hold."""
-    holding, packed, held, pack = _Holding(), [], [], msgpack.Packer().pack
+    holding, packed, held, pack = _RowNumbers(), [], [], msgpack.Packer().pack
     for key in keys:
         packed.append(pack(engine.state_of(key, holding.keep)))
         held.append(holding.turn())

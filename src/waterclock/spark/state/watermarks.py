@@ -27,7 +27,7 @@ class Watermarks:
         return bool(self._of)
 
     def take(self, clocks: Iterable[pa.Table]) -> None:
-        """Move on by what clock frames tell; the watermark of a partition never goes back."""
+        """Move on by what clock frames say; the watermark of a partition never goes back."""
         for frame in clocks:
             for place, us in zip(*(column.to_pylist() for column in frame.columns), strict=True):
                 before = self._of.get(place)

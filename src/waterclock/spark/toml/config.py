@@ -26,7 +26,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
 from waterclock.sinks import Mirror
-from waterclock.spark.files.layout import TYPES
+from waterclock.spark.layout import TYPES
 from waterclock.spark.toml.paths import check_places, place, plain_name
 from waterclock.spark.toml.sink import Destination, check_mirror, destination_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES

@@ -18,7 +18,6 @@ Rule 1: what keeps the promise of exactly once cannot be set: those settings are
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import Any
 
 from waterclock.changes.debezium import check_types
 from waterclock.errors import UsageError
+from waterclock.kafka.settings import WHY_READING, from_environment, refuse_own
 from waterclock.rules.durations import datetime_us
 from waterclock.spark.toml.values import count, flat, get, one_of, texts
 
@@ -45,15 +45,12 @@ RECORD_PARTS = {
 }
 Where = str | int | Mapping[str, Mapping[int, int]]  # "earliest", "latest", milliseconds since 1970, or offsets
 _OWN = {
+    **WHY_READING,
     "bootstrap.servers": "servers in [source] says it",
     "auto.offset.reset": "starting and on_loss in [source] say it",
-    "isolation.level": "only committed records are read",
-    "enable.auto.commit": "offsets are kept with the results",
-    "enable.auto.offset.store": "offsets are kept with the results",
-    "enable.partition.eof": "the end of a partition must be seen",
 }
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_WHERE = "[source]"
+_WHERE, _CLIENT = "[source]", "[source.client]"
 VALUES = ("json", "maxwell", "debezium")
 
 
@@ -120,7 +117,7 @@ def _check_value(source: Mapping[str, Any], value: str) -> None:
             fits = "changes of tables" if value == "json" else "rows"
             raise UsageError(f"{_WHERE}: {name!r} is for {fits}, and value = {value!r} has none: leave it out")
     if "types" in source and value != "debezium":
-        raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes tell their types")
+        raise UsageError(f"{_WHERE}: 'types' is for value = \"debezium\": Maxwell's changes bring their types")
 
 
 def _types(given: Mapping[str, Any]) -> dict[str, str]:
@@ -205,31 +202,9 @@ def _is_offset(partition: str, offset: Any) -> bool:
 
 
 def _client(given: Mapping[str, Any]) -> dict[str, str]:
-    settings = dict(flat("[source.client]", _from_environment("", given)))
-    for name in settings:
-        if name in _OWN:
-            raise UsageError(f"[source.client]: {name!r} cannot be set: {_OWN[name]}")
+    settings = dict(flat(_CLIENT, from_environment(_CLIENT, given)))
+    refuse_own(_CLIENT, settings, _OWN)
     return settings
-
-
-def _from_environment(prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with each {env = "NAME"} replaced by what the environment holds: secrets need not stand in a file."""
-    resolved: dict[str, Any] = {}
-    for name, value in given.items():
-        if isinstance(value, Mapping) and value.keys() == {"env"}:
-            resolved[name] = _variable(f"{prefix}{name}", value["env"])
-        else:
-            nested = isinstance(value, Mapping)
-            resolved[name] = _from_environment(f"{prefix}{name}.", value) if nested else value
-    return resolved
-
-
-def _variable(name: str, variable: Any) -> str:
-    if not isinstance(variable, str) or not os.environ.get(variable):
-        raise UsageError(
-            f"[source.client]: {name!r} is to come from the environment, and the variable {variable!r} is not set there"
-        )
-    return os.environ[variable]
 
 
 def _check_way(made: Topics) -> None:
@@ -265,7 +240,7 @@ _NOT_THE_CONNECTORS = {
     "maxoffsetspertrigger": "per_batch in [source] says it",
     **dict.fromkeys(("minoffsetspertrigger", "maxtriggerdelay"), "a run would end before all is read"),
     "failondataloss": "on_loss in [source] says it",
-    "includeheaders": "heartbeats are told by headers",
+    "includeheaders": "heartbeats are known by headers",
     **{f"kafka.{name}": why for name, why in _OWN.items()},
 }
 

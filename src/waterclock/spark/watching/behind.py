@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka.offsets import from_json
+from waterclock.spark.source_folder import count_files
 from waterclock.spark.toml.config import Config, Source
-from waterclock.spark.toml.paths import count_files
 
 if TYPE_CHECKING:
-    from waterclock.spark.kafka.client import Client
+    from waterclock.kafka.client import Client
 
 _PATIENCE_S = 1.0
 
@@ -49,12 +49,12 @@ class Behind:
             client.close()
 
     def _records(self, topics: Any) -> Mapping[str, int] | None:
-        from waterclock.spark.kafka.client import Client, settings_of
+        from waterclock.spark.kafka.client import client_for, settings_of
 
         done = from_json(self._checkpoint.source_offsets())
         if not done:
             return None  # before the first batch, "starting" decides, and it is not known here
         if self._client is None:
-            self._client = Client(settings_of(topics), _PATIENCE_S)
+            self._client = client_for(settings_of(topics), _PATIENCE_S)
         ends = self._client.ends(sorted({*done, *self._client.partitions(topics.topics)}))
         return {f"{topic}/{n}": max(0, end - done.get((topic, n), 0)) for (topic, n), end in sorted(ends.items())}

@@ -57,8 +57,8 @@ class PipelineStatistics:
     batches: int = 0  # applied by this run
     batch_id: int | None = None  # of the last one
     totals: Mapping[str, int] | None = None  # the sink's counters, over all runs; None before it is open
-    events_per_second: float = 0.0  # over the last minute, or since the start
-    results_per_second: float = 0.0
+    events_per_second: float | None = None  # over the last minute, or since the start; None before it
+    results_per_second: float | None = None
     watermark_us: int | None = None
     newest_us: int | None = None  # the largest time of an event that this run took
     now_us: int = 0  # wall time of this record
@@ -192,7 +192,7 @@ class Gatherer:
         events, results = sum(r[1] for r in recent), sum(r[2] for r in recent)
         return PipelineStatistics(
             self._pipeline, taken.batches, taken.batch_id, taken.totals,
-            events / over_s if over_s else 0.0, results / over_s if over_s else 0.0,
+            events / over_s if over_s else None, results / over_s if over_s else None,
             taken.watermark_us, taken.newest_us, self._clock.wall_ms() * 1000, unit, behind, *self._state,
             {**self._sparks, **taken.phases},
         )  # fmt: skip

@@ -5,7 +5,7 @@
              it raises TimerFull
     run      the callback runs at once, in the caller
 
-Rule 1: looking for room and taking it is one step: two threads never share the last place.
+Rule 1: comparing with the cap and adding is one step: two threads never both add the last timer it allows.
 Rule 2: no callback runs under the lock.
 """
 
@@ -17,14 +17,14 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from waterclock.errors import TimerFull
-from waterclock.timer.handles import Handle, RanHandle, RoomHandle
+from waterclock.timer.handles import CappedHandle, Handle, RanHandle
 from waterclock.timer.report import Report
 
 WhenFull = Literal["raise", "block", "run"]
 Add = Callable[..., Handle]
 
 
-class Room:
+class Cap:
     """Stands before `add`, the way into the wheel, and lets `most` timers wait."""
 
     def __init__(self, wheel: Sized, add: Add, most: int, when_full: WhenFull, report: Report) -> None:
@@ -33,20 +33,20 @@ class Room:
         self._most = most
         self._when_full = when_full
         self._report = report
-        self._door = Condition()
+        self._freed = Condition()
         self._driver: int | None = None  # the thread that runs callbacks now
-        self._faces: WeakSet[RoomHandle] = WeakSet()
+        self._handles: WeakSet[CappedHandle] = WeakSet()
 
     def add(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
-        """Place the timer, or do what was chosen for a full wheel."""
-        with self._door:
-            if self._has_room():
+        """Add the timer, or do what was chosen for a full wheel."""
+        with self._freed:
+            if self._is_below():
                 handle = self._add(deadline, fn, *argument)
-                return self._faced(handle) if self._when_full == "block" else handle
+                return self._capped(handle) if self._when_full == "block" else handle
         return self._run(deadline, fn, *argument)
 
     def enter(self) -> None:
-        """The calling thread runs callbacks now: it must not wait for room that only itself can make."""
+        """The calling thread runs callbacks now: it must not wait for what only it can bring about."""
         self._driver = get_ident()
 
     def leave(self, ran: int) -> None:
@@ -56,22 +56,22 @@ class Room:
             self.left()
 
     def left(self) -> None:
-        """A timer has left the wheel: who waits at the door may look again."""
-        with self._door:
-            self._door.notify_all()
+        """A timer has left the wheel: callers that wait for that may look again."""
+        with self._freed:
+            self._freed.notify_all()
 
-    def faces_of(self, handles: list[Handle]) -> list[Handle]:
+    def handles_of(self, handles: list[Handle]) -> list[Handle]:
         """The same handles, as their callers have them."""
-        with self._door:
-            faces = {face.inner: face for face in self._faces}
-        return [faces.get(handle, handle) for handle in handles]
+        with self._freed:
+            capped = {handle.inner: handle for handle in self._handles}
+        return [capped.get(handle, handle) for handle in handles]
 
-    def _faced(self, handle: Handle) -> Handle:
-        face = RoomHandle(handle, self.left)
-        self._faces.add(face)
-        return face
+    def _capped(self, handle: Handle) -> Handle:
+        capped = CappedHandle(handle, self.left)
+        self._handles.add(capped)
+        return capped
 
-    def _has_room(self) -> bool:
+    def _is_below(self) -> bool:
         """Under the lock. False only where the caller is to run the callback itself."""
         blocks = self._when_full == "block" and self._driver != get_ident()
         while len(self._wheel) >= self._most:
@@ -82,7 +82,7 @@ class Room:
                     f"{self._most} timers wait, as many as max_pending allows: allow more, cancel some, "
                     "or choose another when_full"
                 )
-            self._door.wait()
+            self._freed.wait()
         return True
 
     def _run(self, deadline: int, fn: Callable[..., Any], *argument: Any) -> Handle:

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
+from waterclock.timer.cap import Cap
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.offload import Offload
 from waterclock.timer.report import Report
-from waterclock.timer.room import Room
 from waterclock.timer.stopwatch import Stopwatch
 from waterclock.timer.units import nanoseconds
 
@@ -26,7 +26,7 @@ LARGEST_SLICE = 256
 QUICK_NS = 100_000
 
 
-class Turning:
+class TickRunner:
     """The half of a driver that runs callbacks."""
 
     _wheel: Any
@@ -37,7 +37,7 @@ class Turning:
     _manual: ManualClock | None
     _report: Report
     _offload: Offload | None
-    _room: Room | None
+    _cap: Cap | None
     _histogram: Histogram
     _fired: int
     _slice: int
@@ -74,7 +74,7 @@ class Turning:
         return ran
 
     def _run_slice(self, wheel: Any, due: int) -> int:
-        if self._room is not None or self._offload is not None:
+        if self._cap is not None or self._offload is not None:
             self._enter(due)
         started_ns, interrupt = self._now_ns(), None
         try:
@@ -83,8 +83,8 @@ class Turning:
             ran = wheel.statistics().fired - self._fired
             interrupt = self._sort_out(stop)
         self._fired += ran if wheel is self._wheel else 0
-        if self._room is not None:
-            self._room.leave(ran)
+        if self._cap is not None:
+            self._cap.leave(ran)
         if ran:
             self._measure(ran, started_ns - due, self._now_ns() - started_ns)
         if interrupt is not None:
@@ -109,8 +109,8 @@ class Turning:
     def _enter(self, due: int) -> None:
         if self._offload is not None:
             self._offload.due_ns = due
-        if self._room is not None:
-            self._room.enter()
+        if self._cap is not None:
+            self._cap.enter()
 
     def _measure(self, ran: int, late_ns: int, took_ns: int) -> None:
         """Note how late `ran` callbacks started (rule 2); in an executor they are noted there."""

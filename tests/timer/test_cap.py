@@ -74,19 +74,19 @@ def test_an_asyncio_timer_does_not_block_its_loop() -> None:
         AsyncTimer(max_pending=1, when_full="block")
 
 
-# Blocking. Nothing here sleeps: a thread is seen to wait by the waiters of the door.
+# Blocking. Nothing here sleeps: a thread is seen to wait by the waiters of the condition.
 
 
 def blocked(timer: Any, add: Callable[[], Any]) -> threading.Thread:
     """A thread that waits for room in `add`."""
-    door = timer._room._door
-    before = len(door._waiters)
+    condition = timer._cap._freed
+    before = len(condition._waiters)
     thread = threading.Thread(target=add, daemon=True)
     thread.start()
     waits = False
     while not waits and thread.is_alive():
-        with door:
-            waits = len(door._waiters) > before
+        with condition:
+            waits = len(condition._waiters) > before
     return thread
 
 
@@ -154,7 +154,7 @@ def test_a_callback_is_refused_where_it_would_wait_for_itself(make: Make) -> Non
 
 
 @threaded
-def test_handles_of_a_wheel_with_a_door_are_the_ones_that_close_gives_back(make: Make) -> None:
+def test_handles_of_a_capped_timer_are_the_ones_that_close_gives_back(make: Make) -> None:
     timer = by_hand(make, max_pending=3, when_full="block")
     diary = Diary(timer)
     ran, cancelled, waits = (timer.call_later(delay_s, diary("ran")) for delay_s in (1, 2, 3))
@@ -185,7 +185,7 @@ def test_two_threads_never_share_the_last_place(make: Make) -> None:
         except TimerFull:
             answers.append("full")
 
-    timer._room._wheel = Slow()
+    timer._cap._wheel = Slow()
     threads = [threading.Thread(target=add, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from waterclock.rules.durations import datetime_us
 from waterclock.rules.model import Rules
 from waterclock.spark.frames import DEAD_SCHEMA, TIMESTAMP
-from waterclock.spark.state.rows import ROW_ID
 
+ROW_ID = "_row_id"  # the id of a row whose own id column is not named or null; null where that one serves
 TYPES = {
     "string": pa.string(),
     "long": pa.int64(),

@@ -8,20 +8,21 @@ from importlib import resources
 
 import pytest
 
-from waterclock import trace
+from waterclock.trace import command
+from waterclock.trace.scenario import SCENARIOS
 
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser("waterclock trace")
-    trace.add_arguments(parser)
-    return trace.run(parser.parse_args(words))
+    command.add_to(parser)
+    return command.run(parser.parse_args(words))
 
 
-@pytest.mark.parametrize("name", trace.SCENARIOS)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_json_of_a_scenario_is_the_worked_example_step_by_step(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(name, "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    file = resources.files("waterclock.traces").joinpath(trace.SCENARIOS[name])
+    file = resources.files("waterclock.traces").joinpath(SCENARIOS[name])
     expected = json.loads(file.read_text("utf-8"))
     assert shown["steps"] == expected["steps"]
     assert (shown["tick_ms"], shown["start_ms"]) == (expected["tick_ms"], expected["start_ms"])

@@ -1,8 +1,11 @@
-"""What a purgatory tells about itself: one frozen record, the only thing a console may read."""
+"""What a purgatory shows of itself: one frozen record, and the fullest of its keys, which are asked for by themselves."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from heapq import nlargest
+from operator import index, itemgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +24,14 @@ class PurgatoryStatistics:
     completed: int  # over because their condition held, or by force_complete()
     expired: int  # over by their timeout
     cancelled: int  # over by cancel_for_key(), close(), or a cancelled wait()
+
+
+def fullest(counts: list[tuple[Hashable, int]], n: int) -> list[tuple[Hashable, int]]:
+    """The `n` largest of these; of equal ones the first. Keys are not compared.
+
+    >>> fullest([("a", 1), ("b", 3), ("c", 1)], 2)
+    [('b', 3), ('a', 1)]
+    """
+    if isinstance(n, bool) or index(n) < 0:
+        raise ValueError(f"n must be a whole number from 0, got {n}")
+    return nlargest(n, counts, key=itemgetter(1))

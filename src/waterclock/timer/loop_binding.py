@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from contextvars import Context, copy_context
 
-from waterclock.timer.report import OnError, tell_python
+from waterclock.timer.report import OnError, hand_to_python
 
 
-class Home:
+class LoopBinding:
     """Knows its loop, the context its callbacks run in, and where their errors go."""
 
     def __init__(self, on_error: OnError | None) -> None:
@@ -54,7 +54,7 @@ class Home:
         elif self._runs_here() and self._loop is not None:
             self._loop.call_exception_handler({"message": "a callback of an AsyncTimer failed", "exception": error})
         else:
-            tell_python(error)
+            hand_to_python(error)
 
     def _runs_here(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""What a wheel tells about itself: frozen records, the only thing a console or a picture may read.
+"""What a wheel shows of itself: frozen records, the only thing a console or a picture may read.
 
 Rule 1: a record is a copy; nothing in it changes when the wheel moves on.
 Rule 2: every time is in the caller's unit, as handed to the wheel; levels count from 1, buckets from 0.
@@ -7,29 +7,17 @@ Rule 2: every time is in the caller's unit, as handed to the wheel; levels count
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from waterclock.wheel.bucket import TimerHandle
-
-MAX_TIME: Final = 2**62
-"""No deadline lies beyond this: 146 years in nanoseconds, and sums of two still fit 64 bits."""
-
-MAX_TICK: Final = 2**61
-"""The coarsest tick: a deadline rounded up to it still fits 64 bits."""
-
-MAX_SLOTS: Final = 2**16
-"""The most buckets a level has."""
-
-MAX_NOW: Final = MAX_TIME + MAX_TICK
-"""The latest clock `advance` takes: the last deadline rounded up to the coarsest tick lies before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WheelStatistics:
     """Counts since the wheel was made; `statistics()` of both wheels returns it.
 
-    `cascaded`, `opened`, `levels` and `buckets` tell how a wheel works and differ between the two.
+    `cascaded`, `opened`, `levels` and `buckets` are about how a wheel works and differ between the two.
 
     >>> from waterclock.wheel.reference import TimingWheel
     >>> TimingWheel(start=7).statistics().now

@@ -1,0 +1,183 @@
+"""Every benchmark: what it measures, its table, and its options.
+
+Rule 1: what is measured stands in the benchmark's own room; here is only which. Imports stand inside, as each needs other
+        packages, and the options are made at every start of `waterclock`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waterclock.bench import tables
+
+TURNED = 100_000  # requests a second where the clock is turned by hand
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Measures, and shows what it measured; the rest is for its help."""
+
+    measure: Callable[[argparse.Namespace, Tell], Any]
+    table: Callable[[Any], str]
+    what: str
+    sizes: str  # what --sizes are
+    defaults: Mapping[str, str]  # its options
+
+
+def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.timers import KafkaTimer
+    from waterclock.bench.timers import lateness, loop, memory, verbs
+
+    sizes, rounds, seconds = arguments.sizes, arguments.rounds, arguments.seconds
+    with built(tell) as kafka:
+        by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(kafka, tell)])
+    return {
+        "pending": sizes,
+        "rounds": rounds,
+        **by_verb,
+        "memory": memory.measure(verbs.CONTENDERS, sizes, tell),
+        "lateness": lateness.measure(seconds, tell),
+        "loop": loop.measure(min(loop.TIMERS, max(sizes)), seconds, rounds, tell),
+    }
+
+
+def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.timers import verbs
+
+    sizes, rounds = arguments.sizes, arguments.rounds
+    return {"pending": sizes, "rounds": rounds, **verbs.measure(verbs.STANDARD, sizes, rounds, tell)}
+
+
+def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.purgatory import KafkaPurgatory
+    from waterclock.bench.purgatory import load, turned, verbs
+
+    with built(tell) as found:
+        kafka = KafkaPurgatory(found)
+        return {
+            "ns": verbs.measure(arguments.sizes, arguments.rounds, tell, kafka),
+            "turned": turned.measure(min(TURNED, max(arguments.rates)), arguments.seconds, tell),
+            "rates": load.measure(arguments.rates, arguments.seconds, tell, kafka),
+            "notes": kafka.notes,
+        }
+
+
+def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import pipeline
+
+    found = []
+    for rows_a_batch in arguments.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell)
+        found += pipeline.table(runs, rows_a_batch)
+    return found
+
+
+def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import held
+
+    return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
+
+
+def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.latency import campaign
+
+    return campaign.measure(arguments.rounds, arguments.seconds, tell)
+
+
+def _cdc(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench.cdc import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, tell)
+
+
+def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.broker import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, arguments.seconds, tell)
+
+
+def _broker_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.broker.table import table
+
+    return table(figures)
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "timers": Benchmark(
+        _timers,
+        tables.timers,
+        (
+            "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop. "
+            "Kafka's own timer is among them where java, javac and mvn are on the PATH"
+        ),
+        "timers pending",
+        {"sizes": "1k,100k,1M,10M", "rounds": "5", "seconds": "10"},
+    ),
+    "purgatory": Benchmark(
+        _purgatory,
+        tables.purgatory,
+        (
+            "what a delayed operation costs at rising rates, and which rate is held. "
+            "Kafka's own purgatory beside it where java, javac and mvn are on the PATH"
+        ),
+        "operations pending, for the verbs",
+        {"sizes": "1k,100k", "rounds": "5", "rates": "10k,25k,50k,100k,150k,200k", "seconds": "10"},
+    ),
+    "wheel": Benchmark(
+        _wheel,
+        tables.verbs,
+        "the wheels beside the standard library, nothing to be installed",
+        "timers pending",
+        {"sizes": "1k,100k,1M", "rounds": "5"},
+    ),
+    "pipeline": Benchmark(
+        _pipeline,
+        tables.pipeline,
+        "the pipeline beside code by hand (needs Spark)",
+        "rows a batch",
+        {"sizes": "40k", "rounds": "1"},
+    ),
+    "held": Benchmark(
+        _held,
+        tables.held,
+        "what a batch costs when more is held: keys, and open expectations; the size of the checkpoint (needs Spark)",
+        "keys held",
+        {"sizes": "20k,200k", "open": "1M", "rounds": "1"},
+    ),
+    "latency": Benchmark(
+        _latency,
+        tables.live_latency,
+        (
+            "from producing a message to its committed row, beside Spark alone "
+            "(needs Spark; PostgreSQL too where it is there)"
+        ),
+        "",
+        {"rounds": "1", "seconds": "60"},
+    ),
+    "broker": Benchmark(
+        _broker,
+        _broker_table,
+        (
+            "throughput, latency, transactions, memory and starts of the broker, alone and with many connections. "
+            "Apache Kafka is beside it where java and mvn are on the PATH; 10 GB of disk"
+        ),
+        "connections and partitions, for the growth",
+        {"sizes": "1,100,1k", "rounds": "3", "seconds": "5"},
+    ),
+    "cdc": Benchmark(
+        _cdc,
+        tables.cdc,
+        "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
+        "row changes in the binlog",
+        {"sizes": "300k", "rounds": "3"},
+    ),
+}

@@ -1,0 +1,58 @@
+"""`waterclock broker`, and `waterclock broker promote`."""
+
+from __future__ import annotations
+
+import argparse
+
+from waterclock.arguments import describe, seconds
+from waterclock.web import option
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """The options, and those of `promote`."""
+    describe(parser, run, "waterclock broker --port 9092 --data out/broker --set num.partitions=4")
+    parser.add_argument("--port", type=int, default=9092, help="0 for any free one (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--data", metavar="DIR", help="keep everything there (default: a temporary folder)")
+    kept = "a setting, by Kafka's name; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=kept)
+    users = "name:password lines; with it clients must say who they are (SASL)"
+    parser.add_argument("--users", metavar="FILE", help=users)
+    parser.add_argument("--tls-cert", metavar="FILE", help="certificate as PEM: with it clients must use TLS")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key as PEM")
+    parser.add_argument("--advertise", metavar="HOST[:PORT]", help="where clients are told to connect to")
+    parser.add_argument("--insecure-remote", action="store_true", help="let other machines in without users and TLS")
+    parser.add_argument("--settings", action="store_true", help="list the settings with their defaults, and end")
+    every = "print statistics to stderr, a line of JSON each time"
+    parser.add_argument("--statistics-every", type=seconds, metavar="SECONDS", help=every)
+    option.add_to(parser)
+    parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over where promoted")
+    more = parser.add_subparsers(metavar="promote", help="make a follower the leader; promote --help tells more")
+    _add_promote(more.add_parser("promote", help="make a follower the leader"))
+
+
+def _add_promote(parser: argparse.ArgumentParser) -> None:
+    describe(parser, promote, "waterclock broker promote --at 127.0.0.1:9093")
+    parser.add_argument("--at", metavar="HOST:PORT", required=True, help="where the follower listens")
+    unclean = "even where it has copied nothing yet: what it lacks is lost"
+    parser.add_argument("--unclean", action="store_true", help=unclean)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`waterclock broker`: Kafka's protocol on one machine, until Ctrl-C."""
+    from waterclock.broker import process
+
+    if arguments.settings:
+        print(process.listed())
+    else:
+        process.serve(process.options_of(arguments))
+    return 0
+
+
+def promote(arguments: argparse.Namespace) -> int:
+    """`waterclock broker promote`: a follower becomes the leader, and the old leader is shut out when it comes back."""
+    from waterclock.broker.replication import promoting
+
+    promoting.promote(arguments.at, arguments.unclean)
+    print(f"the broker at {arguments.at} leads")
+    return 0

@@ -1,0 +1,115 @@
+"""The database that the command's options name: how its changes are read, where they begin and where they end now."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from waterclock.cdc.addresses import Database
+from waterclock.cdc.option_files import read_file
+from waterclock.cdc.position import Position
+from waterclock.cdc.source import Source, TableFilter
+from waterclock.clock import Clock
+from waterclock.errors import UsageError
+
+_TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
+_GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A database as the command needs it: a source from a position, where to begin, where its end is now, tables that
+    were asked for and are not there, and tables whose rows the server also changes without a word."""
+
+    source: Callable[[Position], Source]
+    begin: Position | Callable[[], Position]
+    end: Callable[[], str]
+    absent: Callable[[], list[str]]
+    unseen: Callable[[], list[str]] = list
+
+
+def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+    from waterclock.cdc.mysql.connecting import Login, answer
+    from waterclock.cdc.mysql.reader import BinlogReader
+    from waterclock.cdc.mysql.server import OWN, absent, inspected, oldest, unseen
+
+    server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
+    login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
+    wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
+    told, skip = types_of(arguments.type), transactions_of(arguments.skip)
+
+    def now() -> str:
+        return answer(login, lambda cursor: inspected(cursor).place)
+
+    def begin() -> Position:
+        return Position(now() if arguments.begin == "now" else answer(login, oldest))
+
+    def source(position: Position) -> Source:
+        return BinlogReader(login, position, wanted, overrides=told, skip=skip, queries=arguments.queries)
+
+    first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
+    asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
+    return Origin(
+        source,
+        first,
+        now,
+        lambda: answer(login, lambda cursor: absent(cursor, asked)),
+        lambda: answer(login, lambda cursor: unseen(cursor, wanted)),
+    )
+
+
+def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
+    from psycopg.conninfo import make_conninfo
+
+    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current
+
+    if arguments.begin not in ("start", "now"):
+        raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
+    password = password_of(arguments, "PGPASSWORD")
+    named = "waterclock_" + "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
+    conninfo = make_conninfo(
+        host=where.host,
+        port=where.port,
+        user=where.user,
+        dbname=where.name,
+        **({"password": password} if password else {}),
+    )
+    slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
+    wanted = TableFilter(arguments.tables, OWN)
+    listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
+    return Origin(
+        lambda position: SlotReader(slot, position, wanted, clock),
+        lambda: begun(slot, listed),
+        lambda: current(slot),
+        lambda: absent(slot, wanted.names()),
+    )
+
+
+def password_of(arguments: Namespace, variable: str) -> str:
+    if arguments.password_file is None:
+        return os.environ.get(variable, "")
+    return read_file("--password-file", arguments.password_file).rstrip("\r\n")
+
+
+def types_of(given: list[str]) -> dict[str, str]:
+    told = {}
+    for text in given:
+        column, _, word = text.rpartition("=")
+        if word not in _TYPES or column.count(".") < 2:
+            raise UsageError(f"--type {text}: write DATABASE.TABLE.COLUMN=TYPE, with a type of {', '.join(_TYPES)}.")
+        told[column] = word
+    return told
+
+
+def transactions_of(given: list[str]) -> frozenset[str]:
+    """One written otherwise than the server writes it would be none, and the transaction would not be left out."""
+    for gtid in given:
+        if not _GTID.fullmatch(gtid):
+            raise UsageError(
+                f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
+            )
+    return frozenset(gtid.lower() for gtid in given)

@@ -1,0 +1,154 @@
+"""The disk: names and whole files that outlast a crash, and a folder for one process alone; each in one way.
+
+Rule 1: a name that was made, changed or removed is durable once its folder was flushed; a folder's own name once the one
+    above it was.
+Rule 2: a file is replaced whole or not at all. Its new bytes are written beside it, to `.NAME.new`: whoever lists the
+    folder for files, as Spark does, passes over a name that begins with a dot.
+Rule 3: a lock is the operating system's (flock). It ends with the process that holds it, however that ends; a child that
+    was forked off meanwhile does not hold it too.
+Rule 4: what a lock means on a file system that has none is the caller's choice: `WithoutLocks`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import IO
+from weakref import WeakSet
+
+AnyPath = str | os.PathLike[str]
+
+# Names and whole files
+
+
+def flush_folder(folder: AnyPath) -> None:
+    """Make names made, changed or removed in `folder` durable."""
+    _flush(folder)
+
+
+def flush_file(path: AnyPath) -> None:
+    """Make a file's bytes durable, whoever wrote them."""
+    _flush(path)
+
+
+def _flush(path: AnyPath) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: AnyPath) -> None:
+    """Have a folder, and those above it; the name of each that is new is durable. OSError if it cannot be made."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(os.path.abspath(folder))
+    make_folder(above)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # another process may have made it just now
+            raise
+    flush_folder(above)
+
+
+def write_whole(path: AnyPath, data: bytes) -> None:
+    """Replace the file at `path` by one with `data`, durably. OSError if the disk refuses.
+
+    1. write the bytes to a file beside it    2. flush that    3. rename it    4. flush the folder
+
+    A crash before 3 leaves the old file, one after 3 either of the two, and once 4 is done the new one is there.
+    """
+    with replacing(path) as file:
+        file.write(data)  # 1
+        file.flush()
+        os.fsync(file.fileno())  # 2
+    # 3 is done
+    flush_folder(os.path.dirname(path) or ".")  # 4
+
+
+@contextmanager
+def replacing(path: AnyPath) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of the one at `path` when the block ends; if it fails, nothing stays.
+
+    Nothing is flushed here. A crash of the machine may leave any part of the new bytes under the name: this alone is for
+    files that can tell whether they are whole.
+    """
+    folder, name = os.path.split(path)
+    fresh = os.path.join(folder, f".{name}.new")
+    try:
+        with open(fresh, "wb") as file:
+            yield file
+        os.replace(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+# A folder for one process alone
+
+
+class WithoutLocks(Enum):
+    """What to do on a file system that has no locks."""
+
+    REFUSE = "refuse"  # nobody takes the folder: two at once would destroy what is in it
+    ALLOW = "allow"  # everybody takes it: better unguarded than not at all
+
+
+class FolderLock:
+    """The right to work in `folder`, of one process at a time; the lock lies on the file `name` in it, which stays."""
+
+    def __init__(self, folder: AnyPath, name: str, without_locks: WithoutLocks) -> None:
+        self._path, self._without_locks = os.path.join(folder, name), without_locks
+        self._fd: int | None = None
+
+    def take(self) -> None:
+        """Take it; again is the same. A lock whose file was removed or replaced meanwhile is taken anew.
+
+        BlockingIOError if another process, or another lock of this one, has it. OSError if the file cannot be made, or
+        if it cannot be locked and the policy is REFUSE.
+        """
+        if self._holds():
+            return
+        self.release()
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError) or self._without_locks is WithoutLocks.REFUSE:
+                os.close(fd)
+                raise
+        self._fd = fd
+        _taken.add(self)
+
+    def release(self) -> None:
+        """Give it back; without it, this does nothing."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def _holds(self) -> bool:
+        if self._fd is None:
+            return False
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+        return False
+
+
+_taken: WeakSet[FolderLock] = WeakSet()
+
+
+def _release_in_the_child() -> None:
+    """A forked child has the same open file, and would keep the lock when its parent is gone. Closing it here unlocks
+    nothing: the parent's is open still."""
+    for lock in tuple(_taken):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_the_child)

@@ -1,0 +1,124 @@
+"""What a reader asks a broker: which partitions there are, and from where to where they go.
+
+Rule 1: only what is committed is seen: the end of a partition is its last stable offset.
+Rule 2: no group is joined and nothing is committed there: whoever reads keeps the offsets.
+Rule 3: a broker that does not answer is waited for, a refusal is an error at once; both in a sentence with the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
+from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.kafka.patience import patiently
+
+T = TypeVar("T")
+_EARLIEST, _LATEST = -2, -1  # times that are none, in the protocol
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """Where a user finds what to mend: the client's `settings`, and the address of the `servers`."""
+
+    settings: str
+    servers: str
+
+
+class Client:
+    """A connection that is kept. `settings` hold READING; `patience_s`: how long a broker that does not answer is waited
+    for. UsageError for a setting that librdkafka does not know."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], patience_s: float, remedies: Remedies, clock: Clock | None = None
+    ) -> None:
+        self.servers = settings["bootstrap.servers"]
+        self.clock = clock or SystemClock()
+        self.patience_s = patience_s
+        self.refusal: KafkaError | None = None
+        self.trouble: KafkaError | None = None
+        self._remedies = remedies
+        try:
+            self.consumer = Consumer({**settings, "error_cb": self.note})
+        except (KafkaException, TypeError, ValueError) as error:
+            raise UsageError(f"{remedies.settings}: the Kafka client cannot be made: {words_of(error)}") from error
+
+    def close(self) -> None:
+        self.consumer.close()
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """The partitions of the topics that are there, in order."""
+        return sorted(partition for topic in topics for partition in self._patiently(partial(self._of, topic)))
+
+    def ends(self, partitions: Iterable[Partition]) -> Offsets:
+        """Where the committed records of each partition end; a partition that is gone is left out."""
+        return self._offsets(partitions, _LATEST)
+
+    def starts(self, partitions: Iterable[Partition]) -> Offsets:
+        """The first offset of each partition that is kept still."""
+        return self._offsets(partitions, _EARLIEST)
+
+    def at(self, partitions: Iterable[Partition], time_ms: int) -> Offsets:
+        """The first offset with that timestamp or a later one; the end if there is none."""
+        wanted = list(partitions)
+        found = {partition: offset for partition, offset in self._offsets(wanted, time_ms).items() if offset >= 0}
+        return {**self.ends([partition for partition in wanted if partition not in found]), **found}
+
+    def note(self, error: KafkaError) -> None:
+        """Remember what librdkafka says of its connections."""
+        if is_refusal(error):
+            self.refusal = error
+        self.trouble = error
+
+    def refused(self) -> WaterclockError | None:
+        """The error to raise if the broker has refused this client."""
+        if self.refusal is None:
+            return None
+        return UsageError(
+            f"the broker at {self.servers} refuses the client: {self.refusal.str()}. Look at {self._remedies.settings}"
+        )
+
+    def silent(self) -> WaterclockError:
+        """The error to raise if the broker has not answered for `patience_s`."""
+        why = f" ({self.trouble.str()})" if self.trouble is not None else ""
+        return EnvironmentMissing(
+            f"no broker answers at {self.servers}{why}: start it, or mend {self._remedies.servers}"
+        )
+
+    def _of(self, topic: str) -> list[Partition]:
+        found = self.consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        if found.error is not None and meaning_of(found.error) is not Meaning.UNKNOWN:
+            raise KafkaException(found.error)
+        return [(topic, partition) for partition in found.partitions]
+
+    def _offsets(self, partitions: Iterable[Partition], time_ms: int) -> Offsets:
+        asked = [TopicPartition(topic, partition, time_ms) for topic, partition in partitions]
+        return self._patiently(partial(self._ask, asked)) if asked else {}
+
+    def _ask(self, asked: list[TopicPartition]) -> Offsets:
+        answers = self.consumer.offsets_for_times(asked, timeout=_ANSWER_S)
+        for answer in answers:
+            if answer.error is not None and meaning_of(answer.error) is not Meaning.UNKNOWN:
+                raise KafkaException(answer.error)
+        return {(a.topic, a.partition): a.offset for a in answers if a.error is None}
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        try:
+            answer = patiently(ask, self._is_refused, self.patience_s, self.clock)
+        except KafkaException:
+            raise (self.refused() or self.silent()) from None
+        self.refusal = self.trouble = None  # whatever it was: it is over
+        return answer
+
+    def _is_refused(self, error: KafkaError) -> bool:
+        self.note(error)
+        self.consumer.poll(0)  # lets librdkafka say what it knows of its connections
+        return self.refusal is not None

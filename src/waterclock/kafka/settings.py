@@ -1,0 +1,98 @@
+"""librdkafka's settings: where they come from, which of them keep a promise. No Kafka client in this file.
+
+Rule 1: what a user gives wins over what only makes a client quiet or quick; what keeps a promise wins over the user.
+Rule 2: a secret need not stand in a file: a value {env = "NAME"} is taken from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from waterclock.errors import UsageError
+
+QUIET = {"log_level": "2"}  # a broker that is away is an error of one sentence, not twenty lines a second
+
+_READING = {  # setting -> its value, and why nobody else may say it
+    "isolation.level": ("read_committed", "only committed records are read"),
+    "auto.offset.reset": ("error", "a reader knows where it begins"),
+    "enable.auto.commit": ("false", "offsets are kept with the results"),
+    "enable.auto.offset.store": ("false", "offsets are kept with the results"),
+    "enable.partition.eof": ("true", "the end of a partition must be seen"),
+}
+READING = {name: value for name, (value, _) in _READING.items()}
+WHY_READING = {name: why for name, (_, why) in _READING.items()}
+
+SENDING = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",  # as Kafka's own clients: who else writes by key finds the same partition
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 262_144,
+    "message.max.bytes": 1_000_000_000,  # how large a message may be is for the topic to say
+    "delivery.report.only.error": True,
+}
+
+
+def base_settings(servers: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What every client at `servers` has in common; `given` are a user's, for TLS, SASL and the like.
+
+    >>> base_settings("h:9092", {"client.id": "me"})
+    {'log_level': '2', 'client.id': 'me', 'bootstrap.servers': 'h:9092'}
+    """
+    return {**QUIET, **given, "bootstrap.servers": servers}
+
+
+def refuse_own(where: str, given: Iterable[str], own: Mapping[str, str]) -> None:
+    """Raise UsageError if one of the settings `given` in `where` is in `own`: setting -> why it cannot be set.
+
+    >>> refuse_own("[source.client]", ["isolation.level"], WHY_READING)
+    Traceback (most recent call last):
+    ...
+    waterclock.errors.UsageError: [source.client]: 'isolation.level' cannot be set: only committed records are read
+    """
+    for name in given:
+        if name in own:
+            raise UsageError(f"{where}: {name!r} cannot be set: {own[name]}")
+
+
+def from_text(where: str, text: str) -> dict[str, str]:
+    """Settings from a text: `key=value`, a line each; # begins a comment. UsageError for another line.
+
+    >>> from_text("--kafka-config", "# TLS\\nsecurity.protocol = ssl")
+    {'security.protocol': 'ssl'}
+    """
+    settings = {}
+    for line in (line.strip() for line in text.splitlines()):
+        if line and not line.startswith("#"):
+            key, sign, value = line.partition("=")
+            if not sign:
+                raise UsageError(f"{where}: the line {key.split()[0]!r} is no KEY=VALUE.")
+            settings[key.strip()] = value.strip()
+    return settings
+
+
+def from_environment(where: str, given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The settings with each {env = "NAME"} replaced by what the environment holds; tables in tables too (rule 2).
+
+    UsageError if the variable is not set.
+    """
+    resolved: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mapping) and value.keys() == {"env"}:
+            resolved[name] = _variable(where, f"{prefix}{name}", value["env"])
+        else:
+            nested = isinstance(value, Mapping)
+            resolved[name] = from_environment(where, value, f"{prefix}{name}.") if nested else value
+    return resolved
+
+
+def _variable(where: str, name: str, variable: Any) -> str:
+    if not isinstance(variable, str) or not os.environ.get(variable):
+        raise UsageError(
+            f"{where}: {name!r} is to come from the environment, and the variable {variable!r} is not set there"
+        )
+    return os.environ[variable]

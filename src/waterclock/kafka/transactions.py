@@ -1,0 +1,134 @@
+"""A producer of transactions: one process at a time under a name, and all that it sends at once or nothing.
+
+    1. fence     whoever had the name before can write no more, and what it left open is thrown away
+    2. begin
+    3. send      records to any topics
+    4. commit    readers of what is committed see them all; or abort: they see none
+
+A crash between any two leaves Kafka as it was after the last 4, for whoever reads what is committed
+(isolation.level=read_committed). The next under the name begins with 1.
+
+Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1.
+Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard.
+Rule 3: what a record was refused for is the error, and not what its transaction then says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import WaterclockError
+from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.patience import CALL_S, patiently
+from waterclock.kafka.settings import SENDING
+
+BY_KEY = -1  # the partition that Kafka's own hash of the key chooses
+_FENCING_S = 60.0
+_ABORT_S = 60.0
+_CLOSING_S = 5.0
+_SERVED_EVERY = 1000  # so often librdkafka may report what was refused; it holds so much more at most
+
+
+class TransactionalProducer:
+    """Sends under `transactional_id`; the steps are the file's.
+
+    `settings` are librdkafka's, the transaction's timeout among them; SENDING wins over them. `error_of` makes the error
+    to raise of Kafka's. It must not know who uses this producer, or both would live until the garbage collector comes.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        transactional_id: str,
+        error_of: Callable[[KafkaError], WaterclockError],
+        clock: Clock | None = None,
+    ) -> None:
+        self._error_of, self._clock = error_of, clock or SystemClock()
+        self._refused: list[KafkaError] = []  # why records were not taken
+        own = {"transactional.id": transactional_id, "on_delivery": _noting(self._refused)}
+        self.producer = Producer({**settings, **SENDING, **own})
+        self.is_open, self._sent = False, 0
+
+    def fence(self) -> None:
+        """Step 1."""
+        self._ask(self.producer.init_transactions, _FENCING_S)
+
+    def begin(self) -> None:
+        """Step 2, if no transaction is open."""
+        if not self.is_open:
+            try:
+                self.producer.begin_transaction()
+            except KafkaException as raised:
+                self._fail(raised)
+            self.is_open = True
+
+    def send(self, topic: str, value: bytes, key: bytes | None = None, partition: int = BY_KEY) -> None:
+        """Step 3; waits while as much is on its way as librdkafka may hold."""
+        while True:
+            try:
+                self.producer.produce(topic, value, key, partition)
+                break
+            except BufferError:
+                self.producer.poll(0.1)
+            except KafkaException as raised:
+                self._fail(raised)
+        self._sent += 1
+        if not self._sent % _SERVED_EVERY:
+            self.producer.poll(0)
+
+    def commit(self) -> None:
+        """Step 4; when it returns, Kafka has it all."""
+        self._ask(self.producer.commit_transaction, math.inf)
+        self.is_open = False
+
+    def abort(self) -> None:
+        """Step 4 the other way; when it returns, nothing of the transaction is there."""
+        self._ask(self.producer.abort_transaction, _ABORT_S)
+        self.is_open = False
+
+    def close(self) -> None:
+        """Throw away what is not committed; without a connection, Kafka does that by itself when time is over."""
+        if self.is_open:
+            self.is_open = False
+            with suppress(KafkaException):
+                self._patiently(self.producer.abort_transaction, _CLOSING_S)
+
+    def _ask(self, call: Callable[[float], object], patience_s: float) -> None:
+        try:
+            self._patiently(call, patience_s)
+        except KafkaException as raised:
+            self._fail(raised)
+
+    def _patiently(self, call: Callable[[float], object], patience_s: float) -> None:
+        patiently(partial(call, CALL_S), lambda error: not error.retriable(), patience_s, self._clock)
+
+    def _fail(self, raised: KafkaException) -> NoReturn:
+        if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
+            raise self._error_of(self._refused[0]) from None  # rule 3
+        raise self._error_of(self._cause(raised.args[0])) from None
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """`produce` says of a client that can do no more only that it cannot; the end of its transaction says why."""
+        if meaning_of(error) is Meaning.ENDED:
+            try:
+                self.producer.abort_transaction(_CLOSING_S)
+            except KafkaException as raised:
+                return raised.args[0]
+        return error
+
+
+def _noting(refused: list[KafkaError]) -> Callable[[KafkaError | None, object], None]:
+    """Not a method: librdkafka's client would know its owner, and outlive it until the garbage collector comes."""
+
+    def note(error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            refused.append(error)
+
+    return note

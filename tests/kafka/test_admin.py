@@ -1,0 +1,51 @@
+"""Topics over confluent-kafka: listed, made once, looked at; what Kafka refuses is a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka import admin as admins
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.settings import base_settings
+from waterclock.testing import Broker, Error
+
+
+@pytest.fixture
+def admin(kafka_broker: Broker) -> Admin:
+    return Admin(base_settings(kafka_broker.bootstrap, {}))
+
+
+def test_topics_are_listed_with_their_partitions(admin: Admin, kafka_broker: Broker, kafka_topic: str) -> None:
+    kafka_broker.create_topic(f"{kafka_topic}-more", 3)
+    topics = admin.topics()
+    assert (topics[kafka_topic], topics[f"{kafka_topic}-more"]) == (1, 3)
+
+
+def test_a_topic_is_made_with_its_settings_and_again_is_the_same(admin: Admin, kafka_topic: str) -> None:
+    name = f"{kafka_topic}-made"
+    admin.make(name, 2, {"cleanup.policy": "compact"})
+    admin.make(name, 5, {"cleanup.policy": "delete"})  # as if somebody had made it meanwhile
+    assert admin.topics()[name] == 2
+    assert admin.settings(name)["cleanup.policy"] == "compact"
+
+
+def test_a_topic_that_kafka_does_not_make_is_told_by_its_name(admin: Admin) -> None:
+    with pytest.raises(UsageError, match=r"^Kafka does not make the topic a b: .*\.$"):
+        admin.make("a b", 1)
+
+
+def test_settings_that_kafka_does_not_show_are_told_by_their_topic(
+    admin: Admin, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    with (
+        kafka_broker.faults.answer("DescribeConfigs", Error.TOPIC_AUTHORIZATION_FAILED),
+        pytest.raises(UsageError, match=rf"^Kafka does not show the settings of the topic {kafka_topic}: .*\.$"),
+    ):
+        admin.settings(kafka_topic)
+
+
+def test_no_kafka_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admins, "_PATIENCE_S", 0.2)
+    with pytest.raises(EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*\.$"):
+        Admin(base_settings("127.0.0.1:1", {})).topics()

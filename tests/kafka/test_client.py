@@ -1,0 +1,100 @@
+"""What a reader asks a broker: partitions, offsets, times; a broker that is away is waited for, a refusal is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from waterclock.broker import Access
+from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.settings import READING, base_settings
+from waterclock.testing import Broker, Error, ManualClock
+
+REMEDIES = Remedies("THE SETTINGS", "THE SERVERS")
+
+
+def client_of(servers: str, patience_s: float, clock: ManualClock | None = None, **given: str) -> Client:
+    settings = {name.replace("_", "."): value for name, value in given.items()}
+    return Client({"group.id": "g", **base_settings(servers, settings), **READING}, patience_s, REMEDIES, clock)
+
+
+def put(broker: Broker, topic: str, *values: str, partition: int = 0, timestamp: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "linger.ms": 0})
+    for value in values:
+        producer.produce(topic, value, partition=partition, timestamp=timestamp)
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def client(kafka_broker: Broker) -> Iterator[Client]:
+    made = client_of(kafka_broker.bootstrap, 10.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(kafka_broker: Broker, kafka_topic: str) -> str:
+    """A topic with two partitions."""
+    name = f"{kafka_topic}-two"
+    kafka_broker.create_topic(name, 2)
+    return name
+
+
+def test_partitions_and_ends_are_told_and_a_topic_that_is_gone_is_left_out(
+    client: Client, kafka_broker: Broker, topic: str
+) -> None:
+    put(kafka_broker, topic, *"012", partition=1)
+    assert client.partitions([topic, "nobody-made-it"]) == [(topic, 0), (topic, 1)]
+    assert client.ends([(topic, 0), (topic, 1), (topic, 7)]) == {(topic, 0): 0, (topic, 1): 3}
+    assert client.ends([]) == {}
+
+
+def test_an_offset_is_found_by_time_and_the_end_where_nothing_is_later(
+    client: Client, kafka_broker: Broker, topic: str
+) -> None:
+    for number in range(3):
+        put(kafka_broker, topic, str(number), timestamp=1000 + number * 10)
+    both = [(topic, 0), (topic, 1)]
+    found = [client.at(both, time_ms)[topic, 0] for time_ms in (0, 1000, 1010, 1011, 9999)]
+    assert found == [0, 0, 1, 2, 3]
+    assert client.starts(both) == {(topic, 0): 0, (topic, 1): 0}
+
+
+def test_no_broker_is_told_with_the_remedy() -> None:
+    client = client_of("127.0.0.1:1", 0.0)
+    with pytest.raises(EnvironmentMissing, match=r"no broker answers at 127\.0\.0\.1:1 .*: start it, or mend THE SERV"):
+        client.partitions(["t"])
+    client.close()
+
+
+def test_a_setting_that_is_none_is_told_by_its_name() -> None:
+    with pytest.raises(UsageError, match=r"^THE SETTINGS: the Kafka client cannot be made: .*no.such.setting"):
+        client_of("127.0.0.1:1", 0.0, no_such_setting="1")
+
+
+def test_a_wrong_password_is_told_at_once(kafka_broker_factory: Callable[..., Broker]) -> None:
+    broker = kafka_broker_factory(access=Access(users=("ann:right",)))
+    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "ann"}
+    good = client_of(broker.bootstrap, 10.0, **sasl, sasl_password="right")
+    broker.create_topic("t")
+    assert good.partitions(["t"]) == [("t", 0)]
+    good.close()
+    wrong = client_of(broker.bootstrap, 60.0, ManualClock(), **sasl, sasl_password="wrong")
+    with pytest.raises(UsageError, match=r"refuses the client: .*\. Look at THE SETTINGS$"):
+        wrong.partitions(["t"])
+    wrong.close()
+
+
+def test_a_broker_that_is_not_ready_is_asked_again(client: Client, kafka_broker: Broker, topic: str) -> None:
+    with kafka_broker.faults.answer("ListOffsets", Error.LEADER_NOT_AVAILABLE, times=2) as fault:
+        assert client.ends([(topic, 0)]) == {(topic, 0): 0}
+    assert fault.met >= 1
+
+
+def test_a_refusal_that_is_over_ends_nothing(client: Client, kafka_broker: Broker, topic: str) -> None:
+    client.note(KafkaError(KafkaError._AUTHENTICATION))  # as of a broker that was just going down
+    assert client.ends([(topic, 0)]) == {(topic, 0): 0}
+    assert client.refused() is None

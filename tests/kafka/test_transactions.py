@@ -1,0 +1,303 @@
+"""A producer of transactions against our broker: all or nothing, one process under a name, through faults and kills."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.kafka.kill_steps import STEPS
+from tests.kafka.reader import committed
+from waterclock.errors import WaterclockError
+from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.settings import base_settings
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.testing import Broker, Error, ManualClock
+
+Make = Callable[..., TransactionalProducer]
+
+
+class Failed(WaterclockError):
+    """The error that these tests make of Kafka's."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.meaning, self.code = meaning_of(error), error.code()
+
+
+def producer_of(broker: Broker, name: str, clock: ManualClock | None = None) -> TransactionalProducer:
+    return TransactionalProducer(base_settings(broker.bootstrap, {}), name, Failed, clock)
+
+
+@pytest.fixture
+def make(kafka_broker: Broker, kafka_topic: str) -> Iterator[Make]:
+    """Makes producers under the name of the topic; they are closed when the test is over."""
+    made: list[TransactionalProducer] = []
+
+    def of(clock: ManualClock | None = None) -> TransactionalProducer:
+        made.append(producer_of(kafka_broker, kafka_topic, clock))
+        return made[-1]
+
+    yield of
+    for producer in made:
+        producer.close()
+
+
+@pytest.fixture
+def producer(make: Make) -> TransactionalProducer:
+    """Steps 1 and 2 are done."""
+    made = make()
+    made.fence()
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def values(kafka_broker: Broker, kafka_topic: str) -> Callable[[], list[bytes]]:
+    """What a reader of committed messages finds in the topic."""
+    return lambda: [value for _, value in committed(kafka_broker, kafka_topic)[0]]
+
+
+def send(producer: TransactionalProducer, topic: str, *values: bytes) -> None:
+    """Step 3, and its records have arrived: there is something to be thrown away."""
+    for value in values:
+        producer.send(topic, value)
+    assert producer.producer.flush(10) == 0
+
+
+Values = Callable[[], list[bytes]]
+
+
+def test_what_is_sent_is_there_after_the_commit_and_not_before(
+    producer: TransactionalProducer, kafka_topic: str, values: Values
+) -> None:
+    send(producer, kafka_topic, b"a", b"b")
+    assert values() == []
+    producer.commit()
+    assert (values(), producer.is_open) == ([b"a", b"b"], False)
+
+
+def test_what_is_aborted_or_closed_is_never_there_and_another_transaction_goes_on(
+    producer: TransactionalProducer, kafka_topic: str, values: Values
+) -> None:
+    send(producer, kafka_topic, b"aborted")
+    producer.abort()
+    producer.begin()
+    producer.begin()  # again is the same
+    send(producer, kafka_topic, b"kept")
+    producer.commit()
+    producer.begin()
+    send(producer, kafka_topic, b"left open")
+    producer.close()
+    producer.close()
+    assert values() == [b"kept"]
+
+
+def test_more_is_sent_than_the_client_may_hold(make: Make, kafka_topic: str, values: Values) -> None:
+    with patch.dict("waterclock.kafka.transactions.SENDING", {"queue.buffering.max.messages": 10}):
+        producer = make()
+    producer.fence()
+    producer.begin()
+    for number in range(2500):
+        producer.send(kafka_topic, b"%d" % number)
+    producer.commit()
+    assert values() == [b"%d" % number for number in range(2500)]
+
+
+# Fenced
+
+
+def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_fenced(
+    producer: TransactionalProducer, make: Make, kafka_topic: str, values: Values
+) -> None:
+    send(producer, kafka_topic, b"earlier")
+    later = make()
+    later.fence()
+    later.begin()
+    send(later, kafka_topic, b"later")
+    with pytest.raises(Failed) as raised:
+        producer.commit()
+    assert raised.value.meaning is Meaning.FENCED
+    later.commit()
+    assert values() == [b"later"]
+
+
+def test_the_earlier_one_is_fenced_too_where_only_its_client_knows_why(
+    producer: TransactionalProducer, make: Make, kafka_topic: str
+) -> None:
+    """`produce` says then only that the client can do no more."""
+    send(producer, kafka_topic, b"earlier")
+    make().fence()
+    with pytest.raises(KafkaException):
+        producer.producer.commit_transaction(10)
+    with pytest.raises(Failed) as raised:
+        producer.send(kafka_topic, b"more")
+    assert raised.value.meaning is Meaning.FENCED
+
+
+# What is worth another try, and what is not
+
+
+@pytest.mark.parametrize(
+    "error", [Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR, Error.CONCURRENT_TRANSACTIONS]
+)
+def test_a_coordinator_that_is_not_ready_is_asked_again(
+    error: Error, make: Make, kafka_broker: Broker, kafka_topic: str, values: Values
+) -> None:
+    producer = make()
+    with kafka_broker.faults.answer("InitProducerId", error, times=2) as fencing:
+        producer.fence()
+    producer.begin()
+    send(producer, kafka_topic, b"a")
+    with kafka_broker.faults.answer("EndTxn", error, times=2) as ending:
+        producer.commit()
+    assert (fencing.met, ending.met, values()) == (2, 2, [b"a"])
+
+
+def test_a_call_that_ran_out_of_time_is_made_again_and_what_it_had_begun_counts_once(
+    make: Make, kafka_broker: Broker, kafka_topic: str, values: Values
+) -> None:
+    producer = make()
+    with kafka_broker.faults.delay("InitProducerId", 1500, times=1) as fencing:
+        producer.fence()
+    producer.begin()
+    send(producer, kafka_topic, b"a")
+    with kafka_broker.faults.delay("EndTxn", 1500, times=1) as ending:
+        producer.commit()
+    assert (fencing.met, ending.met, values()) == (1, 1, [b"a"])
+
+
+def test_a_commit_whose_answer_is_lost_is_a_commit(
+    producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str, values: Values
+) -> None:
+    send(producer, kafka_topic, b"a")
+    with kafka_broker.faults.drop("EndTxn", after=True) as lost:
+        producer.commit()
+    assert (lost.met, values()) == (1, [b"a"])
+
+
+def test_a_record_whose_answer_is_lost_is_there_once(
+    producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str, values: Values
+) -> None:
+    with kafka_broker.faults.drop("Produce", after=True) as lost:
+        send(producer, kafka_topic, b"a")
+    producer.commit()
+    assert (lost.met, values()) == (1, [b"a"])
+
+
+def test_a_name_that_is_not_allowed_is_not_asked_for_again(make: Make, kafka_broker: Broker) -> None:
+    producer = make(ManualClock())
+    refused = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with kafka_broker.faults.answer("InitProducerId", refused, times=None) as fault, pytest.raises(Failed) as raised:
+        producer.fence()
+    assert (fault.met, raised.value.code) == (1, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def test_fencing_ends_when_patience_is_over_and_a_commit_never_gives_up() -> None:
+    clock = ManualClock()
+    producer = TransactionalProducer(base_settings("127.0.0.1:1", {}), "t", Failed, clock)
+    asked: list[str] = []
+
+    def away(name: str, timeout_s: float) -> None:
+        asked.append(name)
+        clock.sleep_s(timeout_s)
+        if len(asked) < 5000:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+    class Away:
+        init_transactions, commit_transaction = partial(away, "fence"), partial(away, "commit")
+
+    producer.producer = Away()
+    with pytest.raises(Failed):
+        producer.fence()
+    assert 50 < len(asked) < 60
+    assert clock.monotonic_s() < 65
+    producer.commit()
+    assert len(asked) == 5000
+
+
+@pytest.mark.parametrize("step", ["send", "commit"])
+def test_a_record_that_is_too_large_for_its_topic_is_what_a_later_step_fails_for(
+    step: str, producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str, values: Values
+) -> None:
+    admin = AdminClient(base_settings(kafka_broker.bootstrap, {}))
+    small = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, kafka_topic, incremental_configs=[small])
+    admin.incremental_alter_configs([topic])[topic].result()
+    send(producer, kafka_topic, b"small")
+    send(producer, kafka_topic, os.urandom(5000))
+    with pytest.raises(Failed) as raised:
+        producer.commit() if step == "commit" else producer.send(kafka_topic, b"more")
+    assert raised.value.meaning is Meaning.TOO_LARGE
+    producer.close()
+    assert values() == []
+
+
+def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        broker.create_topic("t")
+        producer = producer_of(broker, "t")
+        producer.fence()
+        producer.begin()
+        send(producer, "t", b"a")
+    interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        producer.commit()
+    assert time.monotonic() - began < 30
+    interrupt.join()
+    producer.close()
+
+
+# Kills
+
+
+@pytest.mark.parametrize(("step", "when"), [*product(STEPS, ("before", "after"))])
+def test_a_kill_around_each_step_leaves_all_or_nothing(
+    step: str, when: str, kafka_broker: Broker, kafka_topic: str, make: Make, values: Values
+) -> None:
+    command = [sys.executable, "-m", "tests.kafka.kill_steps", kafka_broker.bootstrap, kafka_topic, step, when]
+    died = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
+    assert died.returncode == -signal.SIGKILL
+    expected = [b"one", b"two"] if (step, when) == ("commit", "after") else []
+    assert values() == expected
+    producer = make()
+    producer.fence()  # what the killed one left open is thrown away: it stands in no reader's way
+    producer.begin()
+    producer.send(kafka_topic, b"next", b"k")
+    producer.commit()
+    assert values() == [*expected, b"next"]
+
+
+def clients() -> int:
+    """How many threads of librdkafka run in this process."""
+    return sum(task.read_text().startswith("rdk:") for task in Path("/proc/self/task").glob("*/comm"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_a_producer_that_is_gone_leaves_no_client_that_tries_to_connect(kafka_broker: Broker, kafka_topic: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        producer = producer_of(kafka_broker, kafka_topic)
+        producer.fence()
+        producer.close()
+        del producer
+        assert clients() <= before
+    finally:
+        gc.enable()

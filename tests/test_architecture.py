@@ -1,0 +1,87 @@
+"""docs/architecture.md against the code: its tables are the ones that are held, its files and words are there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.test_house import INSIDE, MAY_IMPORT, MODULES, ONLY_IN, PACKAGE, ROOT
+
+DOCUMENT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+SOURCES = [*MODULES, *PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.h")]
+# tests of what is no room of src: the commands, benchmarks and examples, and one suite over two brokers
+BESIDE = {"bench", "examples", "conformance"}
+
+
+def section(title: str) -> str:
+    """What stands under a heading, up to the next one of its rank or a higher one."""
+    rank = len(title.split(" ")[0])
+    rest = DOCUMENT.split(f"\n{title}\n", 1)[1]
+    return re.split(rf"^#{{1,{rank}}} ", rest, maxsplit=1, flags=re.M)[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables in a text, without their heads."""
+    tables = re.findall(r"^\|[-|]+\|\n((?:\|.*\n)+)", text, re.M)
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for table in tables for row in table.splitlines()]
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_table_of_floors_is_the_one_that_is_held() -> None:
+    found = {room: set(names(may)) for _, room, may in (row for row in rows(section("## The floors")) if len(row) == 3)}
+    assert {room.strip("`"): may for room, may in found.items()} == MAY_IMPORT
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_the_table_inside_a_room_is_the_one_that_is_held(room: str) -> None:
+    assert {part.strip("`"): set(names(may)) for part, may in rows(section(f"### Inside {room}"))} == INSIDE[room]
+
+
+def test_the_table_of_modules_with_one_home_is_the_one_that_is_held() -> None:
+    table = rows(section("### Modules with one home"))
+    found = {module: set(names(homes)) for modules, homes in table for module in names(modules)}
+    assert found == {
+        module: {f"src/waterclock/{home}".rstrip("/") for home in homes} for module, homes in ONLY_IN.items()
+    }
+
+
+def test_a_floor_is_above_those_that_it_may_import() -> None:
+    floor = {
+        names(room)[0]: int(number) for number, room, _ in (r for r in rows(section("## The floors")) if len(r) == 3)
+    }
+    assert [room for room, may in MAY_IMPORT.items() if any(floor.get(other, 0) >= floor[room] for other in may)] == []
+
+
+@pytest.mark.parametrize("title", ["## Where it is decided", "## The ways"])
+def test_a_file_that_the_map_names_is_there(title: str) -> None:
+    named = {name for name in names(section(title)) if re.fullmatch(r"[\w/]+\.(py|pyx|h)", name)}
+    assert named
+    assert [
+        name for name in sorted(named) if not (PACKAGE / name).is_file() and not (PACKAGE / "broker" / name).is_file()
+    ] == []
+
+
+def test_a_word_of_the_glossary_is_a_name_in_the_code() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    known = set(re.findall(r"\w+", code))
+    words = {name for row in rows(section("## The words")) for name in names(row[2])}
+    assert len(words) > 30
+    assert words - known == set()
+
+
+def test_no_class_is_named_by_a_participle() -> None:
+    """Asked, Going, Leading: what something does now is not what it is. Words of the field are listed."""
+    field = {"Setting", "Meaning", "Interrupted", "Decided", "Delayed", "Denied"}
+    names_of_classes = (re.findall(r"^class _?(\w+)", path.read_text(encoding="utf-8"), re.M) for path in MODULES)
+    found = {name for some in names_of_classes for name in some if re.fullmatch(r"[A-Z][a-z]*(ing|ed)", name)}
+    assert found - field == set()
+
+
+def test_a_folder_of_tests_has_a_room_of_the_same_name() -> None:
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    missing = {str(f) for f in folders if f.parts and f.parts[0] not in BESIDE and not (PACKAGE / f).is_dir()}
+    assert missing == set()
