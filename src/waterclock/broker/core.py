@@ -41,7 +41,6 @@ from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
@@ -49,6 +48,7 @@ from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics

@@ -11,8 +11,8 @@ from typing import Any
 from tests.broker.raw_client import RawClient
 from waterclock import ManualClock
 from waterclock.broker import Broker
+from waterclock.broker.follower import Follower
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.follower import Follower
 from waterclock.broker.topics import Topics
 
 PATIENCE_S = 20.0

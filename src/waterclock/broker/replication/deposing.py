@@ -7,7 +7,7 @@
     a follower at X                 nothing                  the same
     nothing                         nothing                  leads
 
-Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leading.py.
+Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
 """
 
 from __future__ import annotations

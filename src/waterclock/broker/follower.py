@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.elections import ELECT_LEADERS, answer_election
+from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
@@ -33,13 +34,13 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.net.connection import Connection
-from waterclock.broker.net.listening import listener_for
-from waterclock.broker.replication.elsewhere import elsewhere
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
+from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.listening import listener_for
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry, Store
@@ -53,7 +54,6 @@ from waterclock.timer import AsyncTimer
 
 LEAD: Final = "lead"
 STOP: Final = "stop"
-UNCLEAN: Final = 1
 
 
 class Follower:
