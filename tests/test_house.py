@@ -61,7 +61,7 @@ INSIDE_SPARK = {
     "pipeline": {"checkpoint", "frames", "fresh", "layout", "operator", "session", "source", "state", "streams", "toml",
                  "transform", "watching"},
     "progress": {"pipeline"},
-    "command": set(),
+    "command": {"fresh", "pipeline", "progress", "session", "toml", "watching"},
 }  # fmt: skip
 INSIDE_BROKER: dict[str, set[str]] = {
     "errors": set(),
