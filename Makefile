@@ -74,7 +74,7 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
-	  -k "not [plain and not -plain and not [reference and not -reference" $(SIDE_BY_SIDE) 2 \
+	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
 	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/purgatory $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format

@@ -90,6 +90,7 @@ ONLY_IN = {
         "purgatory/waiting.py",
         "broker/broker.py",
         "broker/core.py",
+        "broker/follower.py",
         "broker/replication/",
     ),
     "fcntl": ("disk.py",),

@@ -6,6 +6,7 @@ import doctest
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from waterclock.rules.toml import rules_from
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/broken_on_purpose.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 FOLDERS = ("docs", "src", "tests", "examples", "bench", ".ci")
 DAY_US = 86_400_000_000
 # what the block of docs/rules.md reads from
@@ -47,6 +51,7 @@ def words(file: Path) -> set[str]:
     return {word for found in re.findall(r"`([^`\n]+)`", text) for word in found.split()}
 
 
+@cache
 def known_tests() -> set[str]:
     return {
         name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())

@@ -210,18 +210,21 @@ def test_a_start_that_failed_leaves_nothing_open_and_the_folder_free(
             assert not broker.leads
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_what_cannot_be_closed_after_a_failed_start_does_not_keep_the_folder(folder: Path, role: str) -> None:
-    def refuses(store: Store) -> None:
-        close(store)
+def test_what_cannot_be_closed_keeps_neither_the_rest_open_nor_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(listener: Listener) -> None:
+        real(listener)
         raise OSError(5, "Input/output error")
 
-    close = Store.close
-    with fails_when_it_lets_clients_in(folder) as port, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "close", refuses)
+    real, running = Listener.close, threads()
+    Broker(tmp_path).start().close()
+    with damaged_journal(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(Listener, "close", close)
         with pytest.raises(OSError, match="Input/output error"):
-            Broker(folder, port=port, follow=ROLES[role]).start()
-    locked(str(folder)).release()
+            Broker(tmp_path).start()
+    assert threads() == running
+    locked(str(tmp_path)).release()
 
 
 def no_locks(folder: Path) -> None:

@@ -81,21 +81,13 @@ def opened(file: Path) -> Path:
 # what comes out ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("partitions", "per_batch"), [pytest.param(1, 40, marks=pytest.mark.long), (3, 45)], ids=["one", "three"]
-)
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
-    spark: SparkSession,
-    bootstrap: str,
-    new_topic: NewTopic,
-    pipeline_of: Files,
-    tmp_path: Path,
-    partitions: int,
-    per_batch: int,
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path, partitions: int
 ) -> None:
     topic, rows = new_topic(partitions), orders(50)
     Sender(bootstrap, topic).orders(rows)
-    file = pipeline_of(topic, more=f"per_batch = {per_batch}")
+    file = pipeline_of(topic, more="per_batch = 40")
     run(spark, file)
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
     assert len(batches(file)) > 3

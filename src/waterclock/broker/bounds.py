@@ -50,6 +50,7 @@ BOUNDS: Final = {
     "max.connections": Bounds("int", 0),
     "message.max.bytes": Bounds("int", 0),
     "min.insync.replicas": Bounds("int", 1),
+    "node.id": Bounds("int", 0),
     "num.partitions": Bounds("int", 1),
     "offsets.retention.check.interval.ms": Bounds("long", 1),
     "offsets.retention.minutes": Bounds("int", 1),

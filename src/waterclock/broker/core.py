@@ -38,10 +38,9 @@ from waterclock.broker.flusher import Flusher
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
-from waterclock.broker.identity import Identity
+from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.net.listening import listener_for
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
@@ -49,6 +48,7 @@ from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics
@@ -82,6 +82,7 @@ class Core:
             self._lock = locked(folder)
             opened.callback(self._lock.release)
             self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
+            node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
             self.topics = Topics(folder, settings, self.store, self.worker.do)
@@ -95,7 +96,7 @@ class Core:
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
-            self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
+            self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)))
             self.freezer = FlushFreezer(self.topics, self.flusher)
@@ -164,7 +165,7 @@ class Core:
         for partition in self._partitions():
             partition.deposed = True
         self.watermarks.changed(list(self.topics.partitions()))
-        known = {"follows": address, "node": self.identity.node, "epoch": epoch}
+        known = {"follows": address, "node": self.identity.node, "peer": self.identity.peer, "epoch": epoch}
         known |= dict.fromkeys(("applied", "follower", "deposed"))
         self.store.commit([Entry("self", *item) for item in known.items()], partial(self._resign, address))
 

@@ -80,6 +80,7 @@ def _compression(text: str) -> str:
 KINDS: Final[dict[Any, str]] = {_int: "number", _float: "number", _bool: "boolean", _list: "list", _policy: "list"}
 
 _TABLE: Final = (
+    ("node.id", None, _int, "1", "the broker's id, kept in its folder; of a follower, unless set: not its leader's"),
     ("num.partitions", None, _int, "1", "partitions of a topic that is created without a number"),
     ("default.replication.factor", None, _int, "1", "always 1 here: a follower is not assigned, it follows everything"),
     ("auto.create.topics.enable", None, _bool, "true", "whether asking for a topic's metadata may create it"),

@@ -11,8 +11,8 @@ from typing import Any
 from tests.broker.raw_client import RawClient
 from waterclock import ManualClock
 from waterclock.broker import Broker
+from waterclock.broker.follower import Follower
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.follower import Follower
 from waterclock.broker.topics import Topics
 
 PATIENCE_S = 20.0
@@ -32,14 +32,22 @@ def until(condition: Callable[[], Any], what: str = "") -> None:
 class Pair:
     """`one` leads at first and `two` follows it; both keep their folders, ports and settings over a restart."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str] | None = None,
+        clock: ManualClock | None = None,
+        ids: tuple[int | None, int | None] = (None, None),
+    ) -> None:
+        """`ids` are the two brokers' node.id; None: it is not set."""
         self.settings = {"auto.create.topics.enable": "false", **(settings or {})}
-        self.one = Broker(folder / "one", settings=self.settings, clock=clock)
+        first, second = ({} if one is None else {"node.id": str(one)} for one in ids)
+        self.one = Broker(folder / "one", settings=self.settings | first, clock=clock)
         self._folder = folder
         for name in ("one", "two"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.one.start()
-        self.two = Broker(folder / "two", settings=self.settings, follow=self.one.bootstrap)
+        self.two = Broker(folder / "two", settings=self.settings | second, follow=self.one.bootstrap)
 
     def follow(self) -> None:
         """Let the second begin, and be in sync."""

@@ -137,6 +137,7 @@ def test_a_second_follower_is_refused_while_the_first_is_there(both: Pair, tmp_p
             assert raw.produce("t", b"x") == (Error.NONE, 0)
         assert end(both.two) == 1
         both.two.close()
+        both.two = three
         both.one.advance_s(LAG_S * 1.5)
         both.synced()
         assert log_bytes(three) == log_bytes(both.one)

@@ -1,4 +1,4 @@
-"""ElectLeaders, at the leader: there is nothing to elect. A follower that is asked for it takes over: following.py."""
+"""ElectLeaders, at the leader: there is nothing to elect. A follower that is asked for it takes over: follower.py."""
 
 from __future__ import annotations
 

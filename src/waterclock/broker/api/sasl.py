@@ -31,6 +31,7 @@ from waterclock.broker.wire.fields import INT16, INT32
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
+    from waterclock.broker.net.outgoing import Client
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
@@ -129,25 +130,25 @@ class SaslApis:
         except Denied:
             self._refuse(connection, lambda: None)
 
-    def _step(self, connection: Connection, token: bytes) -> bytes:
+    def _step(self, connection: Client, token: bytes) -> bytes:
         exchange = connection.login.exchange
         answer: bytes = exchange.step(token)
         if exchange.user is not None:
             connection.admit(exchange.user, self.serve)
         return answer
 
-    def _refuse(self, connection: Connection, answer: Callable[[], None]) -> None:
+    def _refuse(self, connection: Client, answer: Callable[[], None]) -> None:
         log.warning("%s was not let in", connection.peer())
         connection.login.state = State.OUT
         connection.deafen()
         self._later(DELAY_S, self._after_a_moment, connection, answer)
 
-    def _after_a_moment(self, connection: Connection, answer: Callable[[], None]) -> None:
+    def _after_a_moment(self, connection: Client, answer: Callable[[], None]) -> None:
         if connection.fd >= 0:
             answer()
             connection.finish()
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: Client) -> None:
         """Close after the answer, unless this is one who is in already and only asked in vain."""
         if connection.login is not None:
             connection.login.state = State.OUT

@@ -11,11 +11,11 @@ Source: the message format of Apache Kafka's documentation, KIP-98 for producers
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from waterclock.broker.buffers import Buffer
 
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER: Final = LAYOUT.size  # 61 bytes

@@ -11,7 +11,7 @@ import struct
 import zlib
 from typing import Any, Final
 
-from waterclock.broker.log.batch import Buffer
+from waterclock.broker.buffers import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 MOST_UNPACKED: Final = 128 << 20

@@ -27,6 +27,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import IO, Final, NamedTuple, TypeAlias
 
+from waterclock.broker.buffers import Slice
 from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import PREFIX, Batch
 from waterclock.broker.log.decided import Decided
@@ -35,7 +36,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
 from waterclock.broker.log.records import Record, keys, records
 from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
-from waterclock.broker.log.segment import Segment, Slice
+from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
 
 MAP_BYTES: Final = 64 << 20  # for keys and their offsets; where it is full, the rest waits for the next compaction

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from waterclock.broker.log.batch import Batch, Buffer, commits
+from waterclock.broker.buffers import Buffer
+from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.producers import AbortedTransaction
 
 

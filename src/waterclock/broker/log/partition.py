@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from waterclock.broker.buffers import Buffer, Slice
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
@@ -24,7 +25,6 @@ from waterclock.broker.log.batch import (
     HEADER,
     PREFIX,
     Batch,
-    Buffer,
     at_append_time,
     commits,
     coordinator_epoch,
@@ -33,7 +33,7 @@ from waterclock.broker.log.batch import (
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
-from waterclock.broker.log.segment import Segment, Slice
+from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.snapshot import Snapshots
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
@@ -308,10 +308,12 @@ class Partition:
 
     def bound(self, records: Slice) -> int:
         """An offset that everything in `records` lies before, not far behind it: for its aborted transactions."""
-        after = records.segment.lookup.offset_after(records.at + records.size)
-        place = self.segment_of(records.segment.base) + 1
-        if after is None and place < len(self.segments):
-            return self.segments[place].base
+        segment = records.segment
+        assert isinstance(segment, Segment)
+        after = segment.lookup.offset_after(records.at + records.size)
+        following = self.segment_of(segment.base) + 1
+        if after is None and following < len(self.segments):
+            return self.segments[following].base
         return self.end if after is None else after
 
     def _fitting(self, segment: Segment, at: int, stop: int, limit: int) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, Buffer, header_of, sealed
+from waterclock.broker.buffers import Buffer
+from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, header_of, sealed
 from waterclock.broker.log.codecs import uncompressed
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.log.batch import Buffer, header_of
+from waterclock.broker.buffers import Buffer
+from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.records import Record, records
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error

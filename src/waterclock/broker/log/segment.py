@@ -16,8 +16,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, Buffer, header_of
+from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.disk import flush_folder
@@ -25,18 +26,6 @@ from waterclock.disk import flush_folder
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
-
-
-class Slice:
-    """Bytes of a segment on their way to a reader: `size` bytes from byte `at`. Holds the file open."""
-
-    __slots__ = ("at", "segment", "size")
-
-    def __init__(self, segment: Segment, at: int, size: int) -> None:
-        self.segment, self.at, self.size = segment, at, size
-
-    def read(self) -> bytes:
-        return os.pread(self.segment.fd, self.size, self.at)
 
 
 class Tail(NamedTuple):

@@ -17,13 +17,12 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from waterclock.broker.log.segment import Slice
+from waterclock.broker.buffers import Slice
+from waterclock.broker.net.idle import IdleWatch
+from waterclock.broker.net.memory import MemoryPool
 from waterclock.broker.net.outgoing import Part, Ready, Slot
-
-if TYPE_CHECKING:
-    from waterclock.broker.net.listener import Listener
 
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
@@ -33,21 +32,38 @@ log = logging.getLogger("waterclock.broker")
 Serve = Callable[["Connection", memoryview], None]
 
 
+class Hub(Protocol):
+    """What a connection shares with the others of its listener. `received` and `sent` count bytes."""
+
+    loop: Any
+    ready: Ready
+    inbox: memoryview
+    memory: MemoryPool
+    idle: IdleWatch
+    largest_request: int
+    largest_unknown: int
+    received: int
+    sent: int
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is over."""
+
+
 class Connection:
     """`serve(connection, request)` takes the bytes of one request, without their size."""
 
-    def __init__(self, sock: socket.socket, listener: Listener, serve: Serve) -> None:
+    def __init__(self, sock: socket.socket, hub: Hub, serve: Serve) -> None:
         self.sock, self.fd = sock, sock.fileno()
-        self.loop: Any = listener.loop
-        self.ready: Ready = listener.ready
-        self._listener, self._serve = listener, serve
-        self._largest = listener.largest_unknown  # of a request, while it is not known who this is
+        self.loop: Any = hub.loop
+        self.ready: Ready = hub.ready
+        self._hub, self._serve = hub, serve
+        self._largest = hub.largest_unknown  # of a request, while it is not known who this is
         self.slots: deque[Slot] = deque()
         self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
         self.login: Any = None  # how far it has come with saying so
         self.client_id = ""
-        self.heard = listener.idle.turn  # when something last went through, by the turns of `idle.py`
+        self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
         self.unsent = 0  # bytes of answers, those in files not counted
         self._out: deque[Part | memoryview] = deque()
         self._frame: memoryview | None = None
@@ -69,9 +85,9 @@ class Connection:
             self.loop.remove_reader(self.fd)
 
     def _readable(self) -> None:
-        if self._frame is None and self._listener.memory.full:
+        if self._frame is None and self._hub.memory.full:
             self._read_no_more()
-            self._listener.memory.wait(self)
+            self._hub.memory.wait(self)
         else:
             self._attempt(self.receive)
 
@@ -94,7 +110,7 @@ class Connection:
     def receive(self) -> None:
         """Read once, and serve the requests that are whole."""
         if self._frame is None:
-            inbox = self._listener.inbox
+            inbox = self._hub.inbox
             self._split(inbox[: self._received(self._receive_into(inbox))])
             return
         self._have += self._received(self._receive_into(self._frame[self._have :]))
@@ -107,8 +123,8 @@ class Connection:
     def _received(self, count: int) -> int:
         if not count:
             raise ConnectionResetError
-        self._listener.received += count
-        self.heard = self._listener.idle.turn
+        self._hub.received += count
+        self.heard = self._hub.idle.turn
         return count
 
     def _frame_full(self) -> None:
@@ -147,14 +163,14 @@ class Connection:
                 raise ValueError(f"a request of {size - 4} bytes; {self._largest} are allowed")
         self._frame, self._have = memoryview(bytearray(size)), len(head)
         self._frame[: len(head)] = head
-        self._listener.memory.take(size)
+        self._hub.memory.take(size)
         if len(head) == size:
             self._frame_full()  # a request of no bytes at all: it is for the table to say so
 
     def _drop_frame(self) -> memoryview:
         frame, self._frame = self._frame, None
         assert frame is not None
-        self._listener.memory.give_back(len(frame))
+        self._hub.memory.give_back(len(frame))
         return frame
 
     def resume(self) -> None:
@@ -172,7 +188,7 @@ class Connection:
     def admit(self, user: str, serve: Serve) -> None:
         """It is known who this is: from now on requests are served by `serve`, and may be large."""
         self.principal, self.login = user, None
-        self._serve, self._largest = serve, self._listener.largest_request
+        self._serve, self._largest = serve, self._hub.largest_request
 
     def deafen(self) -> None:
         """Take nothing from this client any more."""
@@ -235,8 +251,8 @@ class Connection:
             self._out.popleft()
 
     def _went(self, sent: int) -> None:
-        self._listener.sent += sent
-        self.heard = self._listener.idle.turn
+        self._hub.sent += sent
+        self.heard = self._hub.idle.turn
 
     def _send(self, data: bytes | memoryview, more: bool) -> int:
         return self.sock.send(data, socket.MSG_MORE if more else 0)
@@ -291,7 +307,7 @@ class Connection:
         self._kept = b""
         if self._frame is not None:
             self._drop_frame()
-        self._listener.closed(self)
+        self._hub.closed(self)
 
     def _hang_up(self) -> None:
         self.sock.close()

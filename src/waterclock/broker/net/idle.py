@@ -10,18 +10,23 @@ Rule 2: nobody connected, nothing turns.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from waterclock.broker.net.connection import Connection
+from typing import Any, Final, Protocol
 
 STEPS: Final = 8
+
+
+class Watched(Protocol):
+    """A connection; `heard` is the turn in which something went through it last."""
+
+    heard: int
+
+    def close(self) -> None: ...
 
 
 class IdleWatch:
     """Closes those of `connections` that are silent for `allowed_ms`; below one: nobody. `timer` has call_later."""
 
-    def __init__(self, timer: Any, connections: Iterable[Connection], allowed_ms: int) -> None:
+    def __init__(self, timer: Any, connections: Iterable[Watched], allowed_ms: int) -> None:
         self._timer, self._connections = timer, connections
         self._step_s = allowed_ms / 1000 / STEPS if allowed_ms > 0 else 0.0
         self.turning = False

@@ -1,16 +1,19 @@
-"""Room for requests that are on their way in, over all connections: `queued.max.request.bytes`.
+"""Memory for requests that are on their way in, over all connections: `queued.max.request.bytes`.
 
 Rule 1: a buffer may be taken while less than the limit is taken: what is held exceeds the limit by one request at most.
     So a request that was begun can always be finished, and no two wait for each other.
-Rule 2: who finds no room is not read from until there is some; what it sends waits in its socket, and then in itself.
+Rule 2: who finds the pool full is not read from until it is not; what it sends waits in its socket, and then in itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from waterclock.broker.net.connection import Connection
+
+class Waiting(Protocol):
+    """A connection that waits for memory."""
+
+    def resume(self) -> None: ...
 
 
 class MemoryPool:
@@ -20,7 +23,7 @@ class MemoryPool:
         self._most = most
         self.held = 0
         self.full = False
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: dict[Waiting, None] = {}
 
     def take(self, size: int) -> None:
         """A buffer is there now."""
@@ -36,10 +39,10 @@ class MemoryPool:
             for connection in waiting:
                 connection.resume()
 
-    def wait(self, connection: Connection) -> None:
-        """Tell it with `resume()`."""
+    def wait(self, connection: Waiting) -> None:
+        """Call its `resume()` once there is memory again."""
         self._waiting[connection] = None
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Waiting) -> None:
         """It is closed."""
         self._waiting.pop(connection, None)

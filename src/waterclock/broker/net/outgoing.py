@@ -7,23 +7,44 @@ Rule 3: whoever waits for something to answer with may hear that nobody waits fo
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from waterclock.broker.log.segment import Slice
-
-if TYPE_CHECKING:
-    from waterclock.broker.net.connection import Connection
+from waterclock.broker.buffers import Slice
 
 Part: TypeAlias = "bytes | Slice"
 
 
+class Client(Protocol):
+    """The connection that a request came by, as far as whoever answers needs it: see `Connection`."""
+
+    fd: int
+    unsent: int
+    slots: deque[Slot]
+    ready: Ready
+    client_id: str
+    login: Any
+
+    def peer(self) -> str: ...
+
+    def pump(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def admit(self, user: str, serve: Callable[[Any, memoryview], None]) -> None: ...
+
+    def deafen(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 class Slot:
-    """The place of one request in its connection's answers."""
+    """One request's position in its connection's answers."""
 
     __slots__ = ("connection", "on_gone", "parts")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Client) -> None:
         self.connection = connection
         self.parts: list[Part] | None = None
         self.on_gone: Callable[[], Any] | None = None
@@ -46,10 +67,10 @@ class Ready:
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[Client, None] = {}
         self._asked = False
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Client) -> None:
         """Send its answers soon: at the end of this turn of the loop, unless `send` is called before."""
         self._connections[connection] = None
         if not self._asked:

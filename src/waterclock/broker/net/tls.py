@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from waterclock.broker.log.segment import Slice
+from waterclock.broker.buffers import Slice
 from waterclock.broker.net.connection import Connection, Serve
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TlsConnection(Connection):
             super().receive()
             if self.fd < 0 or not self._reading or not self.sock.pending() or self._full():
                 return
-            if self._listener.memory.full:
+            if self._hub.memory.full:
                 break
         self.loop.call_soon(self._read_rest)
 

@@ -7,7 +7,7 @@
     a follower at X                 nothing                  the same
     nothing                         nothing                  leads
 
-Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leading.py.
+Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.broker.identity import NODE
+from waterclock.broker.identity import NO_NODE, NODE
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire import client as asking
@@ -49,18 +49,18 @@ async def whom_to_follow(kept: Mapping[str, Any], asked: str | None) -> str | No
     if kept.get("follows") is not None:
         return str(kept["follows"])
     other = over or (kept.get("follower") or {}).get("address")
-    peer = 3 - int(kept.get("node", NODE))
-    return str(other) if other is not None and await leads(other, peer) else None
+    node = int(kept.get("node", NODE))
+    return str(other) if other is not None and await leads(other, node) else None
 
 
 async def leads(address: str, node: int) -> bool:
-    """Whether a broker is at `address` and says that `node` leads."""
+    """Whether a broker is at `address`, and by its account another than broker `node` leads."""
     link = Link(address, "waterclock")
     try:
         async with asyncio.timeout(PATIENCE_S):
             await link.connect()
             said = await link.ask(METADATA, 1, topics=())
-        return bool(said.controller_id == node)
+        return said.controller_id not in (NO_NODE, node)
     except (LinkLost, TimeoutError):
         return False
     finally:

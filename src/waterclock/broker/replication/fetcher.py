@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from waterclock.broker.identity import beside
 from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
@@ -45,10 +46,13 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Fetcher:
-    """Keeps `replica` the same as what the broker at the other end of `link` has, as the replica that `identity` names."""
+    """Keeps `replica` the same as what the broker at the other end of `link` has, as the replica that `identity` names.
 
-    def __init__(self, replica: Replica, link: Link, identity: Identity) -> None:
-        self._replica, self._link, self._identity = replica, link, identity
+    `chosen`: its id was chosen, and is not given up for another if the leader has it too.
+    """
+
+    def __init__(self, replica: Replica, link: Link, identity: Identity, *, chosen: bool = False) -> None:
+        self._replica, self._link, self._identity, self._chosen = replica, link, identity, chosen
         self.rounds = 0
         self.says = ""
         """What it logged last: whom it follows, or why it cannot."""
@@ -97,20 +101,29 @@ class Fetcher:
         """Whether the other leads, and leads this cluster."""
         said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
         us, address, empty = self._identity, self._link.address, not self._replica.topics.by_name
-        if said.controller_id == us.node:
-            if not empty or self._replica.applied is not None:
-                raise CannotFollow(
-                    f"for {address}, broker {us.node} leads, which is this one: promote the other first "
-                    f"(waterclock broker promote --at {address})"
-                )
-            us.node, us.peer = 3 - us.node, us.node
-            us.leader = 3 - us.node
-            await self._replica.keep([Entry("self", "node", us.node)])
         if said.cluster_id != us.cluster and not empty:
             raise CannotFollow(
                 f"the data here is of another cluster than {address}'s: give the follower a folder of its own"
             )
+        if said.controller_id == us.node:
+            await self._take_another_id(empty and self._replica.applied is None)
         await self._fetch(asking.fetch(us.node, 0, 1, ()))  # once that is answered it has its journal
+        if us.peer != said.controller_id:
+            await self._replica.keep([Entry("self", "peer", int(said.controller_id))])
+        us.peer = us.leader = int(said.controller_id)
+
+    async def _take_another_id(self, new: bool) -> None:
+        """The leader has this broker's id: one that has nothing yet, and was given none, takes another."""
+        us, address = self._identity, self._link.address
+        if not new:
+            raise CannotFollow(
+                f"for {address}, broker {us.node} leads, which is this one: promote the other first "
+                f"(waterclock broker promote --at {address})"
+            )
+        if self._chosen:
+            raise CannotFollow(f"{address} is broker {us.node} too: give this one another node.id and an empty folder")
+        us.node = beside(us.node)
+        await self._replica.keep([Entry("self", "node", us.node)])
 
     # 2 and 3
 

@@ -81,7 +81,7 @@ class Leader:
         known, highs = kept.get("follower"), kept.get("high", {})
         if known is None:
             if kept.get("deposed") is not None:
-                self.replicas.miss(3 - self._identity.node)
+                self.replicas.miss(self._identity.other)
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:

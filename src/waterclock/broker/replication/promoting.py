@@ -12,7 +12,6 @@ import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
-from waterclock.broker.replication.follower import UNCLEAN
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire import client as asking
@@ -21,6 +20,7 @@ from waterclock.errors import UsageError, WaterclockError
 
 METADATA, METADATA_VERSION = 3, 4
 ELECT, ELECT_VERSION = 43, 2
+UNCLEAN: Final = 1  # a kind of election
 PATIENCE: Final = timedelta(seconds=60)
 AGAIN_S: Final = 0.02
 

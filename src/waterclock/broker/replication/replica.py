@@ -124,10 +124,9 @@ class Replica:
             partition.flushed(end, files)
 
     def next_epoch(self) -> int:
-        """An epoch that no other leader has had: after all that are known here, even for broker 1, odd for broker 2."""
+        """An epoch that no other leader has had: after all that are known here, and none that the other broker takes."""
         known: Any = self.store.load("self").get("epoch", 0)
-        epoch = max(int(known), *(p.memo.epoch for p in self.partitions())) + 1
-        return epoch if epoch % 2 == (self._identity.node - 1) % 2 else epoch + 1
+        return self._identity.next_epoch(max(int(known), *(p.memo.epoch for p in self.partitions())))
 
     def begin(self, epoch: int) -> None:
         """Begin the new leader's epoch in every partition, from its end on."""

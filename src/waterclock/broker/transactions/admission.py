@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.log.batch import HEADER, TRANSACTIONAL, Buffer, header_of
+from waterclock.broker.buffers import Buffer
+from waterclock.broker.log.batch import HEADER, TRANSACTIONAL, header_of
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Ledger, Transaction
 from waterclock.broker.transactions.states import DECIDED, State

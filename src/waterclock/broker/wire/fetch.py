@@ -6,10 +6,10 @@ Source: the schemas of Kafka's protocol guide; tests/broker/wire compares every 
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from waterclock.broker.log.producers import AbortedTransaction
-from waterclock.broker.log.segment import Slice
+from waterclock.broker.buffers import Slice
 from waterclock.broker.net.outgoing import Part
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import (
@@ -60,6 +60,16 @@ class FetchRequest(NamedTuple):
     topics: Topics
 
 
+class Aborted(Protocol):
+    """A transaction that was aborted: its producer, and its first offset."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first(self) -> int: ...
+
+
 class FetchedPartition(NamedTuple):
     """What a partition has to say: the row of an answer. `aborted` is None where nobody asked for committed records."""
 
@@ -68,7 +78,7 @@ class FetchedPartition(NamedTuple):
     high: int = -1
     stable: int = -1
     start: int = -1
-    aborted: list[AbortedTransaction] | None = None
+    aborted: Sequence[Aborted] | None = None
     records: Slice | None = None
 
 
@@ -190,7 +200,7 @@ def _put_row(out: list[Part], held: bytearray, row: FetchedPartition, version: i
     return held
 
 
-def _aborted(rows: list[AbortedTransaction] | None, flexible: bool) -> bytes:
+def _aborted(rows: Sequence[Aborted] | None, flexible: bool) -> bytes:
     if rows is None:
         return b"\0" if flexible else b"\xff\xff\xff\xff"
     end = b"\0" * flexible

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.elections import ELECT_LEADERS, answer_election
+from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
@@ -31,15 +32,15 @@ from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
-from waterclock.broker.identity import Identity
+from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.net.connection import Connection
-from waterclock.broker.net.listening import listener_for
-from waterclock.broker.replication.elsewhere import elsewhere
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
+from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.listening import listener_for
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry, Store
@@ -53,7 +54,6 @@ from waterclock.timer import AsyncTimer
 
 LEAD: Final = "lead"
 STOP: Final = "stop"
-UNCLEAN: Final = 1
 
 
 class Follower:
@@ -71,19 +71,19 @@ class Follower:
                 closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
             )
             topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
-            node = self.store.load("self").get("node", 2)
+            chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer()))
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
-            self.identity = Identity.of(self.store, *access.advertised(host, self.listener.port))
-            self.identity.node, self.identity.leader = node, 3 - node
-            self.identity.peer, self.identity.peer_at = 3 - node, leader
+            self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
+            self.identity.leader = NO_NODE if self.identity.peer is None else self.identity.peer
+            self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
             self.replica = Replica(folder, settings, self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity)
+            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
