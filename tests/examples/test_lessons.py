@@ -11,6 +11,7 @@ pytest.importorskip("kio")
 pytest.importorskip("confluent_kafka")
 
 from waterclock import cli
+from waterclock.examples.command import LESSONS
 from waterclock.examples.lessons import acks, duplicates, keys, order
 from waterclock.examples.lessons.clients import ONE_BY_ONE, producer, read, send
 from waterclock.examples.lessons.lesson import Lesson
@@ -157,7 +158,7 @@ def test_a_lesson_is_json_for_programs(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert told == {"title": LESSON.title, "rows": LESSON.rows, "learned": LESSON.learned}
 
 
-@pytest.mark.parametrize("name", cli.LESSONS)
+@pytest.mark.parametrize("name", LESSONS)
 def test_every_lesson_of_the_command_is_there(name: str) -> None:
     from importlib import import_module
 
