@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.test_house import NAMES, PACKAGE, circles, imported, imported_modules, tree_of
+from tests.test_house import NAMES, PACKAGE, circles, tree_of
 
 BROKER = PACKAGE / "broker"
+PREFIX = "waterclock.broker."
 FILES = sorted(path for path in BROKER.rglob("*.py") if path.parent != BROKER or path.name != "__init__.py")
 
 # folder or file of src/waterclock/broker -> those that it may import, the lowest floor first
@@ -58,18 +60,25 @@ def part_of(path: Path) -> str:
     return path.relative_to(BROKER).parts[0].removesuffix(".py")
 
 
-def parts_imported(path: Path) -> Iterator[str]:
-    """The parts that a module imports, anywhere in it."""
-    for name in {*imported(path), *imported_modules(tree_of(path))}:
-        package, _, rest = name.partition("waterclock.broker.")
-        if not package and rest:
-            yield rest.split(".")[0]
+def modules_imported(path: Path) -> Iterator[str]:
+    """The modules of the broker that a module imports, anywhere in it."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from (name for name in names & NAMES.keys() or {str(node.module)} if name.startswith(PREFIX))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith(PREFIX))
+
+
+def parts_imported(path: Path) -> set[str]:
+    """The other parts that a module imports."""
+    return {name.removeprefix(PREFIX).split(".")[0] for name in modules_imported(path)} - {part_of(path)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(BROKER)))
 def test_a_part_of_the_broker_imports_from_lower_floors_only(path: Path) -> None:
     part, name = part_of(path), str(path.relative_to(BROKER))
-    forbidden = set(parts_imported(path)) - BROKER_MAY_IMPORT[part] - {part}
+    forbidden = parts_imported(path) - BROKER_MAY_IMPORT[part]
     assert {other for other in forbidden if (name, other) not in EXCEPTIONS} == set()
 
 
@@ -83,14 +92,10 @@ def test_the_floors_of_the_broker_stand_in_their_order() -> None:
 def test_the_table_of_floors_allows_nothing_that_no_part_needs() -> None:
     needed: dict[str, set[str]] = {part_of(path): set() for path in FILES}
     for path in FILES:
-        needed[part_of(path)].update(set(parts_imported(path)) - {part_of(path)})
+        needed[part_of(path)] |= parts_imported(path)
     assert needed == BROKER_MAY_IMPORT
 
 
 def test_no_file_of_the_broker_reaches_itself_by_imports() -> None:
-    names = {name: path for name, path in NAMES.items() if name.startswith("waterclock.broker.")}
-    assert circles({name: {one for one in imports(path) if one in names} for name, path in names.items()}) == []
-
-
-def imports(path: Path) -> set[str]:
-    return {*imported(path), *imported_modules(tree_of(path))}
+    names = {name: path for name, path in NAMES.items() if name.startswith(PREFIX)}
+    assert circles({name: set(modules_imported(path)) & names.keys() for name, path in names.items()}) == []
