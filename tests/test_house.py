@@ -183,7 +183,9 @@ def part_of(path: Path) -> str:
 
 def parts_of(room: str, path: Path) -> set[str]:
     """The parts of `room` that a module imports."""
-    names = [name.split(".") for name in (*imported(path), *imported_modules(tree_of(path)))]
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom)]
+    whole = [f"{node.module}.{alias.name}" for node in nodes for alias in node.names]
+    names = [name.split(".") for name in (*imported(path), *(name for name in whole if name in NAMES))]
     return {parts[2] for parts in names if parts[:2] == ["waterclock", room] and len(parts) > 2}
 
 
