@@ -61,9 +61,46 @@ INSIDE_SPARK = {
     "pipeline": {"checkpoint", "frames", "fresh", "layout", "operator", "session", "source", "state", "streams", "toml",
                  "transform", "watching"},
     "progress": {"pipeline"},
-    "command": set(),
+    "command": {"fresh", "pipeline", "progress", "session", "toml", "watching"},
 }  # fmt: skip
-INSIDE: dict[str, dict[str, set[str]]] = {"spark": INSIDE_SPARK}
+INSIDE_BROKER: dict[str, set[str]] = {
+    "errors": set(),
+    "bounds": set(),
+    "buffers": set(),
+    "patterns": set(),
+    "statistics": set(),
+    "worker": set(),
+    "settings": {"bounds"},
+    "folder": {"errors"},
+    "prometheus": {"statistics"},
+    "net": {"buffers", "settings"},
+    "wire": {"buffers", "net"},
+    "log": {"buffers", "errors", "settings", "wire", "worker"},
+    "store": {"errors", "log"},
+    "making": {"log", "worker"},
+    "flusher": {"log", "statistics"},
+    "watermarks": {"flusher", "log", "net"},
+    "identity": {"settings", "store"},
+    "runtime": {"identity", "settings", "store"},
+    "security": {"net", "settings", "store"},
+    "topics": {"errors", "log", "making", "settings", "store", "worker"},
+    "upkeep": {"errors", "log", "settings", "topics", "worker"},
+    "freezing": {"flusher", "log", "topics"},
+    "groups": {"patterns", "settings", "store", "topics", "wire"},
+    "transactions": {"buffers", "flusher", "groups", "log", "settings", "store", "topics", "wire"},
+    "replication": {"identity", "log", "settings", "statistics", "store", "topics", "wire"},
+    "api": {"bounds", "errors", "flusher", "groups", "identity", "log", "net", "patterns", "replication", "runtime",
+            "security", "settings", "store", "topics", "transactions", "upkeep", "wire"},
+    "faults": {"api", "freezing", "net", "topics", "wire"},
+    "core": {"api", "flusher", "folder", "freezing", "groups", "identity", "log", "replication", "runtime", "security",
+             "settings", "statistics", "store", "topics", "transactions", "upkeep", "watermarks", "worker"},
+    "follower": {"api", "folder", "freezing", "identity", "net", "replication", "security", "settings", "statistics",
+                 "store", "topics", "wire"},
+    "broker": {"core", "faults", "follower", "replication", "security", "settings", "statistics", "store", "wire"},
+    "process": {"broker", "prometheus", "replication", "security", "settings", "statistics"},
+    "command": {"process", "replication"},
+}  # fmt: skip
+INSIDE: dict[str, dict[str, set[str]]] = {"spark": INSIDE_SPARK, "broker": INSIDE_BROKER}
 EXCEPTIONS_INSIDE: dict[str, set[tuple[str, str]]] = {}  # room -> (file, part that it may import all the same)
 # circles of imports for type checkers alone: each a pair of files that are two halves of one thing
 PAIRS = [{"timer/drive.py", "timer/periodic.py"}, {"timer/loop.py", "timer/timeouts.py"}]
@@ -146,8 +183,10 @@ def part_of(path: Path) -> str:
 
 def parts_of(room: str, path: Path) -> set[str]:
     """The parts of `room` that a module imports."""
-    names = [name.split(".") for name in imported_modules(tree_of(path))]
-    return {parts[2] for parts in names if parts[1] == room and len(parts) > 2}
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom)]
+    whole = [f"{node.module}.{alias.name}" for node in nodes for alias in node.names]
+    names = [name.split(".") for name in (*imported(path), *(name for name in whole if name in NAMES))]
+    return {parts[2] for parts in names if parts[:2] == ["waterclock", room] and len(parts) > 2}
 
 
 def imported_modules(tree: ast.Module) -> Iterator[str]:
@@ -208,10 +247,19 @@ def test_no_arrow_points_upward_inside_a_room(room: str) -> None:
     wrong = {
         (str(path.relative_to(PACKAGE)), other)
         for path in MODULES
-        if room_of(path) == room and path.parent.name + path.name != f"{room}__init__.py"
+        if room_of(path) == room and path != PACKAGE / room / "__init__.py"
         for other in parts_of(room, path) - INSIDE[room][part_of(path)] - {part_of(path)}
     }
     assert wrong == EXCEPTIONS_INSIDE.get(room, set())
+
+
+@pytest.mark.parametrize("room", INSIDE)
+def test_a_table_inside_a_room_allows_nothing_that_no_part_needs(room: str) -> None:
+    needed: dict[str, set[str]] = {part: set() for part in INSIDE[room]}
+    for path in MODULES:
+        if room_of(path) == room and path != PACKAGE / room / "__init__.py":
+            needed[part_of(path)] |= parts_of(room, path) - {part_of(path)}
+    assert needed == INSIDE[room]
 
 
 @pytest.mark.parametrize("table", [MAY_IMPORT, *INSIDE.values()])

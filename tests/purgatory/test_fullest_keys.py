@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.purgatory.purgatories import KINDS, Bench
+from waterclock.purgatory import delayed
 
 
 @pytest.fixture(params=KINDS)
@@ -77,3 +79,19 @@ def test_counts_are_of_one_moment_while_others_watch_and_complete(bench: Bench) 
     for thread in threads:
         thread.join()
     assert torn == []
+
+
+def test_counts_are_taken_under_the_lock() -> None:
+    bench, held = Bench(delayed), []
+    bench.watch("one", "a", "b")
+    lock = bench.purgatory._lock
+
+    class Counted(dict[Any, Any]):
+        def __len__(self) -> int:
+            held.append(lock._is_owned())
+            return super().__len__()
+
+    for watch_list in bench.purgatory._lists.values():
+        watch_list.operations = Counted(watch_list.operations)
+    assert bench.purgatory.fullest_keys() == [("a", 1), ("b", 1)]
+    assert held == [True, True]

@@ -305,3 +305,10 @@ def test_the_handle_of_a_wheel_without_a_driver_is_moved_by_ticks(make: Make) ->
     assert (wheel.advance(102), wheel.advance(103), handle.reschedule(3)) == (0, 1, False)
     with pytest.raises(TypeError):
         wheel.add_at(500, nothing).reschedule(0.5)
+
+
+@pytest.mark.parametrize("make", WHEELS)
+def test_a_wheel_moves_no_timer_of_another_one(make: Make) -> None:
+    wheel, other = make(), make(start=1000)
+    handle = wheel.add(50, nothing)
+    assert (other._move(handle, 1001), handle.deadline, wheel.next_deadline(), len(other)) == (False, 50, 50, 0)

@@ -152,10 +152,10 @@ def resident() -> int:
 
 
 def grown_by_wheels(make: Make, slots: Any) -> int:
-    """Resident bytes that one of a hundred wheels costs, with a few timers on every level."""
+    """Resident bytes that one of twenty wheels costs, with a few timers on every level."""
     far = [1, 2, 100_000, 2**33, 2**50]
     before = resident()
-    wheels = [make(slots=slots) for _ in range(100)]
+    wheels = [make(slots=slots) for _ in range(20)]
     for wheel in wheels:
         for delay in far:
             wheel.add(delay, nothing)

@@ -34,7 +34,7 @@ from waterclock.broker.api.table import FastApi, Table
 from waterclock.broker.api.topics import TopicApis
 from waterclock.broker.api.transaction_views import TransactionViewApis
 from waterclock.broker.api.transactions import TransactionApis
-from waterclock.broker.flusher import Flusher
+from waterclock.broker.flusher import Flusher, Work
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
@@ -98,9 +98,9 @@ class Core:
             )
             self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
-            self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self.watermarks.flushed)))
-            self.freezer = FlushFreezer(self.topics, self.flusher)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
+            self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
+            self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
             self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
             self._take_up()
@@ -110,10 +110,12 @@ class Core:
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""
-        self.watermarks.raised_by(self.replicas.raise_high)
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _flushed(self, work: list[Work]) -> None:
+        self.watermarks.flushed(work, self.replicas.raise_high)
 
     def _soon(self, deed: Callable[..., object], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(deed, *arguments)

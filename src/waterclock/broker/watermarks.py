@@ -22,16 +22,12 @@ class Watermarks:
     def __init__(self, ready: Ready, produces: Purgatory, fetches: Purgatory) -> None:
         self._ready, self._produces, self._fetches = ready, produces, fetches
 
-    def raised_by(self, raise_high: Callable[[Partition], None]) -> None:
-        """Who says how far a partition's high watermark may rise."""
-        self._raise_high = raise_high
-
-    def flushed(self, work: list[Work]) -> None:
-        """The flusher tells what is durable."""
+    def flushed(self, work: list[Work], raise_high: Callable[[Partition], None]) -> None:
+        """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""
         for partition, end, files in work:
             if not partition.deleted:
                 partition.flushed(end, files)
-                self._raise_high(partition)
+                raise_high(partition)
         self.changed([w.partition for w in work])
 
     def changed(self, partitions: Iterable[Partition]) -> None:

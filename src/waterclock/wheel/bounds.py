@@ -49,8 +49,7 @@ def sizes_of(slots: Any) -> tuple[int, ...]:
 
 
 def _is_size(size: Any) -> bool:
-    """True and False have an index, too, and are no sizes."""
     try:
-        return not isinstance(size, bool) and MIN_SLOTS <= index(size) <= MAX_SLOTS
+        return MIN_SLOTS <= index(size) <= MAX_SLOTS  # True and False are 1 and 0 here: no sizes
     except TypeError:
         return False

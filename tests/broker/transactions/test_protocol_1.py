@@ -257,9 +257,9 @@ def test_while_a_decision_is_being_written_everybody_else_is_told_to_wait(broker
 def test_an_end_waits_for_the_followers_in_sync(broker: Broker, client: Client) -> None:
     producer = begun(client)
     partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
-    watermarks = broker.inside.watermarks
-    raise_high = watermarks._raise_high
-    watermarks.raised_by(lambda partition: None)  # a follower that has not fetched the marker yet
+    watermarks, replicas = broker.inside.watermarks, broker.inside.replicas
+    raise_high = replicas.raise_high
+    replicas.raise_high = lambda partition: None  # type: ignore[method-assign]  # a follower has not fetched the marker yet
     client.end_soon("n", producer)
     while broker.call(lambda: partition.durable) != 2:
         pass

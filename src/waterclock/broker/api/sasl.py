@@ -23,7 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
-from waterclock.broker.security.scram import Denied
+from waterclock.broker.security.scram import AccessDenied
 from waterclock.broker.security.users import MECHANISMS, Users
 from waterclock.broker.wire.codec import API_VERSIONS, Request
 from waterclock.broker.wire.errors import Error
@@ -115,7 +115,7 @@ class SaslApis:
             return
         try:
             self._answer(request, Error.NONE, "", self._step(connection, request.body.auth_bytes))
-        except Denied as denied:
+        except AccessDenied as denied:
             told = str(denied)
             self._refuse(connection, lambda: self._answer(request, Error.SASL_AUTHENTICATION_FAILED, told))
 
@@ -127,7 +127,7 @@ class SaslApis:
         try:
             answer = self._step(connection, token)
             connection.slot().answer([INT32.pack(len(answer)) + answer])
-        except Denied:
+        except AccessDenied:
             self._refuse(connection, lambda: None)
 
     def _step(self, connection: Client, token: bytes) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waterclock.broker.groups.classic import ClassicGroup
 
 
-class Delayed(Protocol):
+class DelayedRebalance(Protocol):
     """A question and a deed."""
 
     def try_complete(self, op: DelayedOperation) -> bool: ...
@@ -29,7 +29,7 @@ class Delayed(Protocol):
     def on_complete(self, op: DelayedOperation) -> None: ...
 
 
-def wait(purgatory: Purgatory, sort: str, group: ClassicGroup, delayed: Delayed, timeout_s: float) -> None:
+def wait(purgatory: Purgatory, sort: str, group: ClassicGroup, delayed: DelayedRebalance, timeout_s: float) -> None:
     """Watch an operation of a group; `sort` is "join" or "sync"."""
     op = DelayedOperation(delayed.try_complete, delayed.on_complete, timeout_s)
     purgatory.try_complete_else_watch(op, ((sort, group.id),))

@@ -30,7 +30,7 @@ from typing import IO, Final, NamedTuple, TypeAlias
 from waterclock.broker.buffers import Slice
 from waterclock.broker.log.aborted import ROW
 from waterclock.broker.log.batch import PREFIX, Batch
-from waterclock.broker.log.decided import Decided
+from waterclock.broker.log.decided import DecidedTransactions
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
@@ -135,7 +135,7 @@ class Compaction:
         for segment in plan.segments:
             segment.pin()  # who reads it needs its index longer than that has its name
         self._offsets: dict[bytes, int] = {}
-        self._decided = Decided(plan.aborted)
+        self._decided = DecidedTransactions(plan.aborted)
         self._last = plan.last
         self.covered = plan.upto
         self.done = False
@@ -168,7 +168,7 @@ class Compaction:
 
     def _note_keys(self) -> Iterator[None]:
         plan, used = self._plan, 0
-        decided = Decided(row for row in plan.aborted if row.last >= plan.dirty)
+        decided = DecidedTransactions(row for row in plan.aborted if row.last >= plan.dirty)
         for batch, data in _batches(plan.segments):
             if batch.last < plan.dirty:
                 continue

@@ -19,7 +19,7 @@ from waterclock.broker.log.batch import Batch, commits
 from waterclock.broker.log.producers import AbortedTransaction
 
 
-class Decided:
+class DecidedTransactions:
     """`aborted`: the transactions that the log tells readers to pass over, in any order.
 
     `told` are those of them that readers must be told of still.

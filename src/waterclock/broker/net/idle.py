@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 STEPS: Final = 8
 
 
-class Watched(Protocol):
+class IdleConnection(Protocol):
     """A connection; `heard` is the turn in which something went through it last."""
 
     heard: int
@@ -26,7 +26,7 @@ class Watched(Protocol):
 class IdleWatch:
     """Closes those of `connections` that are silent for `allowed_ms`; below one: nobody. `timer` has call_later."""
 
-    def __init__(self, timer: Any, connections: Iterable[Watched], allowed_ms: int) -> None:
+    def __init__(self, timer: Any, connections: Iterable[IdleConnection], allowed_ms: int) -> None:
         self._timer, self._connections = timer, connections
         self._step_s = allowed_ms / 1000 / STEPS if allowed_ms > 0 else 0.0
         self.turning = False

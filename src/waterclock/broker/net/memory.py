@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Waiting(Protocol):
+class Waiter(Protocol):
     """A connection that waits for memory."""
 
     def resume(self) -> None: ...
@@ -23,7 +23,7 @@ class MemoryPool:
         self._most = most
         self.held = 0
         self.full = False
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[Waiter, None] = {}
 
     def take(self, size: int) -> None:
         """A buffer is there now."""
@@ -39,10 +39,10 @@ class MemoryPool:
             for connection in waiting:
                 connection.resume()
 
-    def wait(self, connection: Waiting) -> None:
+    def wait(self, connection: Waiter) -> None:
         """Call its `resume()` once there is memory again."""
         self._waiting[connection] = None
 
-    def leave(self, connection: Waiting) -> None:
+    def leave(self, connection: Waiter) -> None:
         """It is closed."""
         self._waiting.pop(connection, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from waterclock.broker.security.scram import Denied
+from waterclock.broker.security.scram import AccessDenied
 
 PLAIN: Final = "PLAIN"
 
@@ -21,13 +21,13 @@ class Plain:
         """An empty answer; Denied where name and password do not fit."""
         parts = token.decode(errors="replace").split("\0")
         if len(parts) != 3:
-            raise Denied(f"A PLAIN message has 3 parts, got {len(parts)}")
+            raise AccessDenied(f"A PLAIN message has 3 parts, got {len(parts)}")
         authorized, name, password = parts
         if not name or not password:
-            raise Denied("Authentication failed: a user name and a password are needed")
+            raise AccessDenied("Authentication failed: a user name and a password are needed")
         if not self._check(name, password):
-            raise Denied("Authentication failed: Invalid username or password")
+            raise AccessDenied("Authentication failed: Invalid username or password")
         if authorized not in ("", name):
-            raise Denied("Authentication failed: to act as somebody else is not possible here")
+            raise AccessDenied("Authentication failed: to act as somebody else is not possible here")
         self.user = name
         return b""

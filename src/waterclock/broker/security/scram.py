@@ -32,7 +32,7 @@ FINAL: Final = re.compile(r"(c=([^,]+),r=([^,]+)(?:,[^p].*)?),p=([^,]+)", re.DOT
 ZEAL: Final = secrets.token_bytes(32)  # of this process, for Rule 2
 
 
-class Denied(Exception):
+class AccessDenied(Exception):
     """The user is not let in; the message may be told to the client and holds no secret."""
 
 
@@ -103,8 +103,8 @@ class Scram:
             raise self._denied() from None
         return self._first(text) if self._credential is None else self._final(text, self._credential)
 
-    def _denied(self) -> Denied:
-        return Denied(f"Authentication failed: invalid credentials for {self._mechanism}")
+    def _denied(self) -> AccessDenied:
+        return AccessDenied(f"Authentication failed: invalid credentials for {self._mechanism}")
 
     def _first(self, text: str) -> bytes:
         match = FIRST.fullmatch(text)
@@ -113,7 +113,7 @@ class Scram:
         self._header, authorized, bare, name, nonce = match.groups()
         self._name = name.replace("=2C", ",").replace("=3D", "=")
         if authorized and authorized != name:
-            raise Denied("Authentication failed: to act as somebody else is not possible here")
+            raise AccessDenied("Authentication failed: to act as somebody else is not possible here")
         self._credential = credential = self._find(self._name) or _nobody(self._hash, self._name)
         self._nonce = nonce + secrets.token_urlsafe(18)
         salt = base64.b64encode(credential.salt).decode()

@@ -60,7 +60,7 @@ class FetchRequest(NamedTuple):
     topics: Topics
 
 
-class Aborted(Protocol):
+class AbortedRow(Protocol):
     """A transaction that was aborted: its producer, and its first offset."""
 
     @property
@@ -78,7 +78,7 @@ class FetchedPartition(NamedTuple):
     high: int = -1
     stable: int = -1
     start: int = -1
-    aborted: Sequence[Aborted] | None = None
+    aborted: Sequence[AbortedRow] | None = None
     records: Slice | None = None
 
 
@@ -200,7 +200,7 @@ def _put_row(out: list[Part], held: bytearray, row: FetchedPartition, version: i
     return held
 
 
-def _aborted(rows: Sequence[Aborted] | None, flexible: bool) -> bytes:
+def _aborted(rows: Sequence[AbortedRow] | None, flexible: bool) -> bytes:
     if rows is None:
         return b"\0" if flexible else b"\xff\xff\xff\xff"
     end = b"\0" * flexible
