@@ -42,9 +42,9 @@ class Position(NamedTuple):
 class MariaGtidList:
     """MariaDB's GTID list: of every domain the last transaction, as domain-server-number.
 
-    >>> place = MariaPlace("0-1-7,2-1-3")
+    >>> place = MariaGtidList("0-1-7,2-1-3")
     >>> place.add("0-1-8")
-    >>> str(place), place.covers(MariaPlace("0-2-8"))
+    >>> str(place), place.covers(MariaGtidList("0-2-8"))
     ('0-1-8,2-1-3', True)
     """
 
@@ -79,7 +79,7 @@ class MariaGtidList:
 class MySqlGtidSet:
     """MySQL's GTID set: of every server the transactions that were read, as intervals.
 
-    >>> place = MySqlPlace("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7")
+    >>> place = MySqlGtidSet("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7")
     >>> place.add("3e11fa47-71ca-11e1-9e33-c80aa9429562:6")
     >>> str(place)
     '3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7'

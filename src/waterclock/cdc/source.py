@@ -46,7 +46,7 @@ class Source(Protocol):
 class TableFilter:
     """Whose rows are asked for: patterns of `database.table`, as in a shell; none stands for all but the server's own.
 
-    >>> wanted = Wanted(["shop.*"])
+    >>> wanted = TableFilter(["shop.*"])
     >>> wanted("shop", "orders"), wanted("mysql", "user")
     (True, False)
     """

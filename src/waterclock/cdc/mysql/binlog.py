@@ -41,7 +41,7 @@ class Event(NamedTuple):
 class EventFramer:
     """Cuts events out of their bytes. It learns from the format description whether they carry checksums.
 
-    >>> Framing().event(bytes.fromhex("00000000 03 01000000 13000000 00000000 0000")).kind == STOP
+    >>> EventFramer().event(bytes.fromhex("00000000 03 01000000 13000000 00000000 0000")).kind == STOP
     True
     """
 
