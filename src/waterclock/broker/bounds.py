@@ -61,7 +61,7 @@ BOUNDS: Final = {
 }
 
 
-def check(name: str, asked: str, text: str, value: Any) -> None:
+def check(name: str, used: str, text: str, value: Any) -> None:
     """UsageError where the number `value`, read from `text`, cannot be the setting's.
 
     `name` is the broker's name for it, `asked` the name that was used.
@@ -71,14 +71,14 @@ def check(name: str, asked: str, text: str, value: Any) -> None:
         ...
     waterclock.errors.UsageError: Invalid value -5 for configuration retention.ms: must be -1 or more
     """
-    bounds = BOUNDS.get(asked) or BOUNDS.get(name, ANY_INT)
+    bounds = BOUNDS.get(used) or BOUNDS.get(name, ANY_INT)
     size = SIZES.get(bounds.kind)
     if size is not None and not -size <= value < size:
-        raise refused(asked, text, f"is no number of type {bounds.kind.upper()}")
+        raise refused(used, text, f"is no number of type {bounds.kind.upper()}")
     if bounds.lowest is not None and not value >= bounds.lowest:
-        raise refused(asked, text, f"must be {bounds.lowest} or more")
+        raise refused(used, text, f"must be {bounds.lowest} or more")
     if bounds.highest is not None and not value <= bounds.highest:
-        raise refused(asked, text, f"must be {bounds.highest} or less")
+        raise refused(used, text, f"must be {bounds.highest} or less")
 
 
 def refused(name: str, text: str, why: str) -> UsageError:

@@ -144,7 +144,7 @@ class Store:
         refused, last = -1, False  # the era of the last refusal: what is of it, or older, is told by `_refused`
         while not last:
             several, last = self._next()
-            group = [asked for asked in several if asked.era > refused]
+            group = [commit for commit in several if commit.era > refused]
             if group and self.commit_group(group):
                 for _ in group:
                     self._soon(self._stored)
@@ -155,8 +155,8 @@ class Store:
     def _next(self) -> tuple[list[PendingCommit], bool]:
         """What has been handed in, at least one commit; True where the end was asked for behind it."""
         group: list[PendingCommit] = []
-        while (asked := self._queue.get()) is not None:
-            group.append(asked)
+        while (commit := self._queue.get()) is not None:
+            group.append(commit)
             if self._queue.empty():
                 return group, False
         return group, True
@@ -165,8 +165,8 @@ class Store:
         """Write what was handed in meanwhile in one transaction of SQLite; False if the disk refuses it, all of it."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            for asked in group:
-                for step in asked.steps:
+            for commit in group:
+                for step in commit.steps:
                     _apply(self._database, step)
             self._database.execute("COMMIT")
             return True

@@ -30,6 +30,7 @@ from waterclock.broker.worker import Do, at_once
 from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
 
+TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 NAMESPACE: Final = "topic"
 LONGEST_NAME: Final = 249
 Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
@@ -71,7 +72,7 @@ class Topic:
         self.growths: deque[tuple[int, Then | None]] = deque()  # up to how many, and who waits; the first is at work
 
     @property
-    def asked(self) -> int:
+    def planned(self) -> int:
         """How many partitions it will have where nothing refuses."""
         return max([self.promised, *(upto for upto, _ in self.growths)])
 

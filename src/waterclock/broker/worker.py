@@ -61,8 +61,8 @@ class Worker:
         self._thread.join()
 
     def _work(self) -> None:
-        while (asked := self._short.get()) is not None:
-            self._do(*asked)
+        while (job := self._short.get()) is not None:
+            self._do(*job)
 
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
         at_once(deed, partial(self._soon, then))
@@ -80,8 +80,8 @@ class Worker:
         self._closing.wait(BREATH_S)
         waiting = self._short.qsize()
         for _ in range(waiting):
-            asked = self._short.get()
-            if asked is None:
+            job = self._short.get()
+            if job is None:
                 self._short.put(None)
                 return
-            self._do(*asked)
+            self._do(*job)

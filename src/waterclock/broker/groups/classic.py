@@ -191,10 +191,10 @@ class ClassicGroup:
         if member.instance is not None:
             self.static.pop(member.instance, None)
 
-    def update(self, member: Member, asked: JoinRequest, answer: Join | None) -> None:
+    def update(self, member: Member, request: JoinRequest, answer: Join | None) -> None:
         """A member joins again."""
         self._speak.subtract(name for name, _ in member.protocols)
-        member.describe(asked)
+        member.describe(request)
         self._speak.update(name for name, _ in member.protocols)
         self.await_join(member, answer)
 

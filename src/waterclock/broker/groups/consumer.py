@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.members import CONSUMER
 from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, UNREVOKED, ConsumerMember, parts, rows
 from waterclock.broker.groups.subscriptions import SeenTopic, Subscriptions
@@ -40,7 +40,7 @@ class GroupSnapshot(NamedTuple):
     assignor: str
     topics: dict[str, SeenTopic]
     members: dict[str, ConsumerMember]
-    target: dict[str, frozenset[TopicPartition]]
+    target: dict[str, frozenset[TopicIdPartition]]
 
 
 NEVER: Final = GroupSnapshot(1, 0, "", {}, {}, {})  # of a group that is not in the store yet
@@ -58,8 +58,8 @@ class ConsumerGroup:
         self.assignor = ""
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance -> member id
-        self.target: dict[str, frozenset[TopicPartition]] = {}
-        self.owners: dict[TopicPartition, str] = {}
+        self.target: dict[str, frozenset[TopicIdPartition]] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         self.subscriptions = Subscriptions()
         self.topics: dict[str, SeenTopic] = {}  # what it subscribes to, as the target has it
         self._changed: set[str] = set()  # members
@@ -94,7 +94,7 @@ class ConsumerGroup:
         """The date from which an offset's retention counts."""
         return committed_ms
 
-    def free(self, part: TopicPartition) -> bool:
+    def free(self, part: TopicIdPartition) -> bool:
         """Whether nobody has the partition."""
         return part not in self.owners
 
@@ -157,8 +157,8 @@ class ConsumerGroup:
         self.target, self.target_epoch = target, self.epoch
 
     def _voted(self) -> str | None:
-        asked = [member.assignor for member in self.members.values() if member.assignor]
-        return max(asked, key=asked.count) if asked else None
+        named = [member.assignor for member in self.members.values() if member.assignor]
+        return max(named, key=named.count) if named else None
 
     # Who may do what
 

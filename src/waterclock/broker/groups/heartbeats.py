@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
@@ -43,7 +43,7 @@ class HeartbeatAnswer(NamedTuple):
     message: str | None = None
     member: str | None = None
     epoch: int = 0
-    assigned: frozenset[TopicPartition] | None = None
+    assigned: frozenset[TopicIdPartition] | None = None
 
 
 NOT_KEPT: Final = HeartbeatAnswer(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
@@ -70,7 +70,7 @@ class Beat:
     topics: frozenset[str] | None
     regex: str | None
     assignor: str | None
-    has: frozenset[TopicPartition] | None
+    has: frozenset[TopicIdPartition] | None
     client_id: str
     client_host: str
 

@@ -77,18 +77,18 @@ class Member:
         "syncing",
     )
 
-    def __init__(self, member_id: str, asked: JoinRequest) -> None:
-        self.id, self.instance = member_id, asked.instance
-        self.client_id, self.client_host = asked.client_id, asked.client_host
+    def __init__(self, member_id: str, request: JoinRequest) -> None:
+        self.id, self.instance = member_id, request.instance
+        self.client_id, self.client_host = request.client_id, request.client_host
         self.assignment = b""
         self.joining: Join | None = None
         self.syncing: Sync | None = None
         self.fresh = False
-        self.describe(asked)
+        self.describe(request)
 
-    def describe(self, asked: JoinRequest) -> None:
+    def describe(self, request: JoinRequest) -> None:
         """It joins anew, with these timeouts and protocols."""
-        self.session_ms, self.rebalance_ms, self.protocols = asked.session_ms, asked.rebalance_ms, asked.protocols
+        self.session_ms, self.rebalance_ms, self.protocols = request.session_ms, request.rebalance_ms, request.protocols
 
     def said(self) -> JoinRequest:
         """What it said of itself when it joined last."""

@@ -41,11 +41,11 @@ async def depose(address: str, node: int, name: str, epoch: int) -> None:
             link.close()
 
 
-async def whom_to_follow(kept: Mapping[str, Any], asked: str | None) -> str | None:
+async def whom_to_follow(kept: Mapping[str, Any], follow: str | None) -> str | None:
     """The address of the leader, of what the folder remembers and what the broker was told; None: itself."""
     over = (kept.get("deposed") or {}).get("address")
-    if asked is not None and asked != over:
-        return asked
+    if follow is not None and follow != over:
+        return follow
     if kept.get("follows") is not None:
         return str(kept["follows"])
     other = over or (kept.get("follower") or {}).get("address")

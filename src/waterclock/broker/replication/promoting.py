@@ -63,8 +63,10 @@ async def _leader(link: Link) -> int:
 
 
 async def _elect(link: Link, kind: int) -> Error:
-    asked = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
-    answer: Any = await link.ask(ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(asked,), timeout=PATIENCE)
+    requested = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
+    answer: Any = await link.ask(
+        ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(requested,), timeout=PATIENCE
+    )
     rows = [row for result in answer.replica_election_results for row in result.partition_result]
     return Error(rows[0].error_code.value if rows else answer.error_code.value)
 

@@ -37,7 +37,7 @@ def transactional(batch: Buffer) -> bool:
 
 
 class Admission:
-    """`join(transaction, places, groups)` takes partitions into a transaction at once."""
+    """`join(transaction, partitions, groups)` takes partitions into a transaction at once."""
 
     def __init__(self, ledger: Ledger, join: Callable[[Transaction, list[tuple[str, int]], list[str]], None]) -> None:
         self._ledger, self._join = ledger, join
@@ -55,13 +55,13 @@ class Admission:
             return Error.NOT_ENOUGH_REPLICAS  # CONCURRENT_TRANSACTIONS in words that every producer sends again at
         return self._in(transaction, (partition.topic, partition.number), version)
 
-    def _in(self, transaction: Transaction, place: tuple[str, int], version: int) -> Error:
+    def _in(self, transaction: Transaction, tp: tuple[str, int], version: int) -> Error:
         record = transaction.record
-        if record.state is State.ONGOING and place in record.partitions:
+        if record.state is State.ONGOING and tp in record.partitions:
             return Error.NONE
         if version < JOINS:
             return Error.TRANSACTION_ABORTABLE if version >= ABORTABLE else Error.INVALID_TXN_STATE
-        self._join(transaction, [place], [])
+        self._join(transaction, [tp], [])
         return Error.NONE
 
     def written(self, name: str) -> Callable[[], bool] | None:

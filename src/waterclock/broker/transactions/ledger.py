@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from waterclock.broker.store import Entry, Store, Then
-from waterclock.broker.transactions.record import NONE, Place, Record, follows
+from waterclock.broker.topics import TopicPartition
+from waterclock.broker.transactions.record import NONE, Record, follows
 from waterclock.broker.transactions.states import State
 
 NAMESPACE: Final = "transaction"
@@ -39,8 +40,8 @@ class Transaction:
         self.record = record
         self.changed += 1
 
-    def take_back(self, joined: Record, before: Record, written: Collection[Place]) -> None:
-        """The step from `before` to `joined` was refused; what came behind it stays, and so do places with records."""
+    def take_back(self, joined: Record, before: Record, written: Collection[TopicPartition]) -> None:
+        """The step from `before` to `joined` was refused; what came behind it stays, and so do partitions with records."""
         if self.record.state is State.ONGOING:
             self.record = self.record.without(joined, before, written)
             self.changed += 1
