@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 
 class Flusher:
-    """Flushes partitions that were marked, and tells `on_flushed` which are durable, in the loop's thread."""
+    """Flushes partitions that were marked, and calls `on_flushed` with what is durable, in the loop's thread."""
 
     def __init__(
         self,

@@ -80,8 +80,8 @@ class ConfigApis:
         times = Counter((one.resource_type, one.resource_name) for one in requested)
         rows: list[Any] = [None] * len(requested)
         several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
-        for place, one in enumerate(requested):
-            row = partial(self._altered, request, one, rows, place)
+        for row_number, one in enumerate(requested):
+            row = partial(self._altered, request, one, rows, row_number)
             row(Error.NONE, None)
             try:
                 if times[one.resource_type, one.resource_name] > 1:
@@ -111,9 +111,9 @@ class ConfigApis:
             resource.replace(given, several.after(failed))
 
     def _altered(
-        self, request: Request, requested: Any, rows: list[Any], place: int, error: Error, message: str | None
+        self, request: Request, requested: Any, rows: list[Any], row_number: int, error: Error, message: str | None
     ) -> None:
-        rows[place] = request.make(
+        rows[row_number] = request.make(
             "AlterConfigsResourceResponse", error_code=error, error_message=message,
             resource_type=requested.resource_type, resource_name=requested.resource_name,
         )  # fmt: skip
@@ -131,7 +131,7 @@ class ConfigApis:
 
 
 def _checked(requested: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refused where a name comes twice, or without its value."""
+    """Refused if a name comes twice, or without its value."""
     if len({one.name for one in requested}) < len(requested):
         raise ResourceRefusal(Error.INVALID_REQUEST, "A setting may stand in a request once only.")
     for one in requested:

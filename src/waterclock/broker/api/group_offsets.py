@@ -37,7 +37,7 @@ class GroupOffsetApis:
         }  # fmt: skip
 
     def _topic(self, request: Request, requested: Any) -> tuple[str, Topic | None, Error]:
-        """The topic that a row names, with what is wrong where it is not there."""
+        """The topic that a row names, with what is wrong if it is not there."""
         if request.version >= BY_ID:
             topic = self._topics.by_id.get(requested.topic_id)
             return (topic.name if topic else ""), topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_ID
@@ -114,7 +114,7 @@ class GroupOffsetApis:
     # OffsetFetch
 
     def fetch(self, request: Request) -> None:
-        """With `require_stable` everything that was committed before is waited for, and open transactions are told of."""
+        """With `require_stable` everything that was committed before is waited for, and open transactions are an error."""
         if getattr(request.body, "require_stable", False):
             self._coordinator.settle(lambda done: self._fetch(request, True))
         else:
@@ -139,7 +139,7 @@ class GroupOffsetApis:
     def _rows(
         self, request: Request, group: str, requested: Iterable[Any] | None, unstable: set[TopicPartition], plural: str
     ) -> tuple[Any, ...]:
-        """The answer's topics; its classes are in the plural where it has several groups."""
+        """The answer's topics; its classes are in the plural if it has several groups."""
         answered = []
         for named, name, numbers, error in self._requested(request, group, requested):
             rows = []

@@ -140,7 +140,7 @@ def client_host(request: Request) -> str:
 def group_apis(
     identity: Identity, topics: Topics, coordinator: GroupCoordinator, settings: Settings
 ) -> tuple[Any, ...]:
-    """The rooms of APIs about groups."""
+    """The APIs about groups."""
     offsets = GroupOffsetApis(topics, coordinator, settings["offset.metadata.max.bytes"])
     consumers = ConsumerGroupApis(topics, coordinator, settings)
     return GroupApis(identity, coordinator), offsets, GroupAdminApis(coordinator), consumers

@@ -1,6 +1,6 @@
 """Which topics there are, and who leads their partitions: always this broker.
 
-Rule 1: a topic that is created because a client asked for it is told of once it is durable: what is appended to it
+Rule 1: a topic that is created because a client asked for it is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
 """
 
@@ -33,7 +33,7 @@ InSync: TypeAlias = "Callable[[Partition], tuple[int, ...]]"
 
 
 class MetadataApis:
-    """Metadata and DescribeCluster. A topic is created where a client asks for it by name, and may."""
+    """Metadata and DescribeCluster. A topic is created if a client asks for it by name, and may."""
 
     def __init__(self, identity: Identity, topics: Topics, settings: Settings, in_sync: InSync) -> None:
         self._identity, self._topics, self._settings, self._in_sync = identity, topics, settings, in_sync

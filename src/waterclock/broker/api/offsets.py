@@ -4,7 +4,7 @@
     -1           the reader's end: the high watermark, or the last stable offset for committed records
     -2, -4       the start
     -3           the record with the latest timestamp
-    0 or more    the first record at or after it; -1 where there is none
+    0 or more    the first record at or after it; -1 if there is none
 Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here).
 """
 
@@ -88,7 +88,7 @@ class OffsetApis:
     def _end_of(self, request: Request, topic: str, requested: Any, copied: bool) -> Any:
         partition = self._topics.partition(topic, requested.partition)
         if partition is None and copied:
-            partition = self._leading.place(topic.encode(), requested.partition)
+            partition = self._leading.journal_at(topic.encode(), requested.partition)
         error = wrong_epoch(partition, requested.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and not error:

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions: topics with many partitions told of in portions, each answer saying where the next begins.
+"""DescribeTopicPartitions: topics with many partitions described in portions, each answer saying where the next begins.
 
-Rule 1: topics are told of in the order of their names; a cursor names a topic and a partition to begin with.
+Rule 1: topics are described in the order of their names; a cursor names a topic and a partition to begin with.
 Source: KIP-966.
 """
 

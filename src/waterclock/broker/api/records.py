@@ -1,7 +1,7 @@
 """DeleteRecords: what lies before an offset is hidden at once, and its files go with the next retention.
 
 A `DelayedDeleteRecords` waits in the purgatory until every partition's new start is durable; where its time is up first,
-each that is not is told REQUEST_TIMED_OUT, and its records are gone all the same.
+each that is not gets REQUEST_TIMED_OUT, and its records are gone all the same.
 """
 
 from __future__ import annotations

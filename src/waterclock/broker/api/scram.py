@@ -1,7 +1,7 @@
 """Credentials kept for users by clients: DescribeUserScramCredentials and AlterUserScramCredentials.
 
 Rule 1: a user's changes of one request hold together or not at all; one user's mistake does not concern another.
-Rule 2: keys are kept, passwords never come here. Nobody is told more than which mechanisms a user has.
+Rule 2: keys are kept, passwords never come here. No answer says more than which mechanisms a user has.
 Source: KIP-554.
 """
 

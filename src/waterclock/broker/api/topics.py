@@ -41,7 +41,7 @@ class ToDelete(NamedTuple):
 
 
 class TopicApis:
-    """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is told of each that is deleted."""
+    """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is called for each that is deleted."""
 
     def __init__(
         self, identity: Identity, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]

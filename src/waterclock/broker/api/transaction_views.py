@@ -68,10 +68,10 @@ class TransactionViewApis:
             error = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
             return _transaction(request, name, error, "", 0, 0, 0, 0, ())
         record = transaction.record
-        places: dict[str, list[int]] = {}
+        partitions: dict[str, list[int]] = {}
         for topic, number in record.partitions:
-            places.setdefault(topic, []).append(number)
-        topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in places.items())
+            partitions.setdefault(topic, []).append(number)
+        topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in partitions.items())
         return _transaction(
             request, name, Error.NONE, record.state, record.timeout_ms, record.started_ms, *record.id, topics
         )

@@ -2,7 +2,7 @@
 
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn
 
-Rule 1: an error that a client's version does not know is told by the one that makes it do the same.
+Rule 1: an error that a client's version is answered as the one that makes it do the same.
 Rule 2: a request about several partitions is done for all of them or for none.
 """
 

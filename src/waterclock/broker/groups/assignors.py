@@ -33,8 +33,8 @@ def by_range(
     for topic, size in sizes.items():
         members = [member for member, topics in subscribed.items() if topic in topics]
         at = 0
-        for place, member in enumerate(members):
-            count = size // len(members) + (place < size % len(members))
+        for index, member in enumerate(members):
+            count = size // len(members) + (index < size % len(members))
             division[member].extend((topic, number) for number in range(at, at + count))
             at += count
     return {member: frozenset(parts) for member, parts in division.items()}
@@ -76,13 +76,13 @@ def uniform(
 
 def _hand_out(holders: dict[str, set[int]], load: dict[str, int], size: int) -> None:
     """Give what nobody has of one topic; its readers stand in a heap by how much they have in all."""
-    heap = [(load[member], place, member) for place, member in enumerate(holders)]
+    heap = [(load[member], index, member) for index, member in enumerate(holders)]
     heapq.heapify(heap)
     for number in sorted(set(range(size)).difference(*holders.values())) if heap else ():
-        _, place, member = heap[0]
+        _, index, member = heap[0]
         holders[member].add(number)
         load[member] += 1
-        heapq.heapreplace(heap, (load[member], place, member))
+        heapq.heapreplace(heap, (load[member], index, member))
 
 
 def _even_out(holders: dict[str, set[int]], load: dict[str, int]) -> bool:

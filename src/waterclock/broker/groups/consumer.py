@@ -64,7 +64,7 @@ class ConsumerGroup:
         self.topics: dict[str, SeenTopic] = {}  # what it subscribes to, as the target has it
         self._changed: set[str] = set()  # members
         self.standing = NEVER  # what it was at the last `changes`
-        self.on_their_way = 0  # changes that the store has not told of
+        self.on_their_way = 0  # changes that the store has not answered
 
     @property
     def empty(self) -> bool:
@@ -136,7 +136,7 @@ class ConsumerGroup:
     # The target
 
     def look(self, topics: Topics, news: bool) -> None:
-        """A new epoch where a member has `news` of its subscription, or the topics are not as the target has them."""
+        """A new epoch if a member has `news` of its subscription, or the topics are not as the target has them."""
         seen = self.subscriptions.seen(topics)
         self.epoch += news or seen != self.topics
         self.topics = seen
@@ -179,7 +179,7 @@ class ConsumerGroup:
     # Kept
 
     def changes(self) -> list[Entry]:
-        """What is not durable yet; nothing where nothing changed."""
+        """What is not durable yet; nothing if nothing changed."""
         if not self._changed:
             return []
         changed, self._changed = self._changed, set()
@@ -233,7 +233,7 @@ class ConsumerGroup:
 
 
 def loaded(groups: dict[str, Any], members: dict[str, Any]) -> list[ConsumerGroup]:
-    """All groups, from the rooms of groups and members."""
+    """All groups, from the namespaces of groups and members."""
     of: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in groups}
     for key, row in members.items():
         of[json.loads(key)[0]].append(row)

@@ -2,7 +2,7 @@
 
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
-    then; what a consumer group has become is taken back where the store refuses it.
+    then; what a consumer group has become is taken back if the store refuses it.
 Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
 """
 
@@ -63,8 +63,8 @@ class GroupCoordinator:
         for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
             self.classic.resume(group)
-        rooms = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
-        for one in consumer.loaded(*rooms):
+        kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
+        for one in consumer.loaded(*kept):
             self._groups[one.id] = one
             self.consumers.resume(one)
 
@@ -76,7 +76,7 @@ class GroupCoordinator:
     # Groups
 
     def get(self, group_id: str) -> Group | None:
-        """A group, or None where there is none of that id."""
+        """A group, or None if there is none of that id."""
         group = self._groups.get(group_id)
         if group is None and (self.offsets.has(group_id) or self.offsets.pending(group_id)):
             group = self._make(group_id)
@@ -156,7 +156,7 @@ class GroupCoordinator:
             answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
 
     def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
-        """The classic group that a member speaks of, or what it is told where there is none."""
+        """The classic group that a member speaks of, or the error if there is none."""
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.get(group_id)
@@ -165,7 +165,7 @@ class GroupCoordinator:
     # The consumer protocol
 
     def hear(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
-        """ConsumerGroupHeartbeat; `HeartbeatRefusal` where it cannot be."""
+        """ConsumerGroupHeartbeat; `HeartbeatRefusal` if it cannot be."""
         group = self.get(beat.group)
         if isinstance(group, ConsumerGroup):
             self.consumers.hear(group, beat, answer)
@@ -222,7 +222,7 @@ class GroupCoordinator:
         return group.check_epoch(member_id or NOBODY, epoch)
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], then: Then) -> None:
-        """Make offsets durable, then show them, then tell."""
+        """Make offsets durable, then show them, then call `then`."""
         self._store.commit(self.offsets.send(group_id, offsets), partial(self._committed, group_id, offsets, then))
 
     def _committed(
@@ -249,7 +249,7 @@ class GroupCoordinator:
     # What goes
 
     def delete(self, group_id: str, then: Then) -> Error:
-        """Delete an empty group with its offsets; `then` is told when that is durable, unless there is an error."""
+        """Delete an empty group with its offsets; `then` is called when that is durable, unless there is an error."""
         group = self.get(group_id)
         if group is None:
             return Error.GROUP_ID_NOT_FOUND
@@ -277,7 +277,7 @@ class GroupCoordinator:
             self.get(group_id)  # it goes on existing without them
         changes = self.offsets.forget_topic(topic)
         if changes:
-            self._store.commit(changes)  # where the store refuses, they say nothing: they belong to the topic's id
+            self._store.commit(changes)  # if the store refuses, they say nothing: they belong to the topic's id
 
     def expire(self) -> None:
         """Drop offsets past their retention, and empty groups that have none left."""

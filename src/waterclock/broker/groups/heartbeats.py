@@ -37,7 +37,7 @@ SHOWN: Final = 249  # characters of a pattern, in an error's message
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat. `assigned`: None where the member knows."""
+    """The answer to a heartbeat. `assigned`: None if the member knows."""
 
     error: Error
     message: str | None = None
@@ -76,7 +76,7 @@ class Beat:
 
     @property
     def says_all(self) -> bool:
-        """Whether it said everything anew, and is to be told everything."""
+        """Whether it said everything anew, and is to be answered everything."""
         new = self.topics is not None or self.regex is not None
         return self.epoch == JOINS or (self.rebalance_ms != -1 and new and self.has is not None)
 
@@ -120,11 +120,11 @@ class Heartbeats:
             group.put(after)
         self._begin_session(group, after)  # 5
         self._begin_revocation(group, member, after)
-        tell = beat.says_all or after.assigned != before.assigned  # 6
-        return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if tell else None)
+        send = beat.says_all or after.assigned != before.assigned  # 6
+        return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if send else None)
 
     def _member(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember:
-        """Who it is; a new member, not yet in the group, where it joins."""
+        """Who it is; a new member, not yet in the group, if it joins."""
         most = self._settings["group.consumer.max.size"]
         if len(group.members) >= most and beat.member not in group.members:
             message = f"The consumer group has reached its maximum capacity of {most} members."

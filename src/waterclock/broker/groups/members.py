@@ -1,7 +1,7 @@
-"""A member of a group under the classic protocol, and what it is told.
+"""A member of a group under the classic protocol, and what it is answered.
 
 Rule 1: a member waits for at most one answer of each sort: `joining` for the next generation, `syncing` for its share of
-    it. Who asks anew takes the place of the older request, which is told to come again.
+    it. Who asks anew takes the place of the older request, which is answered that it must join again.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _text(data: bytes) -> str:
 
 
 def subscription(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a consumer's metadata names; None where it cannot be read.
+    """The topics that a consumer's metadata names; None if it cannot be read.
 
     Every version of it begins as the first does: version, topics. The rest is for other consumers.
 

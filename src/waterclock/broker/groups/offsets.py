@@ -1,7 +1,7 @@
 """The offsets that groups have committed, and those that open transactions will commit for them.
 
 Rule 1: what is fetched is durable: `changes` makes offsets so, `apply` shows them, in this order.
-Rule 2: what an open transaction has written for a group is held, not shown; a fetch that wants stable offsets is told
+Rule 2: what an open transaction has written for a group is held, not shown; a fetch that wants stable offsets gets
     to wait. The transaction's end lets go of it, and applies it or not.
 Rule 3: an offset belongs to the topic's id. Once that topic is gone it is neither kept nor shown, on whichever way it
     was: another topic of the name begins without offsets.

@@ -1,7 +1,7 @@
 """The classic protocol: members join, the leader divides, everybody asks for its share, heartbeats say who is there.
 
     asked          by whom                       then
-    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is told of this one
+    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is answered with this one
     SyncGroup      a member of the generation    the leader's division becomes durable; the others wait for it
     Heartbeat      a member of the generation    its session begins anew; it hears of a rebalance here
     LeaveGroup     anybody                       those members are out, and the others divide anew
@@ -11,7 +11,7 @@ Rule 2: a member that waits for an answer of ours needs no heartbeat; its sessio
 Rule 3: generations are made in memory and become durable with their assignment; who has left stays out though the store
     refuses. After a restart the generation that was durable last is there again, until its sessions end.
 Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (static members), KIP-394 (member ids),
-    KIP-814 (a static leader is told to skip the division).
+    KIP-814 (a static leader is asked to skip the division).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rebalance:
     # JoinGroup
 
     def join(self, group: ClassicGroup, request: JoinRequest, version: int, answer: Join) -> None:
-        """Let a member in, or tell why not."""
+        """Let a member in, or answer why not."""
         most = self._settings["group.max.size"]
         if group.full(request.member, most):
             self._put_out(group, request.member)
@@ -139,7 +139,7 @@ class Rebalance:
     def _welcome_back(self, group: ClassicGroup, member: Member, version: int, old_leader: str) -> None:
         if version >= 9:
             group.answer_join(member, group.joined(member, skip=True))
-        else:  # such a client, told that it leads, would divide anew: it is told of the old leader
+        else:  # such a client would divide anew if it led: it is answered that the old leader does
             group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
 
     # The rebalance

@@ -91,7 +91,7 @@ def reconcile(
     free: Callable[[TopicIdPartition], bool],
     has: frozenset[TopicIdPartition] | None,
 ) -> ConsumerMember:
-    """The member after its heartbeat. `has`: what it says that it reads; None where it does not say."""
+    """The member after its heartbeat. `has`: what it says that it reads; None if it does not say."""
     if member.state == STABLE and member.epoch == epoch:
         return member
     reached = member.epoch

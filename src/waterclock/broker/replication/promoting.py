@@ -26,7 +26,7 @@ AGAIN_S: Final = 0.02
 
 
 def checked(address: str, option: str) -> str:
-    """`address` where it is one; UsageError where it is no HOST:PORT.
+    """`address` if it is one; UsageError if it is no HOST:PORT.
 
     >>> checked("127.0.0.1:9093", "--at")
     '127.0.0.1:9093'
@@ -38,7 +38,7 @@ def checked(address: str, option: str) -> str:
 
 
 def promote(address: str, unclean: bool) -> None:
-    """Make the follower at `address` the leader; UsageError where it leads already, WaterclockError where it cannot."""
+    """Make the follower at `address` the leader; UsageError if it leads already, WaterclockError if it cannot."""
     asyncio.run(_promote(checked(address, "--at"), unclean))
 
 

@@ -32,7 +32,7 @@ JOINS: Final = 12
 
 
 def transactional(batch: Buffer) -> bool:
-    """Whether a batch says that it is part of a transaction; False where it is too short to say anything."""
+    """Whether a batch says that it is part of a transaction; False if it is too short to say anything."""
     return len(batch) >= HEADER and bool(batch[22] & TRANSACTIONAL)
 
 
@@ -65,7 +65,7 @@ class Admission:
         return Error.NONE
 
     def written(self, name: str) -> Callable[[], bool] | None:
-        """Whether all that the transaction has is durable, as a question to ask again; None where it is.
+        """Whether all that the transaction has is durable, as a question to ask again; None if it is.
 
         What is not on its way to the store is sent there.
         """

@@ -9,7 +9,7 @@
     Ongoing                            more of it                  ended                         aborted; CONCURRENT_...
     Prepare...                         CONCURRENT_TRANSACTIONS     verdicts.py                   CONCURRENT_TRANSACTIONS
 
-Older clients are told INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: that is the business of the API's room.
+Older clients get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: api/transactions.py sees to that.
 
 Rule 1: `then` is called once, now or when the answer is durable.
 Source: KIP-98, KIP-360 (an epoch raised by its own producer), KIP-890 (an epoch for each transaction).
@@ -192,7 +192,7 @@ class TransactionCoordinator:
         self._keep(transaction, before, then)
 
     def _keep(self, transaction: Transaction, before: Record, then: Then) -> None:
-        """Make durable what it has become; where the store refuses, that did not happen."""
+        """Make durable what it has become; if the store refuses, that did not happen."""
         joined = transaction.record
 
         def kept(done: bool) -> None:
@@ -327,4 +327,4 @@ class TransactionCoordinator:
 
 
 def _nobody_asked(error: Error) -> None:
-    """A timeout's abort: there is nobody to tell."""
+    """A timeout's abort: nobody waits for its end."""

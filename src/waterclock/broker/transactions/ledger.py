@@ -1,7 +1,7 @@
 """The transactions in memory, and what of them is durable.
 
 Rule 1: a step that decides something (a new producer, an end) is seen once it is durable. Until then the transaction is
-    busy, and whoever asks is told CONCURRENT_TRANSACTIONS.
+    busy, and whoever asks gets CONCURRENT_TRANSACTIONS.
 Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
     store refused them they are taken back; but a partition with records of the transaction stays, it needs a marker:
     the next request writes it again, and a start would find it in the log.

@@ -73,7 +73,7 @@ class DelayedMarkers:
 
 
 class MarkerWriter:
-    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is told of
+    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is called for
     each whose end is decided.
     """
 
@@ -92,7 +92,7 @@ class MarkerWriter:
         self._over = over
 
     def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Then) -> None:
-        """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE where the store refused."""
+        """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE if the store refused."""
 
         def durable(done: bool) -> None:
             if not done:

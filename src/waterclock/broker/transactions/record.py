@@ -70,7 +70,7 @@ class Record:
         return self.epoch == NONE or last.producer_id == self.producer_id or again
 
     def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record | Error:
-        """With the next epoch; with the present one where the request was sent again; PRODUCER_FENCED for an old one."""
+        """With the next epoch; with the present one if the request was sent again; PRODUCER_FENCED for an old one."""
         epoch, last_epoch = self.epoch + 1, NONE
         if last is not None and self.epoch in (NONE, last.epoch):
             last_epoch = self.epoch

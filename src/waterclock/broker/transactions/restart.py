@@ -8,7 +8,7 @@
                                                                         producer was not answered, and will send again
     anything else        -                                              it is aborted: nobody can end it any more
 
-Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and where the producer was shut out, those
+Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and if the producer was shut out, those
 before, as the marker's epoch is the next one: what has the marker's epoch already belongs to the next transaction.
 
 Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.

@@ -49,7 +49,7 @@ def import_kio() -> None:
 
 @functools.cache
 def schema(key: int, version: int) -> Schema:
-    """The schema of an API; ValueError where Kafka has none."""
+    """The schema of an API; ValueError if Kafka has none."""
     import_kio()
     from kio.index import load_payload_module
     from kio.serial import entity_reader, entity_writer

@@ -84,7 +84,7 @@ def _value(field: Any, requested: Any, error: Error) -> Any:
 
 
 def _row_type(kind: Any) -> Any:
-    """What an array holds; None where `kind` is no array."""
+    """What an array holds; None if `kind` is no array."""
     for one in (kind, *typing.get_args(kind)):
         if typing.get_origin(one) is tuple:
             return typing.get_args(one)[0]
