@@ -1,4 +1,4 @@
-"""Which values a setting may have: its type, as clients are told of it, and how low and how high it goes.
+"""Which values a setting may have: its type, as clients get it, and how low and how high it goes.
 
 Rule 1: a number without a row is an int, of 32 bits, without bounds.
 Rule 2: a topic's own segments are 1 MiB or larger, as everywhere in Kafka; the broker's own may be smaller, for tests.
@@ -17,7 +17,7 @@ SIZES: Final = {"int": 2**31, "long": 2**63}
 
 
 class Bounds(NamedTuple):
-    """The type, the lowest and the highest value; None where there is no bound."""
+    """The type, the lowest and the highest value; None if there is no bound."""
 
     kind: str
     lowest: float | None = None
@@ -61,8 +61,8 @@ BOUNDS: Final = {
 }
 
 
-def check(name: str, asked: str, text: str, value: Any) -> None:
-    """UsageError where the number `value`, read from `text`, cannot be the setting's.
+def check(name: str, used: str, text: str, value: Any) -> None:
+    """UsageError if the number `value`, read from `text`, cannot be the setting's.
 
     `name` is the broker's name for it, `asked` the name that was used.
 
@@ -71,14 +71,14 @@ def check(name: str, asked: str, text: str, value: Any) -> None:
         ...
     waterclock.errors.UsageError: Invalid value -5 for configuration retention.ms: must be -1 or more
     """
-    bounds = BOUNDS.get(asked) or BOUNDS.get(name, ANY_INT)
+    bounds = BOUNDS.get(used) or BOUNDS.get(name, ANY_INT)
     size = SIZES.get(bounds.kind)
     if size is not None and not -size <= value < size:
-        raise refused(asked, text, f"is no number of type {bounds.kind.upper()}")
+        raise refused(used, text, f"is no number of type {bounds.kind.upper()}")
     if bounds.lowest is not None and not value >= bounds.lowest:
-        raise refused(asked, text, f"must be {bounds.lowest} or more")
+        raise refused(used, text, f"must be {bounds.lowest} or more")
     if bounds.highest is not None and not value <= bounds.highest:
-        raise refused(asked, text, f"must be {bounds.highest} or less")
+        raise refused(used, text, f"must be {bounds.highest} or less")
 
 
 def refused(name: str, text: str, why: str) -> UsageError:

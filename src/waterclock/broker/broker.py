@@ -112,7 +112,7 @@ class Broker:
     def cut_power(self) -> None:
         """End as a power cut would: clients are dropped, and what was not on the disk yet is gone. Then `start()` again.
 
-        UsageError where the broker has no folder of its own to start from.
+        UsageError if the broker has no folder of its own to start from.
         """
         if self._temporary is not None:
             raise UsageError("cut_power would leave nothing to start from: give the broker a folder, Broker(data=...)")
@@ -131,7 +131,7 @@ class Broker:
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """A new topic, there and durable when this returns.
 
-        UsageError where the name is not legal or not free, or a setting cannot be.
+        UsageError if the name is not legal or not free, or a setting cannot be.
         """
         done: Future[bool] = Future()
         self.call(lambda: self.inside.topics.checked_create(name, partitions, settings or {}, done.set_result))
@@ -212,17 +212,17 @@ class Broker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended it by itself; None while it runs, and where it was closed."""
+        """What ended it by itself; None while it runs, and if it was closed."""
         return self._failure
 
     def when_failed(self, deed: Callable[[], object]) -> None:
-        """Call `deed` in the broker's thread where the broker ends by itself; `failure` then says why."""
+        """Call `deed` in the broker's thread if the broker ends by itself; `failure` then says why."""
         self._when_failed = deed
 
     def promote(self, *, unclean: bool = False) -> None:
         """Make a follower the leader, which it is when this returns.
 
-        UsageError where it is one already, or has copied nothing yet: `unclean` makes even that one a leader, and
+        UsageError if it is one already, or has copied nothing yet: `unclean` makes even that one a leader, and
         everything that it lacks is lost.
         """
         role = self.inside_follower
@@ -237,7 +237,7 @@ class Broker:
         asyncio.run(self._serve(started))
 
     async def _serve(self, started: Future[None]) -> None:
-        """Lead, or follow, and change over where that ends in the other."""
+        """Lead, or follow, and change over if that ends in the other."""
         try:
             role = await self._first_role()
             self._loop = asyncio.get_running_loop()
@@ -265,7 +265,7 @@ class Broker:
         await (role.lose_power() if self._power_is_cut else role.close())
 
     async def _first_role(self) -> Core | Follower:
-        """What its folder remembers goes before what it was told, and what the other broker says before both."""
+        """What its folder remembers goes before what it was started with, and what the other broker says before both."""
         kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
         self._follow = await whom_to_follow(kept, self._follow)
         return await self._take_role()

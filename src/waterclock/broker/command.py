@@ -20,7 +20,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--users", metavar="FILE", help=users)
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate as PEM: with it clients must use TLS")
     parser.add_argument("--tls-key", metavar="FILE", help="its key as PEM")
-    parser.add_argument("--advertise", metavar="HOST[:PORT]", help="where clients are told to connect to")
+    parser.add_argument("--advertise", metavar="HOST[:PORT]", help="where clients are to connect to")
     parser.add_argument("--insecure-remote", action="store_true", help="let other machines in without users and TLS")
     parser.add_argument("--settings", action="store_true", help="list the settings with their defaults, and end")
     every = "print statistics to stderr, a line of JSON each time"

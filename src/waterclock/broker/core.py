@@ -159,7 +159,7 @@ class Core:
             self.timer.call_later(delay_s, deed)
 
     def depose(self, address: str, epoch: int) -> None:
-        """There is a new leader at `address`: who waits is told so, and it is followed once that is durable."""
+        """There is a new leader at `address`: who waits is answered so, and it is followed once that is durable."""
         if self._deposed:
             return
         self._deposed = True
@@ -172,7 +172,7 @@ class Core:
         self.store.commit([Entry("self", *item) for item in known.items()], partial(self._resign, address))
 
     def _resign(self, address: str, done: bool) -> None:
-        if not self.over.done():  # where the store refused, following begins with asking it once more
+        if not self.over.done():  # if the store refused, following begins with asking it once more
             self.over.set_result(address)
 
     def _partitions(self) -> list[Partition]:
@@ -224,8 +224,8 @@ class Core:
         deposed = self.store.load("self").get("deposed")
         if deposed is not None:
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            told = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
-            self._deposing = self._loop.create_task(told)
+            deposing = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
+            self._deposing = self._loop.create_task(deposing)
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""

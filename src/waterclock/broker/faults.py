@@ -66,7 +66,7 @@ class Trap:
 
 
 class HeldAnswer(Slot):
-    """A request's place whose answer is handed to `then(slot, parts)` instead of being sent."""
+    """A request's slot whose answer is handed to `then(slot, parts)` instead of being sent."""
 
     __slots__ = ("then",)
 
@@ -207,7 +207,7 @@ class Faults:
         return {one if isinstance(one, str) else one.name for one in named if one is not None}
 
     def _serve_held(self, connection: Connection, request: Any, then: Callable[[HeldAnswer, list[Part]], Any]) -> bool:
-        """Serve a request whose answer goes to `then`; False where it will have no answer."""
+        """Serve a request whose answer goes to `then`; False if it will have no answer."""
         made = []
 
         def make(connection: Connection) -> Slot:

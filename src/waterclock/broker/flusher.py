@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 
 class Flusher:
-    """Flushes partitions that were marked, and tells `on_flushed` which are durable, in the loop's thread."""
+    """Flushes partitions that were marked, and calls `on_flushed` with what is durable, in the loop's thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Flusher:
         self._flushing: set[Partition] = set()
         self.frozen: set[Partition] = set()
         self._free = THREADS
-        self._asked = False
+        self._scheduled = False
         self._queue: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._flush_forever, name="flusher", daemon=True) for _ in range(THREADS)
@@ -57,8 +57,8 @@ class Flusher:
     def mark(self, partition: Partition) -> None:
         """Something was appended; it is flushed after all that the loop reads in this turn."""
         self._dirty[partition] = None
-        if not self._asked and self._free:
-            self._asked = True
+        if not self._scheduled and self._free:
+            self._scheduled = True
             self._loop.call_soon(self._start)
 
     def freeze(self, partition: Partition, frozen: bool) -> None:
@@ -87,7 +87,7 @@ class Flusher:
 
     def _start(self) -> None:
         """Share what is dirty among the free threads."""
-        self._asked = False
+        self._scheduled = False
         work = self._take()
         share = -(-len(work) // self._free) if self._free else 0
         for first in range(0, len(work), share or 1):

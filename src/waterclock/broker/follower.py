@@ -8,8 +8,8 @@ To be promoted is:
 A crash before 4 leaves a follower, which may be promoted again.
 
 Rule 1: its folder is like a leader's: Core opens it.
-Rule 2: a client that produces or fetches here is told NOT_LEADER_OR_FOLLOWER, and finds the leader by Metadata.
-Rule 3: where nothing was copied yet there is nothing to lead with: only an unclean election makes that one a leader.
+Rule 2: a client that produces or fetches here gets NOT_LEADER_OR_FOLLOWER, and finds the leader by Metadata.
+Rule 3: if nothing was copied yet there is nothing to lead with: only an unclean election makes that one a leader.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Follower:
             self.listener.ready.send()
 
     def promote(self, unclean: bool = False) -> Error:
-        """Become the leader; ELIGIBLE_LEADERS_NOT_AVAILABLE where nothing was copied yet, and that is not accepted."""
+        """Become the leader; ELIGIBLE_LEADERS_NOT_AVAILABLE if nothing was copied yet, and that is not accepted."""
         if self.replica.applied is None and not unclean:
             return Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
         if self._promotion is None:

@@ -1,8 +1,8 @@
 """Folders of partitions, made and removed beside the loop: a few in one deed, so that nobody waits for a thousand.
 
-Rule 1: all of them or none. They are told of when their names are durable: one flush of the folder above does for all.
-    Where the disk refuses one, those made before it are removed, and then that is told.
-Rule 2: a partition is nobody's but its maker's until it is told of: so another thread may make it.
+Rule 1: all of them or none. They are handed over when their names are durable: one flush of the folder above does for all.
+    If the disk refuses one, those made before it are removed, and then the error is handed over.
+Rule 2: a partition is nobody's but its maker's until it is handed over: so another thread may make it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Maker:
         self._folder, self._do = folder, do
 
     def make(self, openings: Iterable[Callable[[], Partition]], then: Callable[[list[Partition] | None], Any]) -> None:
-        """Call `then` with what the openings made, in their order; with None where the disk refused."""
+        """Call `then` with what the openings made, in their order; with None if the disk refused."""
         left, made = list(openings)[::-1], list[Partition]()
 
         def some() -> None:

@@ -18,7 +18,7 @@ MOST_BYTES: Final = 512 << 10  # for one pattern when it is compiled; RE2's modu
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """What tells whether a name matches `pattern`. ValueError where RE2 refuses it, with RE2's reason.
+    """A function that says whether a name matches `pattern`. ValueError if RE2 refuses it, with RE2's reason.
 
     >>> matches = matcher("orders-.*")
     >>> matches("orders-1"), matches("my-orders-1")

@@ -2,12 +2,12 @@
 
     who said it                     source
     this broker, by a client        2
-    every broker, by a client       3   the resource without a name; the same here, where there is one
+    every broker, by a client       3   the resource without a name; the same here, if there is one
     `--set` at the start            4
     nobody                          5
 A topic's own word, source 1, goes before all of them. The topmost counts; a client may take its own away again.
 
-Rule 1: what is changed holds at once, and is answered once it is durable; where the store refuses, it is taken back.
+Rule 1: what is changed holds at once, and is answered once it is durable; if the store refuses, it is taken back.
 Rule 2: a name that the store has from another version and that is not known any more is left alone.
 """
 
@@ -65,7 +65,7 @@ class RuntimeSettings:
         return own + self.words(TOPIC_SETTINGS[name].name)
 
     def check(self, given: Mapping[str, str]) -> None:
-        """UsageError where one of the values cannot be."""
+        """UsageError if one of the values cannot be."""
         for name, text in given.items():
             checked(SETTINGS[name], name, text)
 

@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """The type's name, as clients are told."""
+        """The type's name, as clients get it."""
         kind = KINDS.get(self.read, "string")
         return BOUNDS.get(self.name, ANY_INT).kind if kind == "number" else kind
 
@@ -151,7 +151,7 @@ TOPIC_SETTINGS: Final = {setting.topic: setting for setting in SETTINGS.values()
 
 
 def checked(setting: Setting, name: str, text: str) -> Any:
-    """The value that `text` stands for; UsageError naming the setting where it stands for none."""
+    """The value that `text` stands for; UsageError naming the setting if it stands for none."""
     try:
         value = setting.read(text.strip())
     except ValueError as error:
@@ -162,7 +162,7 @@ def checked(setting: Setting, name: str, text: str) -> Any:
 
 
 def check_topic(given: Mapping[str, str]) -> None:
-    """UsageError where one of these cannot be a topic's."""
+    """UsageError if one of these cannot be a topic's."""
     for name, text in given.items():
         if name not in TOPIC_SETTINGS:
             raise UsageError(f"Unknown topic config name: {name}")
@@ -189,7 +189,7 @@ class Settings:
         return self.given.get(name, SETTINGS[name].default)
 
     def set(self, name: str, text: str | None) -> None:
-        """Give a setting another value, or with None its default again; UsageError where that cannot be."""
+        """Give a setting another value, or with None its default again; UsageError if that cannot be."""
         if name not in SETTINGS:
             raise UsageError(f"There is no setting {name!r}. `waterclock broker --help` says where they are listed")
         setting = SETTINGS[name]
@@ -227,7 +227,7 @@ class TopicSettings:
         return self.broker[setting.name]
 
     def replace(self, given: Mapping[str, str]) -> None:
-        """Other settings of its own from now on; UsageError, and nothing changed, where one cannot be."""
+        """Other settings of its own from now on; UsageError, and nothing changed, if one cannot be."""
         check_topic(given)
         self.given = {name: text.strip() for name, text in given.items()}
         self.refresh()

@@ -1,14 +1,15 @@
 """What the coordinators must remember, in one SQLite file: topics, groups, offsets, transactions, credentials.
 
-The rooms keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of keys that
-survives: what is written is JSON.
+The coordinators keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of
+keys that survives: what is written is JSON.
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.
-Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` where the disk refused them.
-Rule 4: what a room changes in memory before that it takes back in `then(False)`. All that was handed in behind a refused
-    commit is refused with it, since it may have been made of it. They are told without a break, the latest first: each
-    finds memory as it had left it. What cannot be taken back (files, answers, sessions) waits for `then(True)`.
+Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` if the disk refused them.
+Rule 4: what a coordinator changes in memory before that it takes back in `then(False)`. All that was handed in behind a
+    refused commit is refused with it, since it may have been made of it. Their `then` are called without a break, the
+    latest first: each finds memory as it had left it. What cannot be taken back (files, answers, sessions) waits for
+    `then(True)`.
 Rule 5: a flush that fails ends the process: what was to be refused may stand on the disk all the same.
 """
 
@@ -59,21 +60,21 @@ Step: TypeAlias = "Entry | Forget | Snapshot | RefusedByJournal"
 
 
 class PendingCommit(NamedTuple):
-    """A commit on its way; `era` counts the refusals that had been told when it was handed in."""
+    """A commit on its way; `era` counts the refusals that had been handed back when it was handed in."""
 
     era: int
     steps: list[Step]
 
 
 class Store:
-    """`soon(callable, *arguments)` hands a call to the loop's thread. LogDamaged where the file is none, OSError."""
+    """`soon(callable, *arguments)` hands a call to the loop's thread. LogDamaged if the file is none, OSError."""
 
     def __init__(self, path: str, soon: Callable[..., Any]) -> None:
         self._soon = soon
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it has users' keys; SQLite's other files take its mode
         self._database, self._reader = _opened(path)
         self._queue: queue.SimpleQueue[PendingCommit | None] = queue.SimpleQueue()
-        self._waiting: deque[Then | None] = deque()  # who is to be told of what is on its way, in its order
+        self._waiting: deque[Then | None] = deque()  # whom to call for what is on its way, in its order
         self._era = 0
         self._journal: Callable[[list[Entry | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
@@ -103,7 +104,7 @@ class Store:
         self._journal = commit
 
     def tell_all(self, then: Callable[[list[Entry] | None], Any]) -> None:
-        """Call `then` with everything that is kept at this place in the order of the commits; None where that failed."""
+        """Call `then` with everything that is kept at this place in the order of the commits; None if that failed."""
         everything: list[Entry] = []
         self._hand_in([Snapshot(everything)], lambda done: then(everything if done else None))
 
@@ -129,7 +130,7 @@ class Store:
 
     @staticmethod
     def kept_at(path: str, namespace: str) -> dict[str, Any]:
-        """What a store that nobody has open holds in a namespace; nothing where there is none."""
+        """What a store that nobody has open holds in a namespace; nothing if there is none."""
         if not os.path.exists(path):
             return {}
         store = Store(path, lambda *arguments: None)
@@ -141,10 +142,10 @@ class Store:
     # In its thread
 
     def _commit_forever(self) -> None:
-        refused, last = -1, False  # the era of the last refusal: what is of it, or older, is told by `_refused`
+        refused, last = -1, False  # the era of the last refusal: what is of it, or older, is refused by `_refused`
         while not last:
             several, last = self._next()
-            group = [asked for asked in several if asked.era > refused]
+            group = [commit for commit in several if commit.era > refused]
             if group and self.commit_group(group):
                 for _ in group:
                     self._soon(self._stored)
@@ -153,10 +154,10 @@ class Store:
                 self._soon(self._refused)
 
     def _next(self) -> tuple[list[PendingCommit], bool]:
-        """What has been handed in, at least one commit; True where the end was asked for behind it."""
+        """What has been handed in, at least one commit; True if the end was asked for behind it."""
         group: list[PendingCommit] = []
-        while (asked := self._queue.get()) is not None:
-            group.append(asked)
+        while (commit := self._queue.get()) is not None:
+            group.append(commit)
             if self._queue.empty():
                 return group, False
         return group, True
@@ -165,8 +166,8 @@ class Store:
         """Write what was handed in meanwhile in one transaction of SQLite; False if the disk refuses it, all of it."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            for asked in group:
-                for step in asked.steps:
+            for commit in group:
+                for step in commit.steps:
                     _apply(self._database, step)
             self._database.execute("COMMIT")
             return True
@@ -186,7 +187,7 @@ class Store:
             then(True)
 
     def _refused(self) -> None:
-        """Rule 4: tell all that is on its way."""
+        """Rule 4: refuse all that is on its way."""
         refused, self._waiting = self._waiting, deque()
         self._era += 1
         with ExitStack() as latest_first:

@@ -30,6 +30,7 @@ from waterclock.broker.worker import Do, at_once
 from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
 
+TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 NAMESPACE: Final = "topic"
 LONGEST_NAME: Final = 249
 Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
@@ -71,8 +72,8 @@ class Topic:
         self.growths: deque[tuple[int, Then | None]] = deque()  # up to how many, and who waits; the first is at work
 
     @property
-    def asked(self) -> int:
-        """How many partitions it will have where nothing refuses."""
+    def planned(self) -> int:
+        """How many partitions it will have if nothing refuses."""
         return max([self.promised, *(upto for upto, _ in self.growths)])
 
     def kept(self) -> dict[str, object]:
@@ -113,19 +114,19 @@ class Topics:
             yield from topic.partitions
 
     def partition(self, name: str, number: int) -> Partition | None:
-        """One partition, or None where the topic or the partition is not there."""
+        """One partition, or None if the topic or the partition is not there."""
         topic = self.by_name.get(name)
         return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
 
     def changeable(self, named: str | uuid.UUID) -> Topic | None:
-        """The topic of that name or id that may be changed; None where there is none, or its deletion is on its way."""
+        """The topic of that name or id that may be changed; None if there is none, or its deletion is on its way."""
         topic = self.by_name.get(named) if isinstance(named, str) else self.by_id.get(named)
         return None if topic is None or topic.leaving else topic
 
     def create(self, name: str, partitions: int, given: Mapping[str, str], then: Then | None = None) -> Topic:
         """A new topic, there once it is durable; its name must be legal and neither there nor being made.
 
-        `then(False)`, and no topic, where the disk refuses it.
+        `then(False)`, and no topic, if the disk refuses it.
         """
         settings = TopicSettings(self._settings)
         settings.replace(given)
@@ -142,7 +143,7 @@ class Topics:
         self._store.put(NAMESPACE, topic.name, topic.kept(), partial(self._made, topic))
 
     def checked_create(self, name: str, partitions: int, given: Mapping[str, str], then: Then) -> Topic:
-        """A new topic; UsageError where the name or the number is not good."""
+        """A new topic; UsageError if the name or the number is not good."""
         if not legal(name):
             raise UsageError(f"a topic's name has letters, digits, dot, _ and -, at most 249 of them, got {name!r}")
         if name in self.by_name or name in self.making:
@@ -199,7 +200,7 @@ class Topics:
             then(done)
 
     def configure(self, topic: Topic, given: Mapping[str, str], then: Then | None = None) -> None:
-        """Other settings for a topic, until the store refuses; UsageError, and nothing changed, where one cannot be."""
+        """Other settings for a topic, until the store refuses; UsageError, and nothing changed, if one cannot be."""
         before = topic.settings.given
         topic.settings.replace(given)
 
@@ -245,7 +246,7 @@ class Topics:
     # As a follower: what the leader's store says
 
     def adopt(self, name: str, kept: dict[str, Any] | None) -> None:
-        """A topic as another broker keeps it (`Topic.kept`), or with None its end. The store is not told."""
+        """A topic as another broker keeps it (`Topic.kept`), or with None its end. The store does not learn of it."""
         topic = self.by_name.get(name)
         if topic is not None and (kept is None or kept["id"] != str(topic.id)):
             self.drop(topic)

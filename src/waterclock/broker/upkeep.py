@@ -33,7 +33,7 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Upkeep:
-    """`changed(partitions)` is told when a partition's start has moved."""
+    """`changed(partitions)` is called when a partition's start has moved."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Upkeep:
     # Deletion on request
 
     def begin_at(self, partition: Partition, offset: int, then: Callable[[bool], Any]) -> None:
-        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` where the disk refuses it."""
+        """Hide what lies before `offset`; `then(True)` once that is durable, `then(False)` if the disk refuses it."""
         partition.memo.start = moved = max(partition.start, offset)
 
         def kept(error: Exception | None) -> None:

@@ -1,6 +1,6 @@
 """A thread for what is slow: partitions made and removed, snapshots and memos written, old files removed, compactions.
 
-Rule 1: it touches nothing that the loop touches but files; what it found out is told in the loop's thread.
+Rule 1: it touches nothing that the loop touches but files; what it found out is handed over in the loop's thread.
 Rule 2: a long deed is done in steps, with a breath between them and the short deeds that came meanwhile: the loop gets
     the interpreter back, and nobody waits minutes for a compaction to end.
 """
@@ -50,9 +50,9 @@ class Worker:
         else:
             self._short.put((deed, then))
 
-    def do_in_steps(self, steps: Iterator[Any], told: Callable[[Any], Any], then: Then) -> None:
-        """Have a long deed done, an iterator; `told` is called in the loop's thread with each value that is not None."""
-        self.do(lambda: self._walk(steps, told), then)
+    def do_in_steps(self, steps: Iterator[Any], on_value: Callable[[Any], Any], then: Then) -> None:
+        """Have a long deed done, an iterator; the loop's thread calls `on_value` with each value that is not None."""
+        self.do(lambda: self._walk(steps, on_value), then)
 
     def close(self) -> None:
         """Finish the short deeds that were asked for, leave a long one where it is, and wait."""
@@ -61,16 +61,16 @@ class Worker:
         self._thread.join()
 
     def _work(self) -> None:
-        while (asked := self._short.get()) is not None:
-            self._do(*asked)
+        while (job := self._short.get()) is not None:
+            self._do(*job)
 
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
         at_once(deed, partial(self._soon, then))
 
-    def _walk(self, steps: Iterator[Any], told: Callable[[Any], Any]) -> None:
+    def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
         for count, value in enumerate(steps):
             if value is not None:
-                self._soon(told, value)
+                self._soon(on_value, value)
             if count % STEPS_A_BREATH == 0:
                 self._breathe()
                 if self._closing.is_set():
@@ -80,8 +80,8 @@ class Worker:
         self._closing.wait(BREATH_S)
         waiting = self._short.qsize()
         for _ in range(waiting):
-            asked = self._short.get()
-            if asked is None:
+            job = self._short.get()
+            if job is None:
                 self._short.put(None)
                 return
-            self._do(*asked)
+            self._do(*job)

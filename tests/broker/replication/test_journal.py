@@ -46,7 +46,7 @@ def test_a_journal_that_cannot_begin_anew_is_tried_again_and_nobody_is_told_mean
 ) -> None:
     led = leads_with(both)
     where, name = {
-        "roll": (led.partition, "roll"), "append": (led.partition, "_room"), "memo": (led.partition.memo, "save"),
+        "roll": (led.partition, "roll"), "append": (led.partition, "active_for"), "memo": (led.partition.memo, "save"),
     }[step]  # fmt: skip
     told: list[bool] = []
 

@@ -221,12 +221,12 @@ def test_a_marker_that_the_disk_refuses_is_tried_again(broker: Broker, client: C
     client.add("n", producer, "t")
     client.produce("n", "t", batch("a", producer, 0))
     partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
-    room, partition._room = partition._room, _full
+    real, partition.active_for = partition.active_for, _full
     client.end_soon("n", producer)
     other = Client(broker.bootstrap)
     while other.state("n") != "PrepareCommit":
         pass
-    partition._room = room
+    partition.active_for = real
     assert client.quiet()
     broker.advance_s(1)
     assert client.receive(26, 4).error_code == 0

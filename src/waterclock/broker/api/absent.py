@@ -1,4 +1,4 @@
-"""What this broker does not have, and tells when asked: an authorizer with its ACLs, quotas, partitions on the move."""
+"""What this broker does not have, and answers so: an authorizer with its ACLs, quotas, partitions on the move."""
 
 from __future__ import annotations
 

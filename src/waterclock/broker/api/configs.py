@@ -46,19 +46,19 @@ class ConfigApis:
         }
 
     def describe(self, request: Request) -> None:
-        request.answer(results=tuple(self._result(request, asked) for asked in request.body.resources))
+        request.answer(results=tuple(self._result(request, requested) for requested in request.body.resources))
 
-    def _result(self, request: Request, asked: Any) -> Any:
+    def _result(self, request: Request, requested: Any) -> Any:
         error, message, rows = Error.NONE, "", []
         try:
-            resource = self._resources.find(asked.resource_type, asked.resource_name)
-            wanted = set(asked.configuration_keys or resource.names())
+            resource = self._resources.find(requested.resource_type, requested.resource_name)
+            wanted = set(requested.configuration_keys or resource.names())
             rows = [self._row(request, resource, name) for name in resource.names() if name in wanted]
         except ResourceRefusal as refused:
             error, message = refused.error, str(refused)
         return request.make(
-            "DescribeConfigsResult", error_code=error, error_message=message, resource_type=asked.resource_type,
-            resource_name=asked.resource_name, configs=tuple(rows),
+            "DescribeConfigsResult", error_code=error, error_message=message, resource_type=requested.resource_type,
+            resource_name=requested.resource_name, configs=tuple(rows),
         )  # fmt: skip
 
     def _row(self, request: Request, resource: Resource, name: str) -> Any:
@@ -76,12 +76,12 @@ class ConfigApis:
         )  # fmt: skip
 
     def alter(self, request: Request, change: Change) -> None:
-        asked = request.body.resources
-        times = Counter((one.resource_type, one.resource_name) for one in asked)
-        rows: list[Any] = [None] * len(asked)
-        several = Countdown(len(asked), lambda: request.answer(responses=tuple(rows)))
-        for place, one in enumerate(asked):
-            row = partial(self._altered, request, one, rows, place)
+        requested = request.body.resources
+        times = Counter((one.resource_type, one.resource_name) for one in requested)
+        rows: list[Any] = [None] * len(requested)
+        several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
+        for row_number, one in enumerate(requested):
+            row = partial(self._altered, request, one, rows, row_number)
             row(Error.NONE, None)
             try:
                 if times[one.resource_type, one.resource_name] > 1:
@@ -92,12 +92,17 @@ class ConfigApis:
                 several.settled()
 
     def _alter(
-        self, request: Request, asked: Any, change: Change, several: Countdown, row: Callable[[Error, str | None], None]
+        self,
+        request: Request,
+        requested: Any,
+        change: Change,
+        several: Countdown,
+        row: Callable[[Error, str | None], None],
     ) -> None:
-        if asked.resource_type == TOPIC and not asked.resource_name:
+        if requested.resource_type == TOPIC and not requested.resource_name:
             raise ResourceRefusal(Error.INVALID_REQUEST, "There are no settings of all topics: change the broker's.")
-        resource = self._resources.find(asked.resource_type, asked.resource_name)
-        given = change(resource, asked.configs)
+        resource = self._resources.find(requested.resource_type, requested.resource_name)
+        given = change(resource, requested.configs)
         resource.check(given)
         if request.body.validate_only:
             several.settled()
@@ -106,11 +111,11 @@ class ConfigApis:
             resource.replace(given, several.after(failed))
 
     def _altered(
-        self, request: Request, asked: Any, rows: list[Any], place: int, error: Error, message: str | None
+        self, request: Request, requested: Any, rows: list[Any], row_number: int, error: Error, message: str | None
     ) -> None:
-        rows[place] = request.make(
+        rows[row_number] = request.make(
             "AlterConfigsResourceResponse", error_code=error, error_message=message,
-            resource_type=asked.resource_type, resource_name=asked.resource_name,
+            resource_type=requested.resource_type, resource_name=requested.resource_name,
         )  # fmt: skip
 
     def list(self, request: Request) -> None:
@@ -125,25 +130,25 @@ class ConfigApis:
         )
 
 
-def _checked(asked: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Refused where a name comes twice, or without its value."""
-    if len({one.name for one in asked}) < len(asked):
+def _checked(requested: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Refused if a name comes twice, or without its value."""
+    if len({one.name for one in requested}) < len(requested):
         raise ResourceRefusal(Error.INVALID_REQUEST, "A setting may stand in a request once only.")
-    for one in asked:
+    for one in requested:
         if one.value is None and getattr(one, "config_operation", SET) != DELETE:
             raise ResourceRefusal(Error.INVALID_REQUEST, f"A value is missing for {one.name}")
-    return asked
+    return requested
 
 
-def _instead(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
+def _instead(resource: Resource, requested: tuple[Any, ...]) -> dict[str, str]:
     """AlterConfigs: what is given replaces everything."""
-    return {one.name: one.value for one in _checked(asked)}
+    return {one.name: one.value for one in _checked(requested)}
 
 
-def _incremental(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
+def _incremental(resource: Resource, requested: tuple[Any, ...]) -> dict[str, str]:
     """IncrementalAlterConfigs: set, delete, append to a list, subtract from a list."""
     given = dict(resource.given)
-    for one in _checked(asked):
+    for one in _checked(requested):
         if one.config_operation == SET:
             given[one.name] = one.value
         elif one.config_operation == DELETE:
@@ -153,17 +158,17 @@ def _incremental(resource: Resource, asked: tuple[Any, ...]) -> dict[str, str]:
     return given
 
 
-def _as_list(resource: Resource, given: Mapping[str, str], asked: Any) -> str:
-    if asked.config_operation not in (APPEND, SUBTRACT):
-        raise ResourceRefusal(Error.INVALID_REQUEST, f"There is no operation {asked.config_operation}")
-    setting = resource.setting(asked.name)
+def _as_list(resource: Resource, given: Mapping[str, str], requested: Any) -> str:
+    if requested.config_operation not in (APPEND, SUBTRACT):
+        raise ResourceRefusal(Error.INVALID_REQUEST, f"There is no operation {requested.config_operation}")
+    setting = resource.setting(requested.name)
     if not _is_list(setting):
         raise ResourceRefusal(
-            Error.INVALID_CONFIG, f"{asked.name} is no list: it can be neither appended to nor subtracted from."
+            Error.INVALID_CONFIG, f"{requested.name} is no list: it can be neither appended to nor subtracted from."
         )
-    has = _parts(given[asked.name] if asked.name in given else resource.words(asked.name)[0].text)
-    named = _parts(asked.value)
-    if asked.config_operation == SUBTRACT:
+    has = _parts(given[requested.name] if requested.name in given else resource.words(requested.name)[0].text)
+    named = _parts(requested.value)
+    if requested.config_operation == SUBTRACT:
         return ",".join(part for part in has if part not in named)
     return ",".join(has + [part for part in named if part not in has])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.group_admin import authorized
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.assignors import TopicPartition
+from waterclock.broker.groups.assignors import TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, HeartbeatRefusal, check
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
@@ -68,7 +68,7 @@ class ConsumerGroupApis:
             heartbeat_interval=interval_ms * MILLISECOND, assignment=assignment,
         )  # fmt: skip
 
-    def _rows(self, request: Request, parts: Iterable[TopicPartition]) -> tuple[Any, ...]:
+    def _rows(self, request: Request, parts: Iterable[TopicIdPartition]) -> tuple[Any, ...]:
         numbers: dict[UUID, list[int]] = {}
         for topic_id, number in sorted(parts):
             numbers.setdefault(topic_id, []).append(number)

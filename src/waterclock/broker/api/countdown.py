@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Countdown:
-    """Calls `answer()` once `settled` was called `count` times; at once where there is nothing to wait for."""
+    """Calls `answer()` once `settled` was called `count` times; at once if there is nothing to wait for."""
 
     def __init__(self, count: int, answer: Callable[[], None]) -> None:
         self._left, self._answer = count + 1, answer
@@ -19,7 +19,7 @@ class Countdown:
             self._answer()
 
     def after(self, failed: Callable[[], None]) -> Callable[[bool], None]:
-        """A `then` for the store: `failed()` is called before this one is settled, where the disk refused it."""
+        """A `then` for the store: `failed()` is called before this one is settled, if the disk refused it."""
 
         def then(done: bool) -> None:
             if not done:

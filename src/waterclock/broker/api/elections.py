@@ -35,9 +35,9 @@ class ElectionApis:
 def answer_election(request: Request, result: Callable[[str, int], Error], error: Error = Error.NONE) -> None:
     """Answer for each partition that was named `result(topic, number)`; where all were meant, `error` alone."""
     rows = []
-    for asked in request.body.topic_partitions or ():
-        results = tuple(_row(request, number, result(asked.topic, number)) for number in asked.partitions)
-        rows.append(request.make("ReplicaElectionResult", topic=asked.topic, partition_result=results))
+    for requested in request.body.topic_partitions or ():
+        results = tuple(_row(request, number, result(requested.topic, number)) for number in requested.partitions)
+        rows.append(request.make("ReplicaElectionResult", topic=requested.topic, partition_result=results))
     request.answer(error_code=error, replica_election_results=tuple(rows))
 
 

@@ -8,9 +8,9 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
     has bytes before the reader's end                   count them; answer when there are `min_bytes` in all
 
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
-Rule 2: a batch is never cut: an answer has at least one whole batch where there is one, however large. KIP-74
+Rule 2: a batch is never cut: an answer has at least one whole batch if there is one, however large. KIP-74
 Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
-Rule 4: where a file is damaged, its partition is refused, with a line in the log; the others are answered.
+Rule 4: if a file is damaged, its partition is refused, with a line in the log; the others are answered.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger("waterclock.broker")
 
 
 class DelayedFetch:
-    """One fetch. `places` are its partitions, or None for those that are not there, in the order of the request."""
+    """One fetch. `partitions` are in the order of the request, None for one that does not exist."""
 
-    __slots__ = ("_correlation", "_most", "_request", "_slot", "_version", "places")
+    __slots__ = ("_correlation", "_most", "_request", "_slot", "_version", "partitions")
 
     def __init__(
         self,
@@ -46,21 +46,21 @@ class DelayedFetch:
         correlation: int,
         version: int,
         request: FetchRequest,
-        places: list[Partition | None],
+        partitions: list[Partition | None],
         most: int,
     ) -> None:
         self._slot, self._correlation, self._version = slot, correlation, version
-        self._request, self.places, self._most = request, places, most
+        self._request, self.partitions, self._most = request, partitions, most
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
         """Whether there is something to say."""
         if self._slot.gone:
             return True
         missing = self._request.min_bytes
-        places = iter(self.places)
+        partitions = iter(self.partitions)
         for _, rows in self._request.topics:
             for wanted in rows:
-                partition = next(places)
+                partition = next(partitions)
                 if partition is None or self._error(partition, wanted):
                     return True
                 missing -= self._readable(partition, wanted, missing)
@@ -107,17 +107,17 @@ class DelayedFetch:
         return records.size if records is not None else 0
 
     def _found(self) -> list[tuple[bytes, list[FetchedPartition]]]:
-        room = most = min(self._request.max_bytes, self._most)
-        places, topics = iter(self.places), []
+        left = most = min(self._request.max_bytes, self._most)
+        partitions, topics = iter(self.partitions), []
         for key, rows in self._request.topics:
             found = []
             for wanted in rows:
-                found.append(row := self._row(next(places), wanted, room, room == most))
-                room -= row.records.size if row.records is not None else 0
+                found.append(row := self._row(next(partitions), wanted, left, left == most))
+                left -= row.records.size if row.records is not None else 0
             topics.append((key, found))
         return topics
 
-    def _row(self, partition: Partition | None, wanted: FetchPartition, room: int, first: bool) -> FetchedPartition:
+    def _row(self, partition: Partition | None, wanted: FetchPartition, left: int, first: bool) -> FetchedPartition:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
         if partition is None:
             by_id = self._version >= fetch.BY_ID
@@ -126,10 +126,10 @@ class DelayedFetch:
             )
         error = self._error(partition, wanted)
         if error:
-            follows = self._request.replica >= 0  # and is told where to begin anew
+            follows = self._request.replica >= 0  # and is answered where to begin anew
             return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
-            return self._records(partition, wanted, min(wanted.limit, room), first)
+            return self._records(partition, wanted, min(wanted.limit, left), first)
         except (LogDamaged, OSError) as damage:
             log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
             return FetchedPartition(wanted.partition, Error.KAFKA_STORAGE_ERROR)
@@ -149,7 +149,7 @@ class DelayedFetch:
 
 
 class FetchApi:
-    """`most_bytes` bounds every answer, whatever a reader asks for. `leading` is told of the follower's fetches."""
+    """`most_bytes` bounds every answer, whatever a reader asks for. `leading` learns of the follower's fetches."""
 
     def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leader) -> None:
         self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
@@ -166,9 +166,9 @@ class FetchApi:
             if error:
                 slot.answer(fetch.answer(correlation, version, [], error))
                 return
-        places = self._places(request)
-        delayed = DelayedFetch(slot, correlation, version, request, places, self._most)
-        watched = tuple(place for place in delayed.places if place is not None)
+        partitions = self._partitions(request)
+        delayed = DelayedFetch(slot, correlation, version, request, partitions, self._most)
+        watched = tuple(partition for partition in delayed.partitions if partition is not None)
         if request.max_wait_ms <= 0 or not watched or delayed.try_complete(None):
             delayed.on_complete(None)
             return
@@ -184,20 +184,20 @@ class FetchApi:
         if error == Error.NOT_LEADER_OR_FOLLOWER:
             return request._replace(replica=-1), Error.NONE  # it calls itself a replica, and is a client
         if not error:
-            places = iter(self._places(request))
+            partitions = iter(self._partitions(request))
             for _, rows in request.topics:
                 for row in rows:
-                    if (place := next(places)) is not None:
-                        self._leading.fetches(place, row.offset)
+                    if (partition := next(partitions)) is not None:
+                        self._leading.fetches(partition, row.offset)
         return request, error
 
-    def _places(self, request: FetchRequest) -> list[Partition | None]:
-        places: list[Partition | None] = []
+    def _partitions(self, request: FetchRequest) -> list[Partition | None]:
+        partitions: list[Partition | None] = []
         for key, rows in request.topics:
-            partitions = self._topics.by_key.get(key)
-            if partitions is None and request.replica >= 0:
-                places += (self._leading.place(key, row.partition) for row in rows)
+            known = self._topics.by_key.get(key)
+            if known is None and request.replica >= 0:
+                partitions += (self._leading.journal_at(key, row.partition) for row in rows)
                 continue
-            known = partitions or []
-            places += (known[r.partition] if 0 <= r.partition < len(known) else None for r in rows)
-        return places
+            known = known or []
+            partitions += (known[r.partition] if 0 <= r.partition < len(known) else None for r in rows)
+        return partitions

@@ -21,7 +21,7 @@ EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # read, delete
 
 
 def authorized(request: Request) -> int:
-    """What a client may do to a group, where it asks for that: here everybody may do everything."""
+    """What a client may do to a group, if it asks for that: here everybody may do everything."""
     return EVERYTHING if getattr(request.body, "include_authorized_operations", False) else NOBODY_ASKED
 
 
@@ -86,10 +86,10 @@ class GroupAdminApis:
         names = request.body.groups_names
         errors = [Error.NONE] * len(names)
         several = Countdown(len(names), lambda: self._deleted(request, errors))
-        for place, group_id in enumerate(names):
-            refused = partial(errors.__setitem__, place, Error.COORDINATOR_NOT_AVAILABLE)
-            errors[place] = self._coordinator.delete(group_id, several.after(refused))
-            if errors[place]:
+        for row_number, group_id in enumerate(names):
+            refused = partial(errors.__setitem__, row_number, Error.COORDINATOR_NOT_AVAILABLE)
+            errors[row_number] = self._coordinator.delete(group_id, several.after(refused))
+            if errors[row_number]:
                 several.settled()
 
     @staticmethod

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.consumer import ConsumerGroup
-from waterclock.broker.groups.offsets import NEVER, CommittedOffset, Place
-from waterclock.broker.topics import Topic, Topics
+from waterclock.broker.groups.offsets import NEVER, CommittedOffset
+from waterclock.broker.topics import Topic, TopicPartition, Topics
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -36,36 +36,36 @@ class GroupOffsetApis:
             COMMIT: Api(self.commit, 2, BY_ID), FETCH: Api(self.fetch, 1, BY_ID), DELETE: Api(self.delete, 0, 0),
         }  # fmt: skip
 
-    def _topic(self, request: Request, asked: Any) -> tuple[str, Topic | None, Error]:
-        """The topic that a row names, with what is wrong where it is not there."""
+    def _topic(self, request: Request, requested: Any) -> tuple[str, Topic | None, Error]:
+        """The topic that a row names, with what is wrong if it is not there."""
         if request.version >= BY_ID:
-            topic = self._topics.by_id.get(asked.topic_id)
+            topic = self._topics.by_id.get(requested.topic_id)
             return (topic.name if topic else ""), topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_ID
-        topic = self._topics.by_name.get(asked.name)
-        return asked.name, topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_OR_PARTITION
+        topic = self._topics.by_name.get(requested.name)
+        return requested.name, topic, Error.NONE if topic else Error.UNKNOWN_TOPIC_OR_PARTITION
 
     # OffsetCommit
 
     def commit(self, request: Request) -> None:
         body = request.body
-        good: dict[Place, CommittedOffset] = {}
-        places = list(self._places(request))
-        errors = {at: error for at, _, _, error, _ in places if error}  # place in the request -> what is wrong
-        refusal = self._refusal(request) if len(errors) < len(places) else Error.NONE
-        for at, name, number, error, asked in places:
-            if refusal or len(asked.committed_metadata or "") > self._longest:
+        good: dict[TopicPartition, CommittedOffset] = {}
+        rows = list(self._rows_of(request))
+        errors = {at: error for at, _, _, error, _ in rows if error}  # position in the request -> what is wrong
+        refusal = self._refusal(request) if len(errors) < len(rows) else Error.NONE
+        for at, name, number, error, requested in rows:
+            if refusal or len(requested.committed_metadata or "") > self._longest:
                 errors.setdefault(at, refusal or Error.OFFSET_METADATA_TOO_LARGE)
             elif not error:
-                good[name, number] = self._committed(request, asked, self._topics.by_name[name].id.hex)
+                good[name, number] = self._committed(request, requested, self._topics.by_name[name].id.hex)
         if not good:
             self._answer_commit(request, errors)
             return
         self._coordinator.commit(body.group_id, good, lambda done: self._durable(request, errors, done))
 
-    def _places(self, request: Request) -> Iterable[tuple[tuple[int, int], str, int, Error, Any]]:
-        for at, asked in enumerate(request.body.topics):
-            name, topic, missing = self._topic(request, asked)
-            for row, one in enumerate(asked.partitions):
+    def _rows_of(self, request: Request) -> Iterable[tuple[tuple[int, int], str, int, Error, Any]]:
+        for at, requested in enumerate(request.body.topics):
+            name, topic, missing = self._topic(request, requested)
+            for row, one in enumerate(requested.partitions):
                 there = topic is not None and 0 <= one.partition_index < len(topic.partitions)
                 error = Error.NONE if there else missing or Error.UNKNOWN_TOPIC_OR_PARTITION
                 yield (at, row), name, one.partition_index, error, one
@@ -83,12 +83,14 @@ class GroupOffsetApis:
             return Error.UNSUPPORTED_VERSION
         return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND else error
 
-    def _committed(self, request: Request, asked: Any, topic: str) -> CommittedOffset:
+    def _committed(self, request: Request, requested: Any, topic: str) -> CommittedOffset:
         now_ms = self._coordinator.wall_ms()
         retention = getattr(request.body, "retention_time", -MILLISECOND)
         expires_ms = NEVER if retention == -MILLISECOND else now_ms + retention // MILLISECOND
-        epoch = getattr(asked, "committed_leader_epoch", -1)
-        return CommittedOffset(asked.committed_offset, epoch, asked.committed_metadata or "", now_ms, expires_ms, topic)
+        epoch = getattr(requested, "committed_leader_epoch", -1)
+        return CommittedOffset(
+            requested.committed_offset, epoch, requested.committed_metadata or "", now_ms, expires_ms, topic
+        )
 
     def _durable(self, request: Request, errors: dict[tuple[int, int], Error], done: bool) -> None:
         everywhere = Error.NONE if done else Error.COORDINATOR_NOT_AVAILABLE
@@ -98,21 +100,21 @@ class GroupOffsetApis:
         self, request: Request, errors: dict[tuple[int, int], Error], otherwise: Error = Error.NONE
     ) -> None:
         topics = []
-        for at, asked in enumerate(request.body.topics):
+        for at, requested in enumerate(request.body.topics):
             rows = tuple(
                 request.make(
                     "OffsetCommitResponsePartition", partition_index=one.partition_index,
                     error_code=errors.get((at, row), otherwise),
                 )
-                for row, one in enumerate(asked.partitions)
+                for row, one in enumerate(requested.partitions)
             )  # fmt: skip
-            topics.append(request.make("OffsetCommitResponseTopic", **_name_of(asked), partitions=rows))
+            topics.append(request.make("OffsetCommitResponseTopic", **_name_of(requested), partitions=rows))
         request.answer(topics=tuple(topics))
 
     # OffsetFetch
 
     def fetch(self, request: Request) -> None:
-        """With `require_stable` everything that was committed before is waited for, and open transactions are told of."""
+        """With `require_stable` everything that was committed before is waited for, and open transactions are an error."""
         if getattr(request.body, "require_stable", False):
             self._coordinator.settle(lambda done: self._fetch(request, True))
         else:
@@ -121,30 +123,30 @@ class GroupOffsetApis:
     def _fetch(self, request: Request, stable: bool) -> None:
         groups = getattr(request.body, "groups", None)
         if groups is not None:
-            request.answer(groups=tuple(self._group(request, asked, stable) for asked in groups))
+            request.answer(groups=tuple(self._group(request, requested, stable) for requested in groups))
             return
         unstable = self._coordinator.offsets.pending(request.body.group_id) if stable else set()
         topics = self._rows(request, request.body.group_id, request.body.topics, unstable, "")
         request.answer(topics=topics, error_code=Error.NONE)
 
-    def _group(self, request: Request, asked: Any, stable: bool) -> Any:
-        unstable = self._coordinator.offsets.pending(asked.group_id) if stable else set()
-        member, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
-        error = self._coordinator.check_fetch(asked.group_id, member, epoch)
-        rows = () if error else self._rows(request, asked.group_id, asked.topics, unstable, "s")
-        return request.make("OffsetFetchResponseGroup", group_id=asked.group_id, topics=rows, error_code=error)
+    def _group(self, request: Request, requested: Any, stable: bool) -> Any:
+        unstable = self._coordinator.offsets.pending(requested.group_id) if stable else set()
+        member, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
+        error = self._coordinator.check_fetch(requested.group_id, member, epoch)
+        rows = () if error else self._rows(request, requested.group_id, requested.topics, unstable, "s")
+        return request.make("OffsetFetchResponseGroup", group_id=requested.group_id, topics=rows, error_code=error)
 
     def _rows(
-        self, request: Request, group: str, asked: Iterable[Any] | None, unstable: set[Place], plural: str
+        self, request: Request, group: str, requested: Iterable[Any] | None, unstable: set[TopicPartition], plural: str
     ) -> tuple[Any, ...]:
-        """The answer's topics; its classes are in the plural where it has several groups."""
+        """The answer's topics; its classes are in the plural if it has several groups."""
         answered = []
-        for named, name, numbers, error in self._asked(request, group, asked):
+        for named, name, numbers, error in self._requested(request, group, requested):
             rows = []
             for number in numbers:
-                place = name, number
-                wrong = error or (Error.UNSTABLE_OFFSET_COMMIT if place in unstable else Error.NONE)
-                found = NOTHING if wrong else self._coordinator.offsets.fetch(group, *place) or NOTHING
+                tp = name, number
+                wrong = error or (Error.UNSTABLE_OFFSET_COMMIT if tp in unstable else Error.NONE)
+                found = NOTHING if wrong else self._coordinator.offsets.fetch(group, *tp) or NOTHING
                 rows.append(
                     request.make(
                         "OffsetFetchResponsePartition" + plural, partition_index=number, error_code=wrong,
@@ -154,11 +156,11 @@ class GroupOffsetApis:
             answered.append(request.make("OffsetFetchResponseTopic" + plural, **named, partitions=tuple(rows)))
         return tuple(answered)
 
-    def _asked(
-        self, request: Request, group: str, asked: Iterable[Any] | None
+    def _requested(
+        self, request: Request, group: str, requested: Iterable[Any] | None
     ) -> Iterable[tuple[dict[str, Any], str, Iterable[int], Error]]:
         """How a topic is named in the answer, its name, partitions, and error; without `asked` all that there are."""
-        if asked is None:
+        if requested is None:
             numbers: dict[str, list[int]] = {}
             for name, number in self._coordinator.offsets.all(group):
                 numbers.setdefault(name, []).append(number)
@@ -167,7 +169,7 @@ class GroupOffsetApis:
                 if topic is not None or request.version < BY_ID:
                     yield {"name": name, "topic_id": topic.id if topic else None}, name, some, Error.NONE
             return
-        for one in asked:
+        for one in requested:
             if request.version >= BY_ID:
                 name, _, error = self._topic(request, one)
             else:
@@ -183,17 +185,17 @@ class GroupOffsetApis:
             request.answer(error_code=error, topics=())
             return
         group = coordinator.get(body.group_id)
-        gone: list[Place] = []
+        gone: list[TopicPartition] = []
         rows: dict[int, list[Any]] = {}
-        for (at, _), name, number, missing, _ in self._places(request):
+        for (at, _), name, number, missing, _ in self._rows_of(request):
             wrong = missing or (Error.GROUP_SUBSCRIBED_TO_TOPIC if group and group.subscribed(name) else Error.NONE)
             if not wrong:
                 gone.append((name, number))
             row = request.make("OffsetDeleteResponsePartition", partition_index=number, error_code=wrong)
             rows.setdefault(at, []).append(row)
         topics = tuple(
-            request.make("OffsetDeleteResponseTopic", name=asked.name, partitions=tuple(rows.get(at, ())))
-            for at, asked in enumerate(body.topics)
+            request.make("OffsetDeleteResponseTopic", name=requested.name, partitions=tuple(rows.get(at, ())))
+            for at, requested in enumerate(body.topics)
         )
 
         def removed(done: bool) -> None:
@@ -203,6 +205,6 @@ class GroupOffsetApis:
         coordinator.remove_offsets(body.group_id, gone, removed)
 
 
-def _name_of(asked: Any) -> dict[str, Any]:
+def _name_of(requested: Any) -> dict[str, Any]:
     """A topic as the request names it: by name, or by id."""
-    return {"name": getattr(asked, "name", ""), "topic_id": getattr(asked, "topic_id", None)}
+    return {"name": getattr(requested, "name", ""), "topic_id": getattr(requested, "topic_id", None)}

@@ -59,12 +59,12 @@ class GroupApis:
         body, connection = request.body, request.slot.connection
         session_ms = body.session_timeout // MILLISECOND
         rebalance = getattr(body, "rebalance_timeout", None)
-        asked = JoinRequest(
+        requested = JoinRequest(
             body.group_id, body.member_id, getattr(body, "group_instance_id", None), connection.client_id,
             client_host(request), session_ms, session_ms if rebalance is None else rebalance // MILLISECOND,
             body.protocol_type, tuple((p.name, p.metadata) for p in body.protocols),
         )  # fmt: skip
-        self._coordinator.join(asked, request.version, lambda joined: self._joined(request, joined))
+        self._coordinator.join(requested, request.version, lambda joined: self._joined(request, joined))
 
     def _joined(self, request: Request, joined: JoinAnswer) -> None:
         members = tuple(
@@ -140,7 +140,7 @@ def client_host(request: Request) -> str:
 def group_apis(
     identity: Identity, topics: Topics, coordinator: GroupCoordinator, settings: Settings
 ) -> tuple[Any, ...]:
-    """The rooms of APIs about groups."""
+    """The APIs about groups."""
     offsets = GroupOffsetApis(topics, coordinator, settings["offset.metadata.max.bytes"])
     consumers = ConsumerGroupApis(topics, coordinator, settings)
     return GroupApis(identity, coordinator), offsets, GroupAdminApis(coordinator), consumers

@@ -25,18 +25,19 @@ class LogDirApis:
 
     def describe(self, request: Request) -> None:
         disk = os.statvfs(self._folder)
-        rows = tuple(self._topic(request, name, found) for name, found in self._asked(request.body.topics) if found)
+        rows = tuple(self._topic(request, name, found) for name, found in self._requested(request.body.topics) if found)
         folder = request.make(
             "DescribeLogDirsResult", error_code=Error.NONE, log_dir=self._folder, topics=rows,
             total_bytes=disk.f_frsize * disk.f_blocks, usable_bytes=disk.f_frsize * disk.f_bavail, is_cordoned=False,
         )  # fmt: skip
         request.answer(error_code=Error.NONE, results=(folder,))
 
-    def _asked(self, topics: Any) -> list[tuple[str, list[Partition]]]:
+    def _requested(self, topics: Any) -> list[tuple[str, list[Partition]]]:
         if topics is None:
             return [(topic.name, topic.partitions) for topic in self._topics]
-        found = [(asked.topic, map(self._topics.partition, [asked.topic] * len(asked.partitions), asked.partitions))
-                 for asked in topics]  # fmt: skip
+        found = (
+            (one.topic, (self._topics.partition(one.topic, number) for number in one.partitions)) for one in topics
+        )
         return [(name, [partition for partition in partitions if partition]) for name, partitions in found]
 
     def _topic(self, request: Request, name: str, partitions: list[Partition]) -> Any:

@@ -1,6 +1,6 @@
 """Which topics there are, and who leads their partitions: always this broker.
 
-Rule 1: a topic that is created because a client asked for it is told of once it is durable: what is appended to it
+Rule 1: a topic that is created because a client asked for it is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
 """
 
@@ -33,7 +33,7 @@ InSync: TypeAlias = "Callable[[Partition], tuple[int, ...]]"
 
 
 class MetadataApis:
-    """Metadata and DescribeCluster. A topic is created where a client asks for it by name, and may."""
+    """Metadata and DescribeCluster. A topic is created if a client asks for it by name, and may."""
 
     def __init__(self, identity: Identity, topics: Topics, settings: Settings, in_sync: InSync) -> None:
         self._identity, self._topics, self._settings, self._in_sync = identity, topics, settings, in_sync
@@ -55,7 +55,7 @@ class MetadataApis:
         body, topics = request.body, self._topics
         leads = self._identity.leader == self._identity.node
         may = getattr(body, "allow_auto_topic_creation", True) and self._settings["auto.create.topics.enable"] and leads
-        names = {asked.name: None for asked in body.topics or () if not getattr(asked, "topic_id", None)}
+        names = {requested.name: None for requested in body.topics or () if not getattr(requested, "topic_id", None)}
         free = [name for name in names if name and legal(name) and name not in topics.by_name]
         return [name for name in free if name in topics.making or (may and topics.namesake(name) is None)]
 
@@ -67,15 +67,15 @@ class MetadataApis:
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
         )
-        asked = getattr(body, "include_cluster_authorized_operations", False)
+        requested = getattr(body, "include_cluster_authorized_operations", False)
         request.answer(
             brokers=brokers, cluster_id=identity.cluster, controller_id=identity.leader, topics=tuple(rows),
-            error_code=Error.NONE, cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if asked else NOBODY_ASKED,
+            error_code=Error.NONE, cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if requested else NOBODY_ASKED,
         )  # fmt: skip
 
     def _asked(self, request: Request) -> list[Any]:
         """The rows of the topics asked for, each once."""
-        names = {(getattr(asked, "topic_id", None), asked.name): None for asked in request.body.topics}
+        names = {(getattr(requested, "topic_id", None), requested.name): None for requested in request.body.topics}
         return [
             self._by_id(request, topic_id) if topic_id else self._by_name(request, name) for topic_id, name in names
         ]
@@ -108,10 +108,10 @@ class MetadataApis:
     def _topic(
         self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error, partitions: tuple[Any, ...]
     ) -> Any:
-        asked = getattr(request.body, "include_topic_authorized_operations", False) and not error
+        requested = getattr(request.body, "include_topic_authorized_operations", False) and not error
         return request.make(
             "MetadataResponseTopic", error_code=error, name=name, topic_id=topic_id, is_internal=False,
-            partitions=partitions, topic_authorized_operations=EVERYTHING_WITH_A_TOPIC if asked else NOBODY_ASKED,
+            partitions=partitions, topic_authorized_operations=EVERYTHING_WITH_A_TOPIC if requested else NOBODY_ASKED,
         )  # fmt: skip
 
     def describe_cluster(self, request: Request) -> None:
@@ -133,9 +133,9 @@ class MetadataApis:
             request.make("DescribeClusterBroker", broker_id=node, host=host, port=port, rack=None, is_fenced=False)
             for node, host, port in identity.brokers()
         )
-        asked = request.body.include_cluster_authorized_operations
+        requested = request.body.include_cluster_authorized_operations
         request.answer(
             error_code=Error.NONE, error_message=None, cluster_id=identity.cluster, controller_id=identity.leader,
             brokers=brokers, endpoint_type=BROKERS,
-            cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if asked else NOBODY_ASKED,
+            cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if requested else NOBODY_ASKED,
         )  # fmt: skip

@@ -4,7 +4,7 @@
     -1           the reader's end: the high watermark, or the last stable offset for committed records
     -2, -4       the start
     -3           the record with the latest timestamp
-    0 or more    the first record at or after it; -1 where there is none
+    0 or more    the first record at or after it; -1 if there is none
 Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here).
 """
 
@@ -44,29 +44,29 @@ class OffsetApis:
         committed = getattr(request.body, "isolation_level", 0) == 1
         topics = []
         for topic in request.body.topics:
-            numbers = Counter(asked.partition_index for asked in topic.partitions)
+            numbers = Counter(requested.partition_index for requested in topic.partitions)
             rows = tuple(
-                self._row(request, topic.name, asked, committed)
-                if numbers[asked.partition_index] == 1
-                else _listed(request, asked.partition_index, Error.INVALID_REQUEST)
-                for asked in topic.partitions
+                self._row(request, topic.name, requested, committed)
+                if numbers[requested.partition_index] == 1
+                else _listed(request, requested.partition_index, Error.INVALID_REQUEST)
+                for requested in topic.partitions
             )
             topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
         request.answer(topics=tuple(topics))
 
-    def _row(self, request: Request, topic: str, asked: Any, committed: bool) -> Any:
-        partition = self._topics.partition(topic, asked.partition_index)
-        error = wrong_epoch(partition, getattr(asked, "current_leader_epoch", -1))
+    def _row(self, request: Request, topic: str, requested: Any, committed: bool) -> Any:
+        partition = self._topics.partition(topic, requested.partition_index)
+        error = wrong_epoch(partition, getattr(requested, "current_leader_epoch", -1))
         if partition is None or error:
-            return _listed(request, asked.partition_index, error)
-        if asked.timestamp == LATEST and self._leading.replicas.unsure(partition):
+            return _listed(request, requested.partition_index, error)
+        if requested.timestamp == LATEST and self._leading.replicas.unsure(partition):
             error = Error.OFFSET_NOT_AVAILABLE if request.version >= NOT_AVAILABLE_SINCE else Error.LEADER_NOT_AVAILABLE
-            return _listed(request, asked.partition_index, error)
-        if request.version < FIRST_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < LATEST_TIERED:
-            return _listed(request, asked.partition_index, Error.UNSUPPORTED_VERSION)
-        found = self._find(partition, asked.timestamp, partition.stable if committed else partition.high)
+            return _listed(request, requested.partition_index, error)
+        if request.version < FIRST_VERSION_OF.get(requested.timestamp, 0) or requested.timestamp < LATEST_TIERED:
+            return _listed(request, requested.partition_index, Error.UNSUPPORTED_VERSION)
+        found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
         epoch = partition.memo.epoch if found.offset >= 0 else -1
-        return _listed(request, asked.partition_index, Error.NONE, found, epoch)
+        return _listed(request, requested.partition_index, Error.NONE, found, epoch)
 
     def _find(self, partition: Partition, timestamp: int, upto: int) -> Moment:
         if timestamp == LATEST:
@@ -81,22 +81,22 @@ class OffsetApis:
         topics = []
         copied = getattr(request.body, "replica_id", -1) >= 0 and KnownFollower.of(request.slot.connection.client_id)
         for topic in request.body.topics:
-            rows = tuple(self._end_of(request, topic.topic, asked, bool(copied)) for asked in topic.partitions)
+            rows = tuple(self._end_of(request, topic.topic, requested, bool(copied)) for requested in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
 
-    def _end_of(self, request: Request, topic: str, asked: Any, copied: bool) -> Any:
-        partition = self._topics.partition(topic, asked.partition)
+    def _end_of(self, request: Request, topic: str, requested: Any, copied: bool) -> Any:
+        partition = self._topics.partition(topic, requested.partition)
         if partition is None and copied:
-            partition = self._leading.place(topic.encode(), asked.partition)
-        error = wrong_epoch(partition, asked.current_leader_epoch)
+            partition = self._leading.journal_at(topic.encode(), requested.partition)
+        error = wrong_epoch(partition, requested.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and not error:
             # a follower keeps what it has beyond the high watermark: the leader has it on its disk too
             readers_end = partition.durable if copied else partition.high
-            epoch, end = partition.memo.end_of(asked.leader_epoch, readers_end)
+            epoch, end = partition.memo.end_of(requested.leader_epoch, readers_end)
         return request.make(
-            "EpochEndOffset", error_code=error, partition=asked.partition, leader_epoch=epoch, end_offset=end
+            "EpochEndOffset", error_code=error, partition=requested.partition, leader_epoch=epoch, end_offset=end
         )
 
 

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions: topics with many partitions told of in portions, each answer saying where the next begins.
+"""DescribeTopicPartitions: topics with many partitions described in portions, each answer saying where the next begins.
 
-Rule 1: topics are told of in the order of their names; a cursor names a topic and a partition to begin with.
+Rule 1: topics are described in the order of their names; a cursor names a topic and a partition to begin with.
 Source: KIP-966.
 """
 
@@ -49,7 +49,7 @@ class PartitionApis:
 
     def _portion(self, body: Any) -> list[tuple[str, int]]:
         """The names from the cursor on, each with its first partition."""
-        names = sorted({asked.name for asked in body.topics} or self._topics.by_name)
+        names = sorted({requested.name for requested in body.topics} or self._topics.by_name)
         if body.cursor is None:
             return [(name, 0) for name in names]
         start = body.cursor.topic_name

@@ -6,7 +6,7 @@
     -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync;
             and once the store knows of the partitions that joined a transaction by it
 
-A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags is told
+A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags gets
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
 """
 
@@ -44,7 +44,7 @@ class DelayedProduce:
     """The answer to acks=all. `waits`: each partition's end after its append, and the place of its row.
 
     `refused(partition)` says why acks=all cannot be had now: fewer are in sync than there must be, and it waits in vain.
-    `written()` says whether the transaction's partitions are durable, where there is something to wait for.
+    `written()` says whether the transaction's partitions are durable, if there is something to wait for.
     """
 
     __slots__ = ("_answer", "_refused", "_rows", "_slot", "_waits", "_written")
@@ -117,7 +117,7 @@ class ProduceApi:
         written = self._admission.written(name) if name is not None else None
         if request.acks == 0:
             if any(row.error for _, some in rows for row in some):
-                connection.close()  # the only way to tell, and Kafka's
+                connection.close()  # the only answer there is, and Kafka's
             return
         slot = connection.slot()
 

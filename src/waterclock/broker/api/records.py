@@ -1,7 +1,7 @@
 """DeleteRecords: what lies before an offset is hidden at once, and its files go with the next retention.
 
 A `DelayedDeleteRecords` waits in the purgatory until every partition's new start is durable; where its time is up first,
-each that is not is told REQUEST_TIMED_OUT, and its records are gone all the same.
+each that is not gets REQUEST_TIMED_OUT, and its records are gone all the same.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class RecordApis:
         topics = [
             (topic.name, [self._begin(topic.name, row) for row in topic.partitions]) for topic in request.body.topics
         ]
-        asked = [one for _, rows in topics for one in rows]
-        waited = tuple(one.partition for one in asked if one.partition is not None)
+        deletions = [one for _, rows in topics for one in rows]
+        waited = tuple(one.partition for one in deletions if one.partition is not None)
         if not waited:
             _answer(request, topics)
             return
         op = DelayedOperation(
-            lambda op: all(one.error is not None or _gone(one) for one in asked),
+            lambda op: all(one.error is not None or _gone(one) for one in deletions),
             lambda op: _answer(request, topics),
             request.body.timeout.total_seconds(),
         )
@@ -61,17 +61,17 @@ class RecordApis:
     def _begin(self, topic: str, row: Any) -> Deletion:
         partition = self._topics.partition(topic, row.partition_index)
         error = _refused(partition, row.offset)
-        asked = Deletion(row.partition_index, partition, error)
+        deletion = Deletion(row.partition_index, partition, error)
         if partition is not None and error is None:
             offset = partition.high if row.offset == HIGH_WATERMARK else row.offset
-            self._upkeep.begin_at(partition, offset, lambda done: self._begun(asked, done))
-        return asked
+            self._upkeep.begin_at(partition, offset, lambda done: self._begun(deletion, done))
+        return deletion
 
-    def _begun(self, asked: Deletion, done: bool) -> None:
-        assert asked.partition is not None
-        asked.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
-        asked.low = asked.partition.start if done else NO_WATERMARK
-        self._purgatory.check_and_complete(asked.partition)
+    def _begun(self, deletion: Deletion, done: bool) -> None:
+        assert deletion.partition is not None
+        deletion.error = Error.NONE if done else Error.KAFKA_STORAGE_ERROR
+        deletion.low = deletion.partition.start if done else NO_WATERMARK
+        self._purgatory.check_and_complete(deletion.partition)
 
 
 def _refused(partition: Partition | None, offset: int) -> Error | None:
@@ -84,22 +84,22 @@ def _refused(partition: Partition | None, offset: int) -> Error | None:
     return None
 
 
-def _gone(asked: Deletion) -> bool:
-    return asked.partition is not None and asked.partition.deleted
+def _gone(deletion: Deletion) -> bool:
+    return deletion.partition is not None and deletion.partition.deleted
 
 
 def _answer(request: Request, topics: list[tuple[str, list[Deletion]]]) -> None:
     rows = tuple(
-        request.make("DeleteRecordsTopicResult", name=name, partitions=tuple(_row(request, one) for one in asked))
-        for name, asked in topics
+        request.make("DeleteRecordsTopicResult", name=name, partitions=tuple(_row(request, one) for one in deletions))
+        for name, deletions in topics
     )
     request.answer(topics=rows)
 
 
-def _row(request: Request, asked: Deletion) -> Any:
-    error = asked.error
+def _row(request: Request, deletion: Deletion) -> Any:
+    error = deletion.error
     if error is None:
-        error = Error.NOT_LEADER_OR_FOLLOWER if _gone(asked) else Error.REQUEST_TIMED_OUT
+        error = Error.NOT_LEADER_OR_FOLLOWER if _gone(deletion) else Error.REQUEST_TIMED_OUT
     return request.make(
-        "DeleteRecordsPartitionResult", partition_index=asked.number, low_watermark=asked.low, error_code=error
+        "DeleteRecordsPartitionResult", partition_index=deletion.number, low_watermark=deletion.low, error_code=error
     )

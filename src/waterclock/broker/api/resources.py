@@ -45,7 +45,7 @@ class Resource(Protocol):
     def read_only(self, name: str) -> bool: ...
 
     def check(self, given: Mapping[str, str]) -> None:
-        """Refused where it cannot have these."""
+        """Refused if it cannot have these."""
 
     def replace(self, given: Mapping[str, str], then: Then) -> None:
         """Have these, which were checked."""
@@ -124,7 +124,7 @@ class BrokerResource:
 
 
 class Resources:
-    """Finds resources by kind and name; Refused where there is none."""
+    """Finds resources by kind and name; Refused if there is none."""
 
     def __init__(self, topics: Topics, runtime: RuntimeSettings) -> None:
         self._topics, self._runtime = topics, runtime

@@ -2,7 +2,7 @@
 
     state    may ask                     then
     NEW      ApiVersions                 NEW
-             SaslHandshake 1             TOKENS, where the mechanism is known; otherwise OUT
+             SaslHandshake 1             TOKENS, if the mechanism is known; otherwise OUT
              SaslHandshake 0             RAW
     TOKENS   SaslAuthenticate            TOKENS, until the mechanism ends: in, or OUT
     RAW      a token without a header    the same, with answers without a header
@@ -116,8 +116,8 @@ class SaslApis:
         try:
             self._answer(request, Error.NONE, "", self._step(connection, request.body.auth_bytes))
         except AccessDenied as denied:
-            told = str(denied)
-            self._refuse(connection, lambda: self._answer(request, Error.SASL_AUTHENTICATION_FAILED, told))
+            message = str(denied)
+            self._refuse(connection, lambda: self._answer(request, Error.SASL_AUTHENTICATION_FAILED, message))
 
     @staticmethod
     def _answer(request: Request, error: Error, message: str, token: bytes = b"") -> None:

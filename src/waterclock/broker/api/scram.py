@@ -1,7 +1,7 @@
 """Credentials kept for users by clients: DescribeUserScramCredentials and AlterUserScramCredentials.
 
 Rule 1: a user's changes of one request hold together or not at all; one user's mistake does not concern another.
-Rule 2: keys are kept, passwords never come here. Nobody is told more than which mechanisms a user has.
+Rule 2: keys are kept, passwords never come here. No answer says more than which mechanisms a user has.
 Source: KIP-554.
 """
 
@@ -36,8 +36,8 @@ class ScramApis:
         return {DESCRIBE: Api(self.describe, 0, 0), ALTER: Api(self.alter, 0, 0)}
 
     def describe(self, request: Request) -> None:
-        asked = Counter(user.name for user in request.body.users or ())
-        names = asked or dict.fromkeys(sorted({name for _, name in self._users.credentials}), 1)
+        requested = Counter(user.name for user in request.body.users or ())
+        names = requested or dict.fromkeys(sorted({name for _, name in self._users.credentials}), 1)
         rows = tuple(self._described(request, name, times) for name, times in names.items())
         request.answer(error_code=Error.NONE, error_message="", results=rows)
 
@@ -108,9 +108,11 @@ class ScramApis:
             return Error.UNACCEPTABLE_CREDENTIAL, "The salted password is empty."
         return None
 
-    def _alter(self, request: Request, name: str, asked: list[Any], rows: dict[str, Any], several: Countdown) -> None:
+    def _alter(
+        self, request: Request, name: str, requested: list[Any], rows: dict[str, Any], several: Countdown
+    ) -> None:
         changed: dict[Key, Credential | None] = {}
-        for one in asked:
+        for one in requested:
             key = (MECHANISMS[one.mechanism], one.name)
             sets = hasattr(one, "salted_password")
             changed[key] = Credential.of(key[0], one.salted_password, one.salt, one.iterations) if sets else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
-TOLD: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
+ANNOUNCED: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
 CLIENT_NAMED: Final = 3  # from here on ApiVersions says what client it is
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 FIRST_FLEXIBLE: Final = {0: 9, 1: 12}  # of the APIs that are read by hand
@@ -102,7 +102,7 @@ class Table:
     def ranges(self) -> list[tuple[int, int, int]]:
         """(key, lowest version, highest version) of every API."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
-        return sorted((key, TOLD.get(key, api.lowest), api.highest) for key, api in rows)
+        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in rows)
 
     def _api_versions(self, request: Request) -> None:
         named = (getattr(request.body, name, "x") for name in ("client_software_name", "client_software_version"))

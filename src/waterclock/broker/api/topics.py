@@ -41,7 +41,7 @@ class ToDelete(NamedTuple):
 
 
 class TopicApis:
-    """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is told of each that is deleted."""
+    """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is called for each that is deleted."""
 
     def __init__(
         self, identity: Identity, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]
@@ -56,10 +56,10 @@ class TopicApis:
 
     def create(self, request: Request) -> None:
         times = Counter(topic.name for topic in request.body.topics)
-        asked = {topic.name: topic for topic in request.body.topics}
+        requested = {topic.name: topic for topic in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(asked), lambda: request.answer(topics=tuple(rows.values())))
-        for name, topic in asked.items():
+        several = Countdown(len(requested), lambda: request.answer(topics=tuple(rows.values())))
+        for name, topic in requested.items():
             refusal = TWICE if times[name] > 1 else self._create_refused(topic)
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
             if refusal is not None or request.body.validate_only:
@@ -67,32 +67,36 @@ class TopicApis:
             else:
                 self._create(request, topic, rows, several)
 
-    def _create(self, request: Request, asked: Any, rows: dict[str, Any], several: Countdown) -> None:
+    def _create(self, request: Request, requested: Any, rows: dict[str, Any], several: Countdown) -> None:
         def failed() -> None:
-            rows[asked.name] = self._created(request, asked, NOT_KEPT, uuid.uuid4())
+            rows[requested.name] = self._created(request, requested, NOT_KEPT, uuid.uuid4())
 
-        topic = self._topics.create(asked.name, self._partitions(asked), _given(asked), several.after(failed))
-        rows[asked.name] = self._created(request, asked, None, topic.id)
+        topic = self._topics.create(
+            requested.name, self._partitions(requested), _given(requested), several.after(failed)
+        )
+        rows[requested.name] = self._created(request, requested, None, topic.id)
 
-    def _create_refused(self, asked: Any) -> Refusal | None:
-        illegal = why_illegal(asked.name)
+    def _create_refused(self, requested: Any) -> Refusal | None:
+        illegal = why_illegal(requested.name)
         if illegal is not None:
             return Error.INVALID_TOPIC_EXCEPTION, illegal
-        if asked.name in self._topics.by_name or asked.name in self._topics.making:
-            return Error.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists."
-        namesake = self._topics.namesake(asked.name)
+        if requested.name in self._topics.by_name or requested.name in self._topics.making:
+            return Error.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' already exists."
+        namesake = self._topics.namesake(requested.name)
         if namesake is not None:
-            return Error.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' differs from '{namesake}' in . and _ only"
-        return self._settings_refused(asked) or self._size_refused(asked)
+            return Error.INVALID_TOPIC_EXCEPTION, f"Topic '{requested.name}' differs from '{namesake}' in . and _ only"
+        return self._settings_refused(requested) or self._size_refused(requested)
 
-    def _size_refused(self, asked: Any) -> Refusal | None:
-        if asked.assignments:
-            return self._assignments_refused(asked)
-        if asked.num_partitions == 0 or asked.num_partitions < UNSET:
-            return Error.INVALID_PARTITIONS, f"A topic has 1 partition or more, got {asked.num_partitions}"
-        if self._partitions(asked) > MOST_PARTITIONS:
+    def _size_refused(self, requested: Any) -> Refusal | None:
+        if requested.assignments:
+            return self._assignments_refused(requested)
+        if requested.num_partitions == 0 or requested.num_partitions < UNSET:
+            return Error.INVALID_PARTITIONS, f"A topic has 1 partition or more, got {requested.num_partitions}"
+        if self._partitions(requested) > MOST_PARTITIONS:
             return Error.POLICY_VIOLATION, f"At most {MOST_PARTITIONS} partitions"
-        if asked.replication_factor != UNSET and asked.replication_factor not in range(1, len(self._brokers()) + 1):
+        if requested.replication_factor != UNSET and requested.replication_factor not in range(
+            1, len(self._brokers()) + 1
+        ):
             there = len(self._brokers())
             return Error.INVALID_REPLICATION_FACTOR, f"A replication factor is 1 to {there}: so many brokers are there"
         return None
@@ -100,42 +104,42 @@ class TopicApis:
     def _brokers(self) -> set[int]:
         return {node for node, _, _ in self._identity.brokers()}
 
-    def _assignments_refused(self, asked: Any) -> Refusal | None:
-        if asked.num_partitions != UNSET or asked.replication_factor != UNSET:
+    def _assignments_refused(self, requested: Any) -> Refusal | None:
+        if requested.num_partitions != UNSET or requested.replication_factor != UNSET:
             return Error.INVALID_REQUEST, "With assignments, partitions and replication factor are both -1"
-        numbers = [one.partition_index for one in asked.assignments]
-        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in asked.assignments), self._brokers())
+        numbers = [one.partition_index for one in requested.assignments]
+        wrong = assignments.of_new_topic(numbers, (one.broker_ids for one in requested.assignments), self._brokers())
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
     @staticmethod
-    def _settings_refused(asked: Any) -> Refusal | None:
-        nulls = [config.name for config in asked.configs if config.value is None]
+    def _settings_refused(requested: Any) -> Refusal | None:
+        nulls = [config.name for config in requested.configs if config.value is None]
         if nulls:
             return Error.INVALID_CONFIG, f"A value is missing for {', '.join(nulls)}"
         try:
-            check_topic(_given(asked))
+            check_topic(_given(requested))
         except UsageError as error:
             return Error.INVALID_CONFIG, str(error)
         return None
 
-    def _partitions(self, asked: Any) -> int:
-        if asked.assignments:
-            return len(asked.assignments)
-        return int(self._settings["num.partitions"] if asked.num_partitions == UNSET else asked.num_partitions)
+    def _partitions(self, requested: Any) -> int:
+        if requested.assignments:
+            return len(requested.assignments)
+        return int(self._settings["num.partitions"] if requested.num_partitions == UNSET else requested.num_partitions)
 
-    def _created(self, request: Request, asked: Any, refusal: Refusal | None, topic_id: uuid.UUID) -> Any:
+    def _created(self, request: Request, requested: Any, refusal: Refusal | None, topic_id: uuid.UUID) -> Any:
         error, message = refusal or (Error.NONE, None)
         return request.make(
-            "CreatableTopicResult", name=asked.name, topic_id=None if error else topic_id, error_code=error,
-            error_message=message, topic_config_error_code=0, num_partitions=-1 if error else self._partitions(asked),
+            "CreatableTopicResult", name=requested.name, topic_id=None if error else topic_id, error_code=error,
+            error_message=message, topic_config_error_code=0, num_partitions=-1 if error else self._partitions(requested),
             replication_factor=-1 if error else len(self._brokers()),
-            configs=() if error else self._configs(request, asked),
+            configs=() if error else self._configs(request, requested),
         )  # fmt: skip
 
-    def _configs(self, request: Request, asked: Any) -> tuple[Any, ...]:
+    def _configs(self, request: Request, requested: Any) -> tuple[Any, ...]:
         if not request.has("CreatableTopicConfigs"):
             return ()
-        given = _given(asked)
+        given = _given(requested)
         words = [(name, self._runtime.topic_words(name, given)[0]) for name in sorted(TOPIC_SETTINGS)]
         return tuple(
             request.make(
@@ -148,18 +152,18 @@ class TopicApis:
     # DeleteTopics
 
     def delete(self, request: Request) -> None:
-        asked = self._to_delete(request.body)
-        rows = [self._deleted(request, one) for one in asked]
-        several = Countdown(len(asked), lambda: request.answer(responses=tuple(rows)))
+        requested = self._to_delete(request.body)
+        rows = [self._deleted(request, one) for one in requested]
+        several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
 
-        def failed(place: int) -> None:
-            rows[place] = self._deleted(request, asked[place]._replace(refusal=NOT_KEPT))
+        def failed(row_number: int) -> None:
+            rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=NOT_KEPT))
 
-        for place, one in enumerate(asked):
+        for row_number, one in enumerate(requested):
             if one.topic is None or one.refusal:
                 several.settled()
             else:
-                then = several.after(partial(failed, place))
+                then = several.after(partial(failed, row_number))
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
 
     def _to_delete(self, body: Any) -> list[ToDelete]:
@@ -200,10 +204,10 @@ class TopicApis:
 
     def grow(self, request: Request) -> None:
         times = Counter(one.name for one in request.body.topics)
-        asked = {one.name: one for one in request.body.topics}
+        requested = {one.name: one for one in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(asked), lambda: request.answer(results=tuple(rows.values())))
-        for name, one in asked.items():
+        several = Countdown(len(requested), lambda: request.answer(results=tuple(rows.values())))
+        for name, one in requested.items():
             refusal = TWICE if times[name] > 1 else self._grow_refused(one)
             rows[name] = self._grown(request, name, refusal)
             if refusal or request.body.validate_only:
@@ -220,22 +224,25 @@ class TopicApis:
         error, message = refusal or (Error.NONE, None)
         return request.make("CreatePartitionsTopicResult", name=name, error_code=error, error_message=message)
 
-    def _grow_refused(self, asked: Any) -> Refusal | None:
-        topic = self._topics.changeable(asked.name)
+    def _grow_refused(self, requested: Any) -> Refusal | None:
+        topic = self._topics.changeable(requested.name)
         if topic is None:
             return Error.UNKNOWN_TOPIC_OR_PARTITION, None
-        has = topic.asked
-        if asked.count <= has:
-            return Error.INVALID_PARTITIONS, f"Topic '{asked.name}' has {has} partition(s); {asked.count} is not more."
-        if asked.count > MOST_PARTITIONS:
+        has = topic.planned
+        if requested.count <= has:
+            return (
+                Error.INVALID_PARTITIONS,
+                f"Topic '{requested.name}' has {has} partition(s); {requested.count} is not more.",
+            )
+        if requested.count > MOST_PARTITIONS:
             return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
-        if asked.assignments is None:
+        if requested.assignments is None:
             return None
-        wrong = assignments.of_partitions((one.broker_ids for one in asked.assignments), self._brokers())
-        if len(asked.assignments) != asked.count - has:
-            wrong = f"{asked.count - has} assignments are needed, got {len(asked.assignments)}"
+        wrong = assignments.of_partitions((one.broker_ids for one in requested.assignments), self._brokers())
+        if len(requested.assignments) != requested.count - has:
+            wrong = f"{requested.count - has} assignments are needed, got {len(requested.assignments)}"
         return None if wrong is None else (Error.INVALID_REPLICA_ASSIGNMENT, wrong)
 
 
-def _given(asked: Any) -> dict[str, str]:
-    return {config.name: config.value for config in asked.configs}
+def _given(requested: Any) -> dict[str, str]:
+    return {config.name: config.value for config in requested.configs}

@@ -68,10 +68,10 @@ class TransactionViewApis:
             error = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
             return _transaction(request, name, error, "", 0, 0, 0, 0, ())
         record = transaction.record
-        places: dict[str, list[int]] = {}
+        partitions: dict[str, list[int]] = {}
         for topic, number in record.partitions:
-            places.setdefault(topic, []).append(number)
-        topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in places.items())
+            partitions.setdefault(topic, []).append(number)
+        topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in partitions.items())
         return _transaction(
             request, name, Error.NONE, record.state, record.timeout_ms, record.started_ms, *record.id, topics
         )
@@ -79,13 +79,13 @@ class TransactionViewApis:
     # ListTransactions
 
     def list(self, request: Request) -> None:
-        asked = request.body
-        known, unknown = _states(asked.state_filters)
-        matches = _matcher(getattr(asked, "transactional_id_pattern", None))
+        requested = request.body
+        known, unknown = _states(requested.state_filters)
+        matches = _matcher(getattr(requested, "transactional_id_pattern", None))
         if matches is None:
             error, rows, unknown = Error.INVALID_REGULAR_EXPRESSION, (), ()
         else:
-            error, fits = Error.NONE, self._fits(asked, known)
+            error, fits = Error.NONE, self._fits(requested, known)
             found = (
                 t
                 for n, t in self._coordinator.ledger.by_name.items()
@@ -94,13 +94,13 @@ class TransactionViewApis:
             rows = tuple(_listed(request, t) for t in found)
         request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)
 
-    def _fits(self, asked: Any, states: set[str]) -> Callable[[Transaction], bool]:
-        producers, longer_ms = set(asked.producer_id_filters), getattr(asked, "duration_filter", -1)
+    def _fits(self, requested: Any, states: set[str]) -> Callable[[Transaction], bool]:
+        producers, longer_ms = set(requested.producer_id_filters), getattr(requested, "duration_filter", -1)
         begun_before = self._coordinator.wall_ms() - longer_ms
 
         def fits(transaction: Transaction) -> bool:
             record = transaction.record
-            if (asked.state_filters and record.state not in states) or (
+            if (requested.state_filters and record.state not in states) or (
                 producers and record.producer_id not in producers
             ):
                 return False

@@ -2,7 +2,7 @@
 
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn
 
-Rule 1: an error that a client's version does not know is told by the one that makes it do the same.
+Rule 1: an error that a client's version is answered as the one that makes it do the same.
 Rule 2: a request about several partitions is done for all of them or for none.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Final
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.offsets import CommittedOffset
-from waterclock.broker.topics import Topics
+from waterclock.broker.topics import TopicPartition, Topics
 from waterclock.broker.transactions.coordinator import Member, TransactionCoordinator
-from waterclock.broker.transactions.record import NONE, Place, ProducerId
+from waterclock.broker.transactions.record import NONE, ProducerId
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -29,7 +29,7 @@ KNOWS_ABORTABLE: Final = 4  # TxnOffsetCommit
 SECOND: Final = 5  # EndTxn and TxnOffsetCommit of protocol 2
 
 
-def told(request: Request, error: Error) -> Error:
+def known_error(request: Request, error: Error) -> Error:
     """The error as the client's version knows it."""
     if error is Error.PRODUCER_FENCED and request.version < KNOWS_FENCED[request.key]:
         return Error.INVALID_PRODUCER_EPOCH
@@ -55,7 +55,7 @@ class TransactionApis:
         last = ProducerId(getattr(body, "producer_id", NONE), getattr(body, "producer_epoch", NONE))
 
         def given(error: Error, producer: ProducerId) -> None:
-            error = told(request, error)
+            error = known_error(request, error)
             request.answer(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
         if (last.producer_id == NONE) != (last.epoch == NONE):
@@ -70,11 +70,11 @@ class TransactionApis:
         if request.version < BATCHED:
             self._add_one(request)
             return
-        asked = request.body.transactions
-        rows: list[Any] = [None] * len(asked)
+        requested = request.body.transactions
+        rows: list[Any] = [None] * len(requested)
         answer = partial(self._answer_batch, request, rows)
-        several = Countdown(len(asked), answer)
-        for row, one in enumerate(asked):
+        several = Countdown(len(requested), answer)
+        for row, one in enumerate(requested):
             self._add_of_several(request, one, rows, row, several)
 
     def _add_one(self, request: Request) -> None:
@@ -84,50 +84,48 @@ class TransactionApis:
             ProducerId(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
         )
 
-        def answer(error: Error, missing: set[Place]) -> None:
+        def answer(error: Error, missing: set[TopicPartition]) -> None:
             request.answer(results_by_topic_v3_and_below=self._results(request, topics, error, missing))
 
         self._add(body.v3_and_below_transactional_id, producer, topics, answer)
 
-    def _add_of_several(self, request: Request, asked: Any, rows: list[Any], row: int, several: Countdown) -> None:
-        producer = ProducerId(asked.producer_id, asked.producer_epoch)
+    def _add_of_several(self, request: Request, requested: Any, rows: list[Any], row: int, several: Countdown) -> None:
+        producer = ProducerId(requested.producer_id, requested.producer_epoch)
 
-        def answer(error: Error, missing: set[Place]) -> None:
-            results = self._results(request, asked.topics, error, missing)
+        def answer(error: Error, missing: set[TopicPartition]) -> None:
+            results = self._results(request, requested.topics, error, missing)
             rows[row] = request.make(
-                "AddPartitionsToTxnResult", transactional_id=asked.transactional_id, topic_results=results
+                "AddPartitionsToTxnResult", transactional_id=requested.transactional_id, topic_results=results
             )
             several.settled()
 
-        if asked.verify_only:
-            answer(self._verify(asked, producer), set())
+        if requested.verify_only:
+            answer(self._verify(requested, producer), set())
         else:
-            self._add(asked.transactional_id, producer, asked.topics, answer)
+            self._add(requested.transactional_id, producer, requested.topics, answer)
 
     def _answer_batch(self, request: Request, rows: list[Any]) -> None:
         request.answer(error_code=Error.NONE, results_by_transaction=tuple(rows))
 
-    def _verify(self, asked: Any, producer: ProducerId) -> Error:
-        places = ((topic.name, number) for topic in asked.topics for number in topic.partitions)
-        errors = (self._coordinator.has(asked.transactional_id, producer, place) for place in places)
+    def _verify(self, requested: Any, producer: ProducerId) -> Error:
+        partitions = ((topic.name, number) for topic in requested.topics for number in topic.partitions)
+        errors = (self._coordinator.has(requested.transactional_id, producer, tp) for tp in partitions)
         return next((error for error in errors if error), Error.NONE)
 
     def _add(self, name: str, producer: ProducerId, topics: Any, answer: Any) -> None:
-        places = [(topic.name, number) for topic in topics for number in topic.partitions]
-        missing = {place for place in places if self._topics.partition(*place) is None}
+        partitions = [(topic.name, number) for topic in topics for number in topic.partitions]
+        missing = {tp for tp in partitions if self._topics.partition(*tp) is None}
         if missing and name:
             answer(Error.OPERATION_NOT_ATTEMPTED, missing)
         else:
-            self._coordinator.add(name, producer, places, [], lambda error: answer(error, set()))
+            self._coordinator.add(name, producer, partitions, [], lambda error: answer(error, set()))
 
-    def _results(self, request: Request, topics: Any, error: Error, missing: set[Place]) -> tuple[Any, ...]:
-        error = told(request, error)
+    def _results(self, request: Request, topics: Any, error: Error, missing: set[TopicPartition]) -> tuple[Any, ...]:
+        error = known_error(request, error)
 
-        def row(place: Place) -> Any:
-            code = Error.UNKNOWN_TOPIC_OR_PARTITION if place in missing else error
-            return request.make(
-                "AddPartitionsToTxnPartitionResult", partition_index=place[1], partition_error_code=code
-            )
+        def row(tp: TopicPartition) -> Any:
+            code = Error.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else error
+            return request.make("AddPartitionsToTxnPartitionResult", partition_index=tp[1], partition_error_code=code)
 
         return tuple(
             request.make(
@@ -145,7 +143,7 @@ class TransactionApis:
         producer = ProducerId(body.producer_id, body.producer_epoch)
 
         def answer(error: Error) -> None:
-            request.answer(error_code=told(request, error))
+            request.answer(error_code=known_error(request, error))
 
         self._coordinator.add(body.transactional_id, producer, [], [body.group_id], answer)
 
@@ -154,7 +152,7 @@ class TransactionApis:
         producer = ProducerId(body.producer_id, body.producer_epoch)
 
         def answer(error: Error, then: ProducerId) -> None:
-            error = told(request, error)
+            error = known_error(request, error)
             request.answer(error_code=error, producer_id=then.producer_id, producer_epoch=then.epoch)
 
         protocol = 2 if request.version >= SECOND else 1
@@ -164,7 +162,7 @@ class TransactionApis:
 
     def commit_offsets(self, request: Request) -> None:
         body = request.body
-        errors: dict[Place, Error] = {}
+        errors: dict[TopicPartition, Error] = {}
         good = self._good(request, errors)
 
         def answer(error: Error) -> None:
@@ -181,23 +179,23 @@ class TransactionApis:
             protocol = 2 if request.version >= SECOND else 1
             self._coordinator.hold(body.transactional_id, producer, member, protocol, good, answer)
 
-    def _good(self, request: Request, errors: dict[Place, Error]) -> dict[Place, CommittedOffset]:
+    def _good(self, request: Request, errors: dict[TopicPartition, Error]) -> dict[TopicPartition, CommittedOffset]:
         """What can be committed; what is wrong with the others goes to `errors`."""
         good, now_ms = {}, self._coordinator.wall_ms()
         for topic in request.body.topics:
-            for asked in topic.partitions:
-                place, text = (topic.name, asked.partition_index), asked.committed_metadata or ""
-                if self._topics.partition(*place) is None:
-                    errors[place] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            for requested in topic.partitions:
+                tp, text = (topic.name, requested.partition_index), requested.committed_metadata or ""
+                if self._topics.partition(*tp) is None:
+                    errors[tp] = Error.UNKNOWN_TOPIC_OR_PARTITION
                 elif len(text) > self._longest:
-                    errors[place] = Error.OFFSET_METADATA_TOO_LARGE
+                    errors[tp] = Error.OFFSET_METADATA_TOO_LARGE
                 else:
-                    epoch = getattr(asked, "committed_leader_epoch", NONE)
+                    epoch = getattr(requested, "committed_leader_epoch", NONE)
                     topic_id = self._topics.by_name[topic.name].id.hex
-                    good[place] = CommittedOffset(asked.committed_offset, epoch, text, now_ms, topic=topic_id)
+                    good[tp] = CommittedOffset(requested.committed_offset, epoch, text, now_ms, topic=topic_id)
         return good
 
-    def _answer_offsets(self, request: Request, errors: dict[Place, Error], error: Error) -> None:
+    def _answer_offsets(self, request: Request, errors: dict[TopicPartition, Error], error: Error) -> None:
         def row(name: str, number: int) -> Any:
             code = errors.get((name, number), error)
             return request.make("TxnOffsetCommitResponsePartition", partition_index=number, error_code=code)
@@ -206,7 +204,7 @@ class TransactionApis:
             request.make(
                 "TxnOffsetCommitResponseTopic",
                 name=topic.name,
-                partitions=tuple(row(topic.name, asked.partition_index) for asked in topic.partitions),
+                partitions=tuple(row(topic.name, requested.partition_index) for requested in topic.partitions),
             )
             for topic in request.body.topics
         )

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 from uuid import UUID
 
-TopicPartition: TypeAlias = "tuple[UUID, int]"  # topic, partition
-Division: TypeAlias = "dict[str, frozenset[TopicPartition]]"  # member -> partitions
+TopicIdPartition: TypeAlias = "tuple[UUID, int]"  # topic, partition
+Division: TypeAlias = "dict[str, frozenset[TopicIdPartition]]"  # member -> partitions
 Assignor: TypeAlias = (
-    "Callable[[Mapping[str, frozenset[UUID]], Mapping[str, frozenset[TopicPartition]], Mapping[UUID, int]], Division]"
+    "Callable[[Mapping[str, frozenset[UUID]], Mapping[str, frozenset[TopicIdPartition]], Mapping[UUID, int]], Division]"
 )
 
 
 def by_range(
-    subscribed: Mapping[str, frozenset[UUID]], has: Mapping[str, frozenset[TopicPartition]], sizes: Mapping[UUID, int]
+    subscribed: Mapping[str, frozenset[UUID]], has: Mapping[str, frozenset[TopicIdPartition]], sizes: Mapping[UUID, int]
 ) -> Division:
     """Neighbours: of 5 partitions two members have 0-2 and 3-4. `subscribed` is in the order of the members.
 
@@ -29,19 +29,19 @@ def by_range(
     >>> {m: sorted(n for _, n in some) for m, some in by_range({"a": {t}, "b": {t}}, {}, {t: 5}).items()}
     {'a': [0, 1, 2], 'b': [3, 4]}
     """
-    division: dict[str, list[TopicPartition]] = {member: [] for member in subscribed}
+    division: dict[str, list[TopicIdPartition]] = {member: [] for member in subscribed}
     for topic, size in sizes.items():
         members = [member for member, topics in subscribed.items() if topic in topics]
         at = 0
-        for place, member in enumerate(members):
-            count = size // len(members) + (place < size % len(members))
+        for index, member in enumerate(members):
+            count = size // len(members) + (index < size % len(members))
             division[member].extend((topic, number) for number in range(at, at + count))
             at += count
     return {member: frozenset(parts) for member, parts in division.items()}
 
 
 def uniform(
-    subscribed: Mapping[str, frozenset[UUID]], has: Mapping[str, frozenset[TopicPartition]], sizes: Mapping[UUID, int]
+    subscribed: Mapping[str, frozenset[UUID]], has: Mapping[str, frozenset[TopicIdPartition]], sizes: Mapping[UUID, int]
 ) -> Division:
     """As even as subscriptions allow, with as few moves as that takes.
 
@@ -67,7 +67,7 @@ def uniform(
         _hand_out(holders, load, sizes[topic])  # 2
     while sum(_even_out(holders, load) for holders in held.values()):  # 3, every topic before the next round
         pass
-    division: dict[str, list[TopicPartition]] = {member: [] for member in subscribed}
+    division: dict[str, list[TopicIdPartition]] = {member: [] for member in subscribed}
     for topic, holders in held.items():
         for member, numbers in holders.items():
             division[member].extend((topic, number) for number in numbers)
@@ -76,13 +76,13 @@ def uniform(
 
 def _hand_out(holders: dict[str, set[int]], load: dict[str, int], size: int) -> None:
     """Give what nobody has of one topic; its readers stand in a heap by how much they have in all."""
-    heap = [(load[member], place, member) for place, member in enumerate(holders)]
+    heap = [(load[member], index, member) for index, member in enumerate(holders)]
     heapq.heapify(heap)
     for number in sorted(set(range(size)).difference(*holders.values())) if heap else ():
-        _, place, member = heap[0]
+        _, index, member = heap[0]
         holders[member].add(number)
         load[member] += 1
-        heapq.heapreplace(heap, (load[member], place, member))
+        heapq.heapreplace(heap, (load[member], index, member))
 
 
 def _even_out(holders: dict[str, set[int]], load: dict[str, int]) -> bool:

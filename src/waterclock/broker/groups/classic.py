@@ -78,7 +78,7 @@ class ClassicGroup:
         self.promised: dict[str, None] = {}  # member ids given out, not yet used to join
         self.unsynced: set[str] = set()  # members that have not asked for their share of this generation
         self.newcomers = False  # somebody joined while the first rebalance waited for more
-        self.topics: frozenset[str] | None = None  # what its consumers subscribe to, where that is known
+        self.topics: frozenset[str] | None = None  # what its consumers subscribe to, if that is known
         self._joined = 0  # members that wait for the next generation
         self._speak: Counter[str] = Counter()  # protocol -> members that speak it
 
@@ -123,7 +123,7 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(self._speak[name] == len(self.members) for name in names)
 
     def full(self, member_id: str, most: int) -> bool:
-        """Whether there is no room for one more; during a rebalance those count who have joined again."""
+        """Whether it can take no more members; during a rebalance those count who have joined again."""
         if self.empty or self.state is State.DEAD:
             return False
         member = self.members.get(member_id)
@@ -168,7 +168,7 @@ class ClassicGroup:
     # Members come and go
 
     def add(self, member: Member, answer: Join | None) -> None:
-        """One more member, which waits for the next generation where there is an `answer`."""
+        """One more member, which waits for the next generation if there is an `answer`."""
         self.leader = self.leader or member.id
         self.members[member.id] = member
         if member.instance is not None:
@@ -191,10 +191,10 @@ class ClassicGroup:
         if member.instance is not None:
             self.static.pop(member.instance, None)
 
-    def update(self, member: Member, asked: JoinRequest, answer: Join | None) -> None:
+    def update(self, member: Member, request: JoinRequest, answer: Join | None) -> None:
         """A member joins again."""
         self._speak.subtract(name for name, _ in member.protocols)
-        member.describe(asked)
+        member.describe(request)
         self._speak.update(name for name, _ in member.protocols)
         self.await_join(member, answer)
 
@@ -242,7 +242,7 @@ class ClassicGroup:
         self.state, self.before, self.since_ms = state, self.state, now_ms
 
     def elect(self) -> bool:
-        """Have a leader that joined; False where nobody did."""
+        """Have a leader that joined; False if nobody did."""
         leader = self.members.get(self.leader or "")
         if leader is None or leader.joining is None:
             joined = next((m.id for m in self.members.values() if m.joining is not None), None)
@@ -272,7 +272,7 @@ class ClassicGroup:
         return None if None in found else frozenset().union(*(topics for topics in found if topics))
 
     def joined(self, member: Member, *, skip: bool = False) -> JoinAnswer:
-        """What a member is told of this generation."""
+        """What a member is answered about this generation."""
         leads = member.id == self.leader
         rows = tuple((m.id, m.instance, m.metadata(self.protocol)) for m in self.members.values()) if leads else ()
         return JoinAnswer(
@@ -281,7 +281,7 @@ class ClassicGroup:
         )  # fmt: skip
 
     def share(self, member: Member) -> SyncAnswer:
-        """What a member is told of its assignment."""
+        """What a member is answered about its assignment."""
         return SyncAnswer(Error.NONE, self.protocol_type, self.protocol, member.assignment)
 
     # Kept

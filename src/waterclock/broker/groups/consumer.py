@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.members import CONSUMER
 from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, UNREVOKED, ConsumerMember, parts, rows
 from waterclock.broker.groups.subscriptions import SeenTopic, Subscriptions
@@ -40,7 +40,7 @@ class GroupSnapshot(NamedTuple):
     assignor: str
     topics: dict[str, SeenTopic]
     members: dict[str, ConsumerMember]
-    target: dict[str, frozenset[TopicPartition]]
+    target: dict[str, frozenset[TopicIdPartition]]
 
 
 NEVER: Final = GroupSnapshot(1, 0, "", {}, {}, {})  # of a group that is not in the store yet
@@ -58,13 +58,13 @@ class ConsumerGroup:
         self.assignor = ""
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance -> member id
-        self.target: dict[str, frozenset[TopicPartition]] = {}
-        self.owners: dict[TopicPartition, str] = {}
+        self.target: dict[str, frozenset[TopicIdPartition]] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         self.subscriptions = Subscriptions()
         self.topics: dict[str, SeenTopic] = {}  # what it subscribes to, as the target has it
         self._changed: set[str] = set()  # members
         self.standing = NEVER  # what it was at the last `changes`
-        self.on_their_way = 0  # changes that the store has not told of
+        self.on_their_way = 0  # changes that the store has not answered
 
     @property
     def empty(self) -> bool:
@@ -94,7 +94,7 @@ class ConsumerGroup:
         """The date from which an offset's retention counts."""
         return committed_ms
 
-    def free(self, part: TopicPartition) -> bool:
+    def free(self, part: TopicIdPartition) -> bool:
         """Whether nobody has the partition."""
         return part not in self.owners
 
@@ -136,7 +136,7 @@ class ConsumerGroup:
     # The target
 
     def look(self, topics: Topics, news: bool) -> None:
-        """A new epoch where a member has `news` of its subscription, or the topics are not as the target has them."""
+        """A new epoch if a member has `news` of its subscription, or the topics are not as the target has them."""
         seen = self.subscriptions.seen(topics)
         self.epoch += news or seen != self.topics
         self.topics = seen
@@ -157,8 +157,8 @@ class ConsumerGroup:
         self.target, self.target_epoch = target, self.epoch
 
     def _voted(self) -> str | None:
-        asked = [member.assignor for member in self.members.values() if member.assignor]
-        return max(asked, key=asked.count) if asked else None
+        named = [member.assignor for member in self.members.values() if member.assignor]
+        return max(named, key=named.count) if named else None
 
     # Who may do what
 
@@ -179,7 +179,7 @@ class ConsumerGroup:
     # Kept
 
     def changes(self) -> list[Entry]:
-        """What is not durable yet; nothing where nothing changed."""
+        """What is not durable yet; nothing if nothing changed."""
         if not self._changed:
             return []
         changed, self._changed = self._changed, set()
@@ -233,7 +233,7 @@ class ConsumerGroup:
 
 
 def loaded(groups: dict[str, Any], members: dict[str, Any]) -> list[ConsumerGroup]:
-    """All groups, from the rooms of groups and members."""
+    """All groups, from the namespaces of groups and members."""
     of: dict[str, list[dict[str, Any]]] = {group_id: [] for group_id in groups}
     for key, row in members.items():
         of[json.loads(key)[0]].append(row)

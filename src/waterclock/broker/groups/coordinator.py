@@ -2,7 +2,7 @@
 
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
-    then; what a consumer group has become is taken back where the store refuses it.
+    then; what a consumer group has become is taken back if the store refuses it.
 Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
 """
 
@@ -17,7 +17,7 @@ from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
 from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
 from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest
-from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets, Place
+from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
@@ -28,7 +28,7 @@ from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
 
 if TYPE_CHECKING:
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.topics import TopicPartition, Topics
 
 MINUTE_MS: Final = 60_000
 Group: TypeAlias = ClassicGroup | ConsumerGroup
@@ -38,7 +38,7 @@ class GroupRemoval(NamedTuple):
     """What goes of a group: the offsets of these partitions, and the `whole` group if nobody comes until it is durable."""
 
     group: Group
-    places: list[Place]
+    partitions: list[TopicPartition]
     whole: bool
 
 
@@ -63,8 +63,8 @@ class GroupCoordinator:
         for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
             self.classic.resume(group)
-        rooms = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
-        for one in consumer.loaded(*rooms):
+        kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
+        for one in consumer.loaded(*kept):
             self._groups[one.id] = one
             self.consumers.resume(one)
 
@@ -76,7 +76,7 @@ class GroupCoordinator:
     # Groups
 
     def get(self, group_id: str) -> Group | None:
-        """A group, or None where there is none of that id."""
+        """A group, or None if there is none of that id."""
         group = self._groups.get(group_id)
         if group is None and (self.offsets.has(group_id) or self.offsets.pending(group_id)):
             group = self._make(group_id)
@@ -131,32 +131,32 @@ class GroupCoordinator:
 
     # The classic protocol
 
-    def join(self, asked: JoinRequest, version: int, answer: Join) -> None:
+    def join(self, request: JoinRequest, version: int, answer: Join) -> None:
         """JoinGroup."""
         least, most = self._settings["group.min.session.timeout.ms"], self._settings["group.max.session.timeout.ms"]
-        group = self.get(asked.group)
-        if not asked.group:
-            answer(JoinAnswer(Error.INVALID_GROUP_ID, asked.member))
-        elif not least <= asked.session_ms <= most:
-            answer(JoinAnswer(Error.INVALID_SESSION_TIMEOUT, asked.member))
+        group = self.get(request.group)
+        if not request.group:
+            answer(JoinAnswer(Error.INVALID_GROUP_ID, request.member))
+        elif not least <= request.session_ms <= most:
+            answer(JoinAnswer(Error.INVALID_SESSION_TIMEOUT, request.member))
         elif isinstance(group, ConsumerGroup) and not group.empty:
             answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
-        elif not isinstance(group, ClassicGroup) and asked.member != NOBODY:
-            answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, asked.member))
+        elif not isinstance(group, ClassicGroup) and request.member != NOBODY:
+            answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, request.member))
         else:
             if isinstance(group, ConsumerGroup):
-                self._make_way(group, partial(self._join_again, asked, version, answer))
+                self._make_way(group, partial(self._join_again, request, version, answer))
                 return
-            self.classic.join(group or self._make(asked.group), asked, version, answer)
+            self.classic.join(group or self._make(request.group), request, version, answer)
 
-    def _join_again(self, asked: JoinRequest, version: int, answer: Join, done: bool) -> None:
+    def _join_again(self, request: JoinRequest, version: int, answer: Join, done: bool) -> None:
         if done:
-            self.join(asked, version, answer)
+            self.join(request, version, answer)
         else:
-            answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, asked.member))
+            answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
 
     def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
-        """The classic group that a member speaks of, or what it is told where there is none."""
+        """The classic group that a member speaks of, or the error if there is none."""
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.get(group_id)
@@ -165,7 +165,7 @@ class GroupCoordinator:
     # The consumer protocol
 
     def hear(self, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
-        """ConsumerGroupHeartbeat; `HeartbeatRefusal` where it cannot be."""
+        """ConsumerGroupHeartbeat; `HeartbeatRefusal` if it cannot be."""
         group = self.get(beat.group)
         if isinstance(group, ConsumerGroup):
             self.consumers.hear(group, beat, answer)
@@ -221,11 +221,13 @@ class GroupCoordinator:
             return Error.NONE
         return group.check_epoch(member_id or NOBODY, epoch)
 
-    def commit(self, group_id: str, offsets: Mapping[Place, CommittedOffset], then: Then) -> None:
-        """Make offsets durable, then show them, then tell."""
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], then: Then) -> None:
+        """Make offsets durable, then show them, then call `then`."""
         self._store.commit(self.offsets.send(group_id, offsets), partial(self._committed, group_id, offsets, then))
 
-    def _committed(self, group_id: str, offsets: Mapping[Place, CommittedOffset], then: Then, done: bool) -> None:
+    def _committed(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], then: Then, done: bool
+    ) -> None:
         self.offsets.arrived(group_id, offsets)
         if done:
             self.offsets.apply(group_id, offsets)
@@ -239,15 +241,15 @@ class GroupCoordinator:
         in_use = isinstance(group, ClassicGroup) and not (group.empty or group.is_consumers)
         return Error.NON_EMPTY_GROUP if in_use else Error.NONE
 
-    def remove_offsets(self, group_id: str, places: list[Place], then: Then) -> None:
+    def remove_offsets(self, group_id: str, partitions: list[TopicPartition], then: Then) -> None:
         """Forget offsets once that is durable."""
         group = self.get(group_id)
-        self._go([] if group is None else [GroupRemoval(group, places, False)], then)
+        self._go([] if group is None else [GroupRemoval(group, partitions, False)], then)
 
     # What goes
 
     def delete(self, group_id: str, then: Then) -> Error:
-        """Delete an empty group with its offsets; `then` is told when that is durable, unless there is an error."""
+        """Delete an empty group with its offsets; `then` is called when that is durable, unless there is an error."""
         group = self.get(group_id)
         if group is None:
             return Error.GROUP_ID_NOT_FOUND
@@ -258,13 +260,13 @@ class GroupCoordinator:
 
     def _go(self, going: list[GroupRemoval], then: Then) -> None:
         changes = []
-        for group, places, whole in going:
-            changes += [*(group.removals() if whole else ()), *self.offsets.removals(group.id, places)]
+        for group, partitions, whole in going:
+            changes += [*(group.removals() if whole else ()), *self.offsets.removals(group.id, partitions)]
         self._store.commit(changes, partial(self._gone, going, then))
 
     def _gone(self, going: list[GroupRemoval], then: Then, done: bool) -> None:
-        for group, places, whole in going if done else ():
-            self.offsets.remove(group.id, places)
+        for group, partitions, whole in going if done else ():
+            self.offsets.remove(group.id, partitions)
             if whole and group.empty and self._groups.get(group.id) is group:  # nobody has come meanwhile
                 self._bury(group)
         then(done)
@@ -275,28 +277,28 @@ class GroupCoordinator:
             self.get(group_id)  # it goes on existing without them
         changes = self.offsets.forget_topic(topic)
         if changes:
-            self._store.commit(changes)  # where the store refuses, they say nothing: they belong to the topic's id
+            self._store.commit(changes)  # if the store refuses, they say nothing: they belong to the topic's id
 
     def expire(self) -> None:
         """Drop offsets past their retention, and empty groups that have none left."""
         going = []
         for group in self:
             coming, has = self.offsets.on_their_way(group.id), self.offsets.all(group.id)
-            places = [place for place in self._expired(group) if place not in coming]
-            whole = group.idle and not coming and len(places) == len(has)
-            if places or whole:
-                going.append(GroupRemoval(group, places, whole))
+            partitions = [tp for tp in self._expired(group) if tp not in coming]
+            whole = group.idle and not coming and len(partitions) == len(has)
+            if partitions or whole:
+                going.append(GroupRemoval(group, partitions, whole))
         if going:
             self._go(going, _nobody_waits)
 
-    def _expired(self, group: Group) -> Iterator[Place]:
+    def _expired(self, group: Group) -> Iterator[TopicPartition]:
         now_ms, retention_ms = self.wall_ms(), self._settings["offsets.retention.minutes"] * MINUTE_MS
-        for place, committed in self.offsets.all(group.id).items():
+        for tp, committed in self.offsets.all(group.id).items():
             since_ms = group.offsets_age_from(committed.committed_ms)
-            if since_ms is None or group.subscribed(place[0]):
+            if since_ms is None or group.subscribed(tp[0]):
                 continue
             if committed.expired(since_ms, now_ms, retention_ms):
-                yield place
+                yield tp
 
 
 def _nobody_waits(done: bool) -> None:

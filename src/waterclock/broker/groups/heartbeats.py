@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups.assignors import ASSIGNORS, TopicPartition
+from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
 from waterclock.broker.groups.sessions import Sessions
@@ -37,13 +37,13 @@ SHOWN: Final = 249  # characters of a pattern, in an error's message
 
 
 class HeartbeatAnswer(NamedTuple):
-    """The answer to a heartbeat. `assigned`: None where the member knows."""
+    """The answer to a heartbeat. `assigned`: None if the member knows."""
 
     error: Error
     message: str | None = None
     member: str | None = None
     epoch: int = 0
-    assigned: frozenset[TopicPartition] | None = None
+    assigned: frozenset[TopicIdPartition] | None = None
 
 
 NOT_KEPT: Final = HeartbeatAnswer(Error.COORDINATOR_NOT_AVAILABLE, "The group could not be written to disk.")
@@ -70,13 +70,13 @@ class Beat:
     topics: frozenset[str] | None
     regex: str | None
     assignor: str | None
-    has: frozenset[TopicPartition] | None
+    has: frozenset[TopicIdPartition] | None
     client_id: str
     client_host: str
 
     @property
     def says_all(self) -> bool:
-        """Whether it said everything anew, and is to be told everything."""
+        """Whether it said everything anew, and is to be answered everything."""
         new = self.topics is not None or self.regex is not None
         return self.epoch == JOINS or (self.rebalance_ms != -1 and new and self.has is not None)
 
@@ -120,11 +120,11 @@ class Heartbeats:
             group.put(after)
         self._begin_session(group, after)  # 5
         self._begin_revocation(group, member, after)
-        tell = beat.says_all or after.assigned != before.assigned  # 6
-        return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if tell else None)
+        send = beat.says_all or after.assigned != before.assigned  # 6
+        return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if send else None)
 
     def _member(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember:
-        """Who it is; a new member, not yet in the group, where it joins."""
+        """Who it is; a new member, not yet in the group, if it joins."""
         most = self._settings["group.consumer.max.size"]
         if len(group.members) >= most and beat.member not in group.members:
             message = f"The consumer group has reached its maximum capacity of {most} members."

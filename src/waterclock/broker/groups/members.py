@@ -1,7 +1,7 @@
-"""A member of a group under the classic protocol, and what it is told.
+"""A member of a group under the classic protocol, and what it is answered.
 
 Rule 1: a member waits for at most one answer of each sort: `joining` for the next generation, `syncing` for its share of
-    it. Who asks anew takes the place of the older request, which is told to come again.
+    it. Who asks anew takes the place of the older request, which is answered that it must join again.
 """
 
 from __future__ import annotations
@@ -77,18 +77,18 @@ class Member:
         "syncing",
     )
 
-    def __init__(self, member_id: str, asked: JoinRequest) -> None:
-        self.id, self.instance = member_id, asked.instance
-        self.client_id, self.client_host = asked.client_id, asked.client_host
+    def __init__(self, member_id: str, request: JoinRequest) -> None:
+        self.id, self.instance = member_id, request.instance
+        self.client_id, self.client_host = request.client_id, request.client_host
         self.assignment = b""
         self.joining: Join | None = None
         self.syncing: Sync | None = None
         self.fresh = False
-        self.describe(asked)
+        self.describe(request)
 
-    def describe(self, asked: JoinRequest) -> None:
+    def describe(self, request: JoinRequest) -> None:
         """It joins anew, with these timeouts and protocols."""
-        self.session_ms, self.rebalance_ms, self.protocols = asked.session_ms, asked.rebalance_ms, asked.protocols
+        self.session_ms, self.rebalance_ms, self.protocols = request.session_ms, request.rebalance_ms, request.protocols
 
     def said(self) -> JoinRequest:
         """What it said of itself when it joined last."""
@@ -136,7 +136,7 @@ def _text(data: bytes) -> str:
 
 
 def subscription(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a consumer's metadata names; None where it cannot be read.
+    """The topics that a consumer's metadata names; None if it cannot be read.
 
     Every version of it begins as the first does: version, topics. The rest is for other consumers.
 

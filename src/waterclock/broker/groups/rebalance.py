@@ -1,7 +1,7 @@
 """The classic protocol: members join, the leader divides, everybody asks for its share, heartbeats say who is there.
 
     asked          by whom                       then
-    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is told of this one
+    JoinGroup      nobody yet, or a member       it waits for the next generation (joins.py), or is answered with this one
     SyncGroup      a member of the generation    the leader's division becomes durable; the others wait for it
     Heartbeat      a member of the generation    its session begins anew; it hears of a rebalance here
     LeaveGroup     anybody                       those members are out, and the others divide anew
@@ -11,7 +11,7 @@ Rule 2: a member that waits for an answer of ours needs no heartbeat; its sessio
 Rule 3: generations are made in memory and become durable with their assignment; who has left stays out though the store
     refuses. After a restart the generation that was durable last is there again, until its sessions end.
 Source: Kafka's group coordinator; KIP-62, KIP-134 (first delay), KIP-345 (static members), KIP-394 (member ids),
-    KIP-814 (a static leader is told to skip the division).
+    KIP-814 (a static leader is asked to skip the division).
 """
 
 from __future__ import annotations
@@ -49,52 +49,52 @@ class Rebalance:
 
     # JoinGroup
 
-    def join(self, group: ClassicGroup, asked: JoinRequest, version: int, answer: Join) -> None:
-        """Let a member in, or tell why not."""
+    def join(self, group: ClassicGroup, request: JoinRequest, version: int, answer: Join) -> None:
+        """Let a member in, or answer why not."""
         most = self._settings["group.max.size"]
-        if group.full(asked.member, most):
-            self._put_out(group, asked.member)
+        if group.full(request.member, most):
+            self._put_out(group, request.member)
             answer(JoinAnswer(Error.GROUP_MAX_SIZE_REACHED))
             self._joins.check_and_complete(("join", group.id))
-        elif not group.supports(asked.protocol_type, asked.protocols):
-            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL, asked.member))
-        elif asked.member == NOBODY:
-            self._join_new(group, asked, version, answer)
-        elif asked.member in group.promised:
-            self._add(group, Member(asked.member, asked), asked, answer)
+        elif not group.supports(request.protocol_type, request.protocols):
+            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL, request.member))
+        elif request.member == NOBODY:
+            self._join_new(group, request, version, answer)
+        elif request.member in group.promised:
+            self._add(group, Member(request.member, request), request, answer)
         else:
-            error = group.check_member(asked.member, asked.instance)
+            error = group.check_member(request.member, request.instance)
             if error:
-                answer(JoinAnswer(error, asked.member))
+                answer(JoinAnswer(error, request.member))
             else:
-                self._join_again(group, group.members[asked.member], asked, answer)
+                self._join_again(group, group.members[request.member], request, answer)
 
-    def _join_new(self, group: ClassicGroup, asked: JoinRequest, version: int, answer: Join) -> None:
-        member_id = f"{asked.client_id if asked.instance is None else asked.instance}-{uuid.uuid4()}"
-        if asked.instance is not None and asked.instance in group.static:
-            self._join_static(group, asked, member_id, version, answer)
-        elif asked.instance is None and version >= 4:
+    def _join_new(self, group: ClassicGroup, request: JoinRequest, version: int, answer: Join) -> None:
+        member_id = f"{request.client_id if request.instance is None else request.instance}-{uuid.uuid4()}"
+        if request.instance is not None and request.instance in group.static:
+            self._join_static(group, request, member_id, version, answer)
+        elif request.instance is None and version >= 4:
             group.promised[member_id] = None
-            self._sessions.begin(group.id, member_id, asked.session_ms, partial(self._gone, group, member_id))
+            self._sessions.begin(group.id, member_id, request.session_ms, partial(self._gone, group, member_id))
             answer(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
         else:
-            self._add(group, Member(member_id, asked), asked, answer)
+            self._add(group, Member(member_id, request), request, answer)
 
-    def _join_again(self, group: ClassicGroup, member: Member, asked: JoinRequest, answer: Join) -> None:
+    def _join_again(self, group: ClassicGroup, member: Member, request: JoinRequest, answer: Join) -> None:
         """A member asks again: whether it has something new to say decides."""
-        same = member.protocols == asked.protocols
+        same = member.protocols == request.protocols
         leads = member.id == group.leader
         if group.state is State.COMPLETING and same:
             answer(group.joined(member))  # it may not have got our answer
         elif group.state is State.STABLE and same and not leads:
             answer(group.joined(member))
         else:
-            group.update(member, asked, answer)
+            group.update(member, request, answer)
             self._go_on(group)
 
-    def _add(self, group: ClassicGroup, member: Member, asked: JoinRequest, answer: Join) -> None:
+    def _add(self, group: ClassicGroup, member: Member, request: JoinRequest, answer: Join) -> None:
         if not group.members:
-            group.protocol_type = asked.protocol_type
+            group.protocol_type = request.protocol_type
         member.fresh = True
         if group.state is State.PREPARING and group.before is State.EMPTY:
             group.newcomers = True
@@ -102,15 +102,17 @@ class Rebalance:
         self._begin_session(group, member, FRESH_MS)
         self._go_on(group)
 
-    def _join_static(self, group: ClassicGroup, asked: JoinRequest, member_id: str, version: int, answer: Join) -> None:
+    def _join_static(
+        self, group: ClassicGroup, request: JoinRequest, member_id: str, version: int, answer: Join
+    ) -> None:
         """A static member is back, and in a stable group gets its share without a rebalance."""
-        assert asked.instance is not None
-        old_leader, old_id = group.leader or "", group.static[asked.instance]
+        assert request.instance is not None
+        old_leader, old_id = group.leader or "", group.static[request.instance]
         old = group.members[old_id].said()
         self._sessions.end(group.id, old_id)
-        member = group.replace(asked.instance, member_id)
+        member = group.replace(request.instance, member_id)
         self._begin_session(group, member)
-        group.update(member, asked, answer)
+        group.update(member, request, answer)
         if group.state is State.COMPLETING:
             self._prepare(group)  # the leader may divide by the old member id
         elif group.state is State.STABLE and group.elected_protocol() == group.protocol:
@@ -137,7 +139,7 @@ class Rebalance:
     def _welcome_back(self, group: ClassicGroup, member: Member, version: int, old_leader: str) -> None:
         if version >= 9:
             group.answer_join(member, group.joined(member, skip=True))
-        else:  # such a client, told that it leads, would divide anew: it is told of the old leader
+        else:  # such a client would divide anew if it led: it is answered that the old leader does
             group.answer_join(member, group.joined(member)._replace(leader=old_leader, members=()))
 
     # The rebalance

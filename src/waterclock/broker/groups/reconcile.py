@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from waterclock.broker.groups.assignors import TopicPartition
+from waterclock.broker.groups.assignors import TopicIdPartition
 
 STABLE, UNREVOKED, UNRELEASED = "Stable", "Unrevoked", "Unreleased"
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2  # what a member says instead of an epoch
-NO_PARTS: frozenset[TopicPartition] = frozenset()
+NO_PARTS: frozenset[TopicIdPartition] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class ConsumerMember:
     epoch: int = 0
     previous: int = 0
     state: str = STABLE
-    assigned: frozenset[TopicPartition] = field(default=NO_PARTS)
-    revoking: frozenset[TopicPartition] = field(default=NO_PARTS)
+    assigned: frozenset[TopicIdPartition] = field(default=NO_PARTS)
+    revoking: frozenset[TopicIdPartition] = field(default=NO_PARTS)
 
     @property
-    def owns(self) -> frozenset[TopicPartition]:
+    def owns(self) -> frozenset[TopicIdPartition]:
         return self.assigned | self.revoking
 
     def at(
-        self, epoch: int, state: str, assigned: Iterable[TopicPartition], revoking: Iterable[TopicPartition] = ()
+        self, epoch: int, state: str, assigned: Iterable[TopicIdPartition], revoking: Iterable[TopicIdPartition] = ()
     ) -> ConsumerMember:
         """The same member, further on."""
         return replace(
@@ -74,12 +74,12 @@ class ConsumerMember:
         return cls(**{**kept, "topics": frozenset(kept["topics"]), **sets})
 
 
-def rows(some: Iterable[TopicPartition]) -> list[list[Any]]:
+def rows(some: Iterable[TopicIdPartition]) -> list[list[Any]]:
     """Partitions as JSON has them."""
     return [[str(topic), number] for topic, number in sorted(some)]
 
 
-def parts(kept: Iterable[Iterable[Any]]) -> frozenset[TopicPartition]:
+def parts(kept: Iterable[Iterable[Any]]) -> frozenset[TopicIdPartition]:
     """Partitions back from JSON."""
     return frozenset((UUID(topic), number) for topic, number in kept)
 
@@ -87,11 +87,11 @@ def parts(kept: Iterable[Iterable[Any]]) -> frozenset[TopicPartition]:
 def reconcile(
     member: ConsumerMember,
     epoch: int,
-    target: frozenset[TopicPartition],
-    free: Callable[[TopicPartition], bool],
-    has: frozenset[TopicPartition] | None,
+    target: frozenset[TopicIdPartition],
+    free: Callable[[TopicIdPartition], bool],
+    has: frozenset[TopicIdPartition] | None,
 ) -> ConsumerMember:
-    """The member after its heartbeat. `has`: what it says that it reads; None where it does not say."""
+    """The member after its heartbeat. `has`: what it says that it reads; None if it does not say."""
     if member.state == STABLE and member.epoch == epoch:
         return member
     reached = member.epoch
@@ -111,5 +111,5 @@ def reconcile(
     return member.at(epoch, state, assigned)
 
 
-def _still_reads(has: frozenset[TopicPartition] | None, leaves: frozenset[TopicPartition]) -> bool:
+def _still_reads(has: frozenset[TopicIdPartition] | None, leaves: frozenset[TopicIdPartition]) -> bool:
     return has is None or bool(has & leaves)

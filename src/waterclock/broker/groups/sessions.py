@@ -1,7 +1,7 @@
 """Sessions of members: each is a delayed operation that waits for the next heartbeat.
 
     DelayedHeartbeat     leaves it by                              then
-    waiting              a heartbeat, or an answer sent            completed; the next one is begun by whoever told us
+    waiting              a heartbeat, or an answer sent            completed; the next one is begun by whoever completed it
                          no heartbeat for the session's length     expired: `gone()`
                          the member has left                       cancelled
 
@@ -17,7 +17,7 @@ from waterclock.purgatory import DelayedOperation, Purgatory
 
 
 class DelayedHeartbeat:
-    """Waits for a sign of life; `gone()` is called where there is none."""
+    """Waits for a sign of life; `gone()` is called if there is none."""
 
     __slots__ = ("_gone", "heard")
 

@@ -1,4 +1,4 @@
-"""The transactions of a partition that were aborted: readers of committed records are told which to pass over.
+"""The transactions of a partition that were aborted: answers to readers of committed records list which to pass over.
 
 Rule 1: a transaction is found by its marker's offset: it concerns who reads at or before the marker.
 Rule 2: kept in a file of each segment (the one with the marker), written once the marker is durable. A disk that refuses
@@ -40,12 +40,12 @@ class AbortedTransactions:
 
     def add(self, aborted: AbortedTransaction) -> None:
         """One more, with the last marker of all."""
-        place, first = len(self._rows), aborted.first
+        row, first = len(self._rows), aborted.first
         self._rows.append(aborted)
         self._floors.append(first)
-        while place and self._floors[place - 1] > first:
-            place -= 1
-            self._floors[place] = first
+        while row and self._floors[row - 1] > first:
+            row -= 1
+            self._floors[row] = first
 
     def between(self, first: int, upto: int) -> list[AbortedTransaction]:
         """Those that concern a reader of the offsets from `first` to before `upto`."""
@@ -78,7 +78,7 @@ class AbortedTransactions:
     def unsettled(self, before: int) -> set[str] | None:
         """The files with rows of markers before offset `before` that may not be on the disk: whoever asks flushes them.
 
-        None where such a row is in no file yet.
+        None if such a row is in no file yet.
         """
         if self._written < len(self._rows) and self._rows[self._written].last < before:
             return None

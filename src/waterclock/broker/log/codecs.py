@@ -22,7 +22,7 @@ SNAPPY_BLOCK: Final = 32 << 10
 
 
 def uncompressed(codec: int, body: Buffer) -> bytes:
-    """What was compressed; ValueError where it cannot be said.
+    """What was compressed; ValueError if it cannot be said.
 
     >>> uncompressed(GZIP, compressed(GZIP, b"records"))
     b'records'
@@ -74,9 +74,9 @@ def _into(codec: Any, body: Buffer, refused: type[Exception]) -> bytes:
     """Into buffers of growing size: the format does not always say how much there is."""
     size = max(64 << 10, 8 * len(body))
     while True:
-        room = bytearray(min(size, MOST_UNPACKED))
+        unpacked = bytearray(min(size, MOST_UNPACKED))
         try:
-            return bytes(memoryview(room)[: codec.decompress_into(bytes(body), room)])
+            return bytes(memoryview(unpacked)[: codec.decompress_into(bytes(body), unpacked)])
         except refused as error:
             if "whole buffer" not in str(error):
                 raise
@@ -88,19 +88,19 @@ def _into(codec: Any, body: Buffer, refused: type[Exception]) -> bytes:
 def _snappy(body: bytes, snappy: Any) -> bytes:
     if not body.startswith(XERIAL):
         return _block(body, MOST_UNPACKED, snappy)
-    out, at, room = [], len(XERIAL_HEAD), MOST_UNPACKED
+    out, at, left = [], len(XERIAL_HEAD), MOST_UNPACKED
     while at + 4 <= len(body):
         size = struct.unpack_from(">i", body, at)[0]
         if not 0 < size <= len(body) - at - 4:
             raise ValueError("a block of snappy is cut off")
-        out.append(_block(body[at + 4 : at + 4 + size], room, snappy))
-        room -= len(out[-1])
+        out.append(_block(body[at + 4 : at + 4 + size], left, snappy))
+        left -= len(out[-1])
         at += 4 + size
     return b"".join(out)
 
 
-def _block(block: bytes, room: int, snappy: Any) -> bytes:
-    if snappy.decompress_raw_len(block) > room:
+def _block(block: bytes, most: int, snappy: Any) -> bytes:
+    if snappy.decompress_raw_len(block) > most:
         raise _too_large()
     return bytes(snappy.decompress_raw(block))
 

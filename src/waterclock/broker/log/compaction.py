@@ -16,7 +16,7 @@
 
 Rule 1: offsets never change. The active segment is not touched, nor anything at or after the last stable offset, nor
     what is younger than min.compaction.lag.ms.
-Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, and no reader is told otherwise.
+Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, and every reader gets it so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
 
-MAP_BYTES: Final = 64 << 20  # for keys and their offsets; where it is full, the rest waits for the next compaction
+MAP_BYTES: Final = 64 << 20  # for keys and their offsets; if it is full, the rest waits for the next compaction
 ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes
 WRITE_BYTES: Final = 1 << 20
 
@@ -73,15 +73,15 @@ class Plan(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """A new segment is there, in place of `old`; `told` are the aborted transactions with markers in it."""
+    """A new segment is there, in place of `old`; `aborted` are the aborted transactions with markers in it."""
 
     old: list[Segment]
     upto: int
-    told: list[AbortedTransaction]
+    aborted: list[AbortedTransaction]
 
 
 def plan(partition: Partition, now_ms: int) -> Plan | None:
-    """What a compaction would do now; None where there is too little to do."""
+    """What a compaction would do now; None if there is too little to do."""
     settings = partition.settings
     dirty = max(partition.memo.cleaned, partition.start)
     closed = [(s, after.base) for s, after in pairwise(partition.segments) if after.base > partition.start]
@@ -141,7 +141,7 @@ class Compaction:
         self.done = False
 
     def steps(self) -> Iterator[Swap | None]:
-        """Work until it is done, a batch or so at a time; each file that was swapped is told of once. OSError."""
+        """Work until it is done, a batch or so at a time; each file that was swapped is yielded once. OSError."""
         yield from self._find_last()
         yield from self._note_keys()
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
@@ -201,14 +201,14 @@ class Compaction:
             yield from self._write(file, index, group, following)
             file.flush()
             os.fsync(file.fileno())
-        told, self._decided.told = self._decided.told, []
-        told += (row for row in plan.aborted if max(base, self.covered) <= row.last < following)
+        aborted, self._decided.listed = self._decided.listed, []
+        aborted += (row for row in plan.aborted if max(base, self.covered) <= row.last < following)
         with open(path + ".aborted" + CLEANED, "wb") as rows:
-            rows.write(b"".join(ROW.pack(*row) for row in told))
+            rows.write(b"".join(ROW.pack(*row) for row in aborted))
             rows.flush()
             os.fsync(rows.fileno())
         swap(plan.folder, base, following, index)
-        yield Swap(group, following, told)
+        yield Swap(group, following, aborted)
 
     def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
         at, latest = 0, NEVER
@@ -223,7 +223,7 @@ class Compaction:
             yield None
 
     def _cleaned(self, batch: Batch, data: bytes) -> bytes:
-        """What stays of a batch; nothing where nothing does."""
+        """What stays of a batch; nothing if nothing does."""
         if batch.control:
             kept = self._marker(batch, data)
         elif self._decided.goes(batch):
@@ -233,7 +233,7 @@ class Compaction:
         return kept or (emptied(batch) if self._is_last(batch) else b"")
 
     def _is_last(self, batch: Batch) -> bool:
-        """Whether a producer's last sequence, or where it has none its epoch, stands in the batch."""
+        """Whether a producer's last sequence, or if it has none its epoch, stands in the batch."""
         last = self._last.get(batch.producer_id) if batch.producer_id >= 0 else None
         if last is None:
             return False
@@ -295,7 +295,7 @@ def _groups(segments: Iterable[Segment], most: int) -> Iterator[list[Segment]]:
 
 def adopt(partition: Partition, swapped: Swap) -> None:
     """Take a new segment in place of the old ones; in the loop's thread."""
-    place = partition.segments.index(swapped.old[0])
+    first = partition.segments.index(swapped.old[0])
     new = Segment(partition.folder, swapped.old[0].base)
-    partition.segments[place : place + len(swapped.old)] = [new]
-    partition.aborted.replace(new.base, swapped.upto, swapped.told)
+    partition.segments[first : first + len(swapped.old)] = [new]
+    partition.aborted.replace(new.base, swapped.upto, swapped.aborted)

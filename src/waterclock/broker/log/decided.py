@@ -1,7 +1,7 @@
 """Transactions as a compaction meets them: which batches were aborted, and which markers nothing needs any more.
 
     a batch of        whose records are still there    then its marker
-    an aborted one    they go now                      stays, and the transaction is told to readers
+    an aborted one    they go now                      stays, and answers to readers list the transaction
     an aborted one    they went before                 may go, once its time is over
     a committed one   (as the keys say)                may go once no batch of it is left
 
@@ -20,16 +20,16 @@ from waterclock.broker.log.producers import AbortedTransaction
 
 
 class DecidedTransactions:
-    """`aborted`: the transactions that the log tells readers to pass over, in any order.
+    """`aborted`: the transactions that readers of the log pass over, in any order.
 
-    `told` are those of them that readers must be told of still.
+    `listed` are those of them that answers to readers must list still.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._coming = deque(sorted(aborted, key=lambda row: row.first))
         self._aborted: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()  # producers with a transaction, decided by a marker to come, that has batches
-        self.told: list[AbortedTransaction] = []
+        self.listed: list[AbortedTransaction] = []
 
     def goes(self, batch: Batch) -> bool:
         """Whether a batch of records belongs to an aborted transaction."""
@@ -48,7 +48,7 @@ class DecidedTransactions:
         self._seen.discard(batch.producer_id)
         row = None if commits(data) else self._aborted.pop(batch.producer_id, None)
         if row is not None and seen:
-            self.told.append(row)
+            self.listed.append(row)
         return not seen
 
     def _reach(self, offset: int) -> None:

@@ -5,7 +5,7 @@ Rule 2: entries lie at least INDEX_EVERY bytes apart; offsets and positions both
 Rule 3: the third column is the latest timestamp of all batches before the entry: it never falls.
 Rule 4: an entry carries its own check, in which its segment has a part. The first one that is not good ends what is
     read: the others are found again.
-Rule 5: a disk that refuses an entry costs time at the next start, no more: nothing is told, and it is tried again.
+Rule 5: a disk that refuses an entry costs time at the next start, no more: no error is raised, and it is tried again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Index:
         upto = bisect_left(self.at, durable)
         if upto <= self._written:
             return
-        rows = b"".join(self._row(place) for place in range(self._written, upto))
+        rows = b"".join(self._row(row) for row in range(self._written, upto))
         with suppress(OSError):
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
@@ -64,8 +64,8 @@ class Index:
         """Whether every row is in the file."""
         return self._written == len(self.at)
 
-    def _row(self, place: int) -> bytes:
-        base, at, latest = self.bases[place], self.at[place], self.times[place]
+    def _row(self, row: int) -> bytes:
+        base, at, latest = self.bases[row], self.at[row], self.times[row]
         return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
 
     def load(self, size: int) -> None:
@@ -106,7 +106,7 @@ class Index:
         self._due = self.at[-1] + INDEX_EVERY if self.at else 0
 
     def before_offset(self, offset: int) -> int:
-        """The byte of the last row at or before `offset`; 0 where there is none."""
+        """The byte of the last row at or before `offset`; 0 if there is none."""
         row = bisect_right(self.bases, offset) - 1
         return self.at[row] if row >= 0 else 0
 
@@ -116,7 +116,7 @@ class Index:
         return self.at[row] if row >= 0 else 0
 
     def offset_after(self, byte: int) -> int | None:
-        """The offset of the first row at or after `byte`; None where there is none."""
+        """The offset of the first row at or after `byte`; None if there is none."""
         row = bisect_left(self.at, byte)
         return self.bases[row] if row < len(self.bases) else None
 
@@ -127,7 +127,7 @@ class Index:
 
 
 def last_row(path: str, start: int, size: int) -> tuple[int, int, int] | None:
-    """The last row in the file of the segment from offset `start` on, of `size` bytes; None where there is no good one.
+    """The last row in the file of the segment from offset `start` on, of `size` bytes; None if there is no good one.
 
     It is its offset, its byte, and the latest timestamp before it.
     """

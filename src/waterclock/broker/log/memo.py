@@ -34,7 +34,7 @@ class Memo:
 
     @classmethod
     def load(cls, folder: str) -> Memo:
-        """What is kept in `folder`, or a new log's; LogDamaged where it cannot be read."""
+        """What is kept in `folder`, or a new log's; LogDamaged if it cannot be read."""
         path = os.path.join(folder, "memo.json")
         with suppress(FileNotFoundError):
             return cls._read(path)

@@ -59,14 +59,14 @@ class Partition:
         self.producers, self.aborted = Producers(), AbortedTransactions()
         self.end = self.durable = self.high = 0
         self.deleted = False
-        self.deposed = False  # another broker leads it: who waits is told to go there
+        self.deposed = False  # another broker leads it: who waits gets NOT_LEADER_OR_FOLLOWER
         self.upkept = False  # a compaction has its closed segments: nobody else removes any
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
         self._snapped = -1  # the offset of the last one that is written, or is being
         self._snapshots = Snapshots(folder)
-        self.do: Do = at_once  # where there is a worker it does what is slow, in the order in which it was asked for
+        self.do: Do = at_once  # if there is a worker it does what is slow, in the order in which it was asked for
 
     @property
     def start(self) -> int:
@@ -144,7 +144,7 @@ class Partition:
         BASE.pack_into(data, 0, base)
         EPOCH.pack_into(data, 12, self.memo.epoch)
         try:
-            self._room(len(data), batch.max_timestamp).append(data, base, batch.max_timestamp)
+            self.active_for(len(data), batch.max_timestamp).append(data, base, batch.max_timestamp)
         except OSError:
             return Error.KAFKA_STORAGE_ERROR, FAILED
         self._unsnapped += len(data)
@@ -154,15 +154,15 @@ class Partition:
         return Error.NONE, base
 
     def copy(self, data: memoryview, batch: Batch) -> None:
-        """Append a batch as a leader stored it, offsets and all; OSError where the disk refuses."""
-        self._room(len(data), batch.max_timestamp).append(data, batch.base, batch.max_timestamp)
+        """Append a batch as a leader stored it, offsets and all; OSError if the disk refuses."""
+        self.active_for(len(data), batch.max_timestamp).append(data, batch.base, batch.max_timestamp)
         self.note(batch, data)
 
     def mark(self, data: bytearray) -> tuple[Error, int]:
         """Append a transaction's marker."""
         return self._write(data, header_of(data))
 
-    def _room(self, size: int, timestamp: int) -> Segment:
+    def active_for(self, size: int, timestamp: int) -> Segment:
         """The segment that the next `size` bytes go into: a new one where they do not fit, or come too late for it."""
         active = self.active
         if active.size and (
@@ -254,7 +254,7 @@ class Partition:
         self._snapshot_every = max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * len(data))
 
     def _write_snapshot(self) -> None:
-        """Have it written; where that cannot be the next one is tried: a start reads more, no more is lost."""
+        """Have it written; if that cannot be the next one is tried: a start reads more, no more is lost."""
         assert self._snapshot is not None
         (offset, data), self._snapshot = self._snapshot, None
         rows = self.aborted.unsettled(offset)
@@ -279,13 +279,13 @@ class Partition:
     # Reading
 
     def segment_of(self, offset: int) -> int:
-        """The place in `segments` of the one that holds `offset`, or of the first where it lies before."""
+        """The index in `segments` of the one that holds `offset`, or of the first if it lies before."""
         return max(0, bisect_right(self.segments, offset, key=lambda s: s.base) - 1)
 
     def read(self, offset: int, limit: int, upto: int) -> Slice | None:
         """Whole batches from the one that holds `offset`: at most `limit` bytes, at least one batch, all before `upto`.
 
-        None where there is nothing before `upto`, the end of a batch.
+        None if there is nothing before `upto`, the end of a batch.
         """
         for segment in self.segments[self.segment_of(offset) :]:
             if segment.base >= upto:

@@ -78,7 +78,7 @@ class Producers:
         return next(iter(self.open.values()), None)
 
     def check(self, batch: Batch) -> tuple[Error, SentBatch | None]:
-        """Whether the batch may be appended; the batch that it repeats, where it was appended before."""
+        """Whether the batch may be appended; the batch that it repeats, if it was appended before."""
         known = self.known.get(batch.producer_id)
         if known is None:
             return Error.NONE, None
@@ -138,7 +138,7 @@ class Producers:
 
     @classmethod
     def load(cls, data: bytes) -> Producers:
-        """What `dump` gave; `struct.error` where it is not that."""
+        """What `dump` gave; `struct.error` if it is not that."""
         producers, at = cls(), 0
         while at < len(data):
             producer_id, epoch, count, first, timestamp, coordinator = OPENED.unpack_from(data, at)

@@ -15,7 +15,7 @@ from waterclock.broker.log.codecs import uncompressed
 
 
 class Record(NamedTuple):
-    """One record: its bytes as they stand in the batch, its offset, timestamp (ms), key and value (None where null).
+    """One record: its bytes as they stand in the batch, its offset, timestamp (ms), key and value (None if null).
 
     `after_length` and `after_time` are the places in `raw` behind its length and behind its timestamp.
     """
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 def records(batch: Buffer) -> Iterator[Record]:
-    """All records of a batch; ValueError where it cannot be decoded."""
+    """All records of a batch; ValueError if it cannot be decoded."""
     head = header_of(batch)
     body = uncompressed(head.attributes & CODEC, batch[HEADER:])
     append_time = head.max_timestamp if head.attributes & APPEND_TIME else None
@@ -87,10 +87,10 @@ def keys(batch: Buffer) -> list[tuple[int, bytes | None]]:
 
 def _record(body: bytes, at: int, start: int, end: int, base: int, first: int, append_time: int | None) -> Record:
     delta_ms, after_time = varint(body, start + 1)
-    delta, place = varint(body, after_time)
-    key, place = _bytes(body, place)
-    value, place = _bytes(body, place)
-    if place > end:
+    delta, position = varint(body, after_time)
+    key, position = _bytes(body, position)
+    value, position = _bytes(body, position)
+    if position > end:
         raise ValueError("a record's key or value goes beyond it")
     timestamp = first + delta_ms if append_time is None else append_time
     return Record(body[at:end], base + delta, timestamp, key, value, start - at, after_time - at)

@@ -37,7 +37,7 @@ CHUNK: Final = 4 << 20
 
 
 def open_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
-    """The partition as it was left in `folder`, or a new one; LogDamaged where no crash explains what is found."""
+    """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found."""
     os.makedirs(folder, exist_ok=True)
     finish(folder)
     memo = Memo.load(folder)
@@ -59,7 +59,7 @@ def open_partition(topic: str, number: int, folder: str, settings: TopicSettings
 
 
 def begin_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
-    """A new partition; OSError, and no folder, where it cannot be made. The folder's name is the caller's to flush.
+    """A new partition; OSError, and no folder, if it cannot be made. The folder's name is the caller's to flush.
 
     What is in it need not be durable yet: its first flush makes the names so, and a start makes anew what is missing.
     """
@@ -81,12 +81,12 @@ def _bases(folder: str) -> list[int]:
 
 
 def _first_unproved(partition: Partition) -> int:
-    """The place of the first segment that no later one proves durable (rule 1)."""
+    """The number of the first segment that no later one proves durable (rule 1)."""
     known = snapshot.newest_offset(partition.folder)
-    for place in range(len(partition.segments) - 1, 0, -1):
-        segment = partition.segments[place]
+    for number in range(len(partition.segments) - 1, 0, -1):
+        segment = partition.segments[number]
         if known > segment.base or not _never_flushed(segment):
-            return place
+            return number
     return 0
 
 
@@ -111,25 +111,25 @@ def _find_end(partition: Partition, unproved: int) -> int:
     segments = partition.segments
     end = segments[unproved].base
     gaps = partition.settings.compact or partition.memo.cleaned > 0
-    for place in range(unproved, len(segments)):
-        segment, size = segments[place], segments[place].size
+    for number in range(unproved, len(segments)):
+        segment, size = segments[number], segments[number].size
         end = _scan(segment, end, gaps)
-        following = segments[place + 1].base if place + 1 < len(segments) else end
+        following = segments[number + 1].base if number + 1 < len(segments) else end
         if segment.size < size or end != following:  # a file between may be gone with its name
-            _drop(segments, place + 1)
+            _drop(segments, number + 1)
             break
     return end
 
 
-def _drop(segments: list[Segment], place: int) -> None:
+def _drop(segments: list[Segment], number: int) -> None:
     """Remove the segments that came after what was lost: nothing of them was durable either."""
-    for segment in reversed(segments[place:]):
+    for segment in reversed(segments[number:]):
         segment.delete()
-    del segments[place:]
+    del segments[number:]
 
 
 def _scan(segment: Segment, least: int, gaps: bool) -> int:
-    """Cut a segment after its last good batch; the offset after that batch, or `least` where there is none.
+    """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none.
 
     `gaps`: offsets may be missing between batches. Elsewhere a gap is damage, as a batch's offset has no checksum.
     """

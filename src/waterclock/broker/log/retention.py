@@ -20,7 +20,7 @@ from waterclock.broker.log.segment import Segment
 
 
 def retire(partition: Partition, now_ms: int) -> list[Segment]:
-    """Take out what is to go, and return it for its files to be removed; OSError where no new segment can begin."""
+    """Take out what is to go, and return it for its files to be removed; OSError if no new segment can begin."""
     if partition.upkept:
         return []
     gone: list[Segment] = []
@@ -36,12 +36,12 @@ Rule = Callable[[Partition, int], Iterator[Segment]]
 def _retire(partition: Partition, candidates: Iterable[Segment]) -> list[Segment]:
     count = 0
     segments = partition.segments
-    for place, segment in enumerate(candidates):
-        last = place + 1 == len(segments)
-        upto = partition.end if last else segments[place + 1].base
+    for number, segment in enumerate(candidates):
+        last = number + 1 == len(segments)
+        upto = partition.end if last else segments[number + 1].base
         if partition.high < upto or (last and not segment.size):
             break
-        count = place + 1
+        count = number + 1
     return partition.drop(count)
 
 

@@ -15,7 +15,7 @@ from waterclock.broker.log.records import Record, as_varint
 
 
 def horizon_of(batch: Batch) -> int | None:
-    """When the deletions of a batch may go, in ms since 1970; None where no compaction has said so yet."""
+    """When the deletions of a batch may go, in ms since 1970; None if no compaction has said so yet."""
     return batch.first_timestamp if batch.attributes & HORIZON else None
 
 
@@ -27,7 +27,7 @@ def emptied(batch: Batch) -> bytes:
 
 
 def rewritten(batch: Batch, kept: Sequence[Record], horizon: int | None) -> bytes:
-    """With these of its records; `horizon` is when its deletions may go, None where it has none."""
+    """With these of its records; `horizon` is when its deletions may go, None if it has none."""
     first = batch.first_timestamp if horizon is None else horizon
     attributes = batch.attributes if horizon is None else batch.attributes | HORIZON
     latest = batch.max_timestamp if attributes & APPEND_TIME else max(record.timestamp for record in kept)

@@ -56,7 +56,7 @@ class Segment:
 
     @property
     def _held(self) -> Index | None:
-        """Its index where that is in memory."""
+        """Its index if that is in memory."""
         return self.__dict__.get("index")
 
     @property
@@ -100,7 +100,7 @@ class Segment:
         return index
 
     def append(self, data: Buffer, base: int, timestamp: int) -> None:
-        """Write a batch at the end; OSError where not all of it could be written, and nothing has changed."""
+        """Write a batch at the end; OSError if not all of it could be written, and nothing has changed."""
         try:
             written = os.pwrite(self.fd, data, self.size)
             if written != len(data):
@@ -152,7 +152,7 @@ class Segment:
         )
 
     def headers(self, at: int = 0) -> Iterator[tuple[int, Batch]]:
-        """Byte and header of each batch from byte `at` on, which must be the start of one; LogDamaged where it is not."""
+        """Byte and header of each batch from byte `at` on, which must be the start of one; LogDamaged if it is not."""
         most = FIRST_CHUNK
         while at < self.size:
             chunk = os.pread(self.fd, min(most, self.size - at), at)
@@ -175,7 +175,7 @@ class Segment:
         return found or self._find_tail()
 
     def _tail_from_last_row(self) -> Tail | None:
-        """The tail, where the last row of the index is a good one, not far from the end; otherwise None."""
+        """The tail, if the last row of the index is a good one, not far from the end; otherwise None."""
         row = last_row(self.path + ".index", self.base, self.size)
         if row is None:
             return None
@@ -209,7 +209,7 @@ class Segment:
         return Tail(end, latest)
 
     def check_end(self) -> int:
-        """The offset after the last record of such a segment; LogDamaged where it does not end with a whole batch.
+        """The offset after the last record of such a segment; LogDamaged if it does not end with a whole batch.
 
         Reads the last row of its index and what follows, not the whole index.
         """

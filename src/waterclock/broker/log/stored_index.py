@@ -39,8 +39,8 @@ class Rows:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, place: int) -> Row:
-        raw = os.pread(self._fd, ENTRY.size, ENTRY.size * place)
+    def __getitem__(self, row: int) -> Row:
+        raw = os.pread(self._fd, ENTRY.size, ENTRY.size * row)
         if len(raw) < ENTRY.size:
             raise DamagedRow
         base, at, latest, check = ENTRY.unpack(raw)
@@ -86,19 +86,19 @@ class StoredIndex:
             return self._mended().before_time(timestamp)
         return (row or NOTHING)[BYTE]
 
-    def _row(self, place_in: Callable[[Rows], int]) -> Row | None:
+    def _row(self, row_in: Callable[[Rows], int]) -> Row | None:
         if self._pinned is not None:
-            return _found(Rows(self._pinned, self._base), place_in)
+            return _found(Rows(self._pinned, self._base), row_in)
         try:
             fd = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             raise DamagedRow from None
         try:
-            return _found(Rows(fd, self._base), place_in)
+            return _found(Rows(fd, self._base), row_in)
         finally:
             os.close(fd)
 
 
-def _found(rows: Rows, place_in: Callable[[Rows], int]) -> Row | None:
-    place = place_in(rows)
-    return rows[place] if 0 <= place < len(rows) else None
+def _found(rows: Rows, row_in: Callable[[Rows], int]) -> Row | None:
+    row = row_in(rows)
+    return rows[row] if 0 <= row < len(rows) else None

@@ -54,7 +54,7 @@ def finish(folder: str) -> None:
 
 
 def abandon(folder: str) -> bool:
-    """After an error in the midst of it: remove what step 1 wrote. False where step 2 was done: a start goes on then."""
+    """After an error in the midst of it: remove what step 1 wrote. False if step 2 was done: a start goes on then."""
     try:
         names = os.listdir(folder)
         if any(SWAP.fullmatch(name) for name in names):

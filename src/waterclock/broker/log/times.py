@@ -15,7 +15,7 @@ from waterclock.broker.log.segment import Segment
 
 
 class Moment(NamedTuple):
-    """A record's timestamp in ms and its offset; (-1, -1) where there is none."""
+    """A record's timestamp in ms and its offset; (-1, -1) if there is none."""
 
     timestamp: int
     offset: int

@@ -3,7 +3,7 @@
 asyncio's transports are not used: they refuse writes while a file is being sent, and copy what a socket did not take.
 
 Rule 1: requests that arrive in one read are served from one shared buffer without a copy: a handler keeps no view of it.
-    A request that does not fit a read gets a buffer of its own, as far as there is room for it (`memory.py`).
+    A request that does not fit a read gets a buffer of its own, as far as there is memory for it (`memory.py`).
 Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded, even by
     many small requests that came at once, of which the rest is kept as it came.
 Rule 3: a request that cannot be understood closes its connection, with one line in the log. Nobody else notices.
@@ -135,12 +135,12 @@ class Connection:
             self._serve(self, frame[4:])
 
     def _split(self, data: memoryview) -> None:
-        """Serve the whole requests; keep the start of the next, or what there is no room to answer."""
+        """Serve the whole requests; keep the start of the next, or what cannot be answered yet."""
         at, count = 0, len(data)
         while count - at >= 4 and self.fd >= 0:
             size = int.from_bytes(data[at : at + 4], "big", signed=True)
             if not 0 <= size <= self._largest:
-                break  # it is told about where its frame would be opened
+                break  # `_open_frame` refuses it
             if count - at - 4 < size:
                 break
             if self._full():
@@ -174,7 +174,7 @@ class Connection:
         return frame
 
     def resume(self) -> None:
-        """There is room again for a request that does not fit a read."""
+        """There is memory again for a request that does not fit a read."""
         self._read_as_fits()
 
     def _go_on(self) -> None:
@@ -204,7 +204,7 @@ class Connection:
     # Out
 
     def slot(self) -> Slot:
-        """The place of the next request's answer."""
+        """The slot of the next request's answer."""
         self.slots.append(slot := self.make_slot(self))
         return slot
 

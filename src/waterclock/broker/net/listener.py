@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
 
 AT_ONCE: Final = 100  # connections taken before others have their turn
-NO_FILES_S: Final = 1.0  # how long nobody is taken where the process has no file left
+NO_FILES_S: Final = 1.0  # how long nobody is taken if the process has no file left
 LARGEST_PORT: Final = 65_535
 log = logging.getLogger("waterclock.broker")
 
@@ -79,7 +79,7 @@ class Listener:
             self.idle.begin()
 
     def closed(self, connection: Connection) -> None:
-        """A connection tells that it is over."""
+        """A connection has ended."""
         self.connections.pop(connection, None)
         self.memory.leave(connection)
 
@@ -92,7 +92,7 @@ class Listener:
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:
-    """A socket that listens there; UsageError where that cannot be."""
+    """A socket that listens there; UsageError if that cannot be."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     if not 0 <= address[1] <= LARGEST_PORT:  # create_server would leave the socket open
         raise _cannot_listen(address, f"ports go from 0 to {LARGEST_PORT}")

@@ -68,17 +68,17 @@ class Ready:
     def __init__(self, loop: Any) -> None:
         self._loop = loop
         self._connections: dict[Client, None] = {}
-        self._asked = False
+        self._scheduled = False
 
     def add(self, connection: Client) -> None:
         """Send its answers soon: at the end of this turn of the loop, unless `send` is called before."""
         self._connections[connection] = None
-        if not self._asked:
-            self._asked = True
-            self._loop.call_soon(self._send_asked)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._send_scheduled)
 
-    def _send_asked(self) -> None:
-        self._asked = False
+    def _send_scheduled(self) -> None:
+        self._scheduled = False
         self.send()
 
     def send(self) -> None:

@@ -1,13 +1,13 @@
-"""Who leads after a start; and a new leader tells the old one that its time is over, as soon as that can be reached.
+"""Who leads after a start; and a new leader deposes the old one, as soon as that can be reached.
 
-    the folder remembers            a broker that is told    then
+    the folder remembers            it is started            then
     that it follows X               nothing, or X            follows X
     anything                        to follow Y              follows Y
     that it was promoted over X     nothing, or X            follows X where X says that it leads; otherwise leads
     a follower at X                 nothing                  the same
     nothing                         nothing                  leads
 
-Rule 1: it is told by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
+Rule 1: it is deposed by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ async def depose(address: str, node: int, name: str, epoch: int) -> None:
             link.close()
 
 
-async def whom_to_follow(kept: Mapping[str, Any], asked: str | None) -> str | None:
-    """The address of the leader, of what the folder remembers and what the broker was told; None: itself."""
+async def whom_to_follow(kept: Mapping[str, Any], follow: str | None) -> str | None:
+    """The address of the leader, of what the folder remembers and what the broker was started with; None: itself."""
     over = (kept.get("deposed") or {}).get("address")
-    if asked is not None and asked != over:
-        return asked
+    if follow is not None and follow != over:
+        return follow
     if kept.get("follows") is not None:
         return str(kept["follows"])
     other = over or (kept.get("follower") or {}).get("address")

@@ -5,7 +5,7 @@
    what it says: then the topics here are the leader's.
 3. Agree on every partition.
 4. Fetch from the end of every partition; append the batches as they are, put them onto the disk; do what the journal
-   says. The next fetch, from the new ends, is what tells the leader. And again.
+   says. The next fetch, from the new ends, is what the leader learns it by. And again.
 
 Rule 1: nothing is asked for from an offset before everything below it is durable.
 Rule 2: a follower believes its leader but for one thing: a leader of an older epoch than its own is none.
@@ -60,7 +60,7 @@ class Fetcher:
         self._thawed.set()
 
     async def run(self) -> None:
-        """Copy until it is cancelled; CannotFollow where that is impossible."""
+        """Copy until it is cancelled; CannotFollow if that is impossible."""
         await self._replica.catch_up()
         while True:
             await self._thawed.wait()
@@ -175,9 +175,9 @@ class Fetcher:
     # 4
 
     async def _round(self, partitions: list[Partition], wait_ms: int) -> bool:
-        """One fetch, and what it brings; False where that was nothing."""
+        """One fetch, and what it brings; False if that was nothing."""
         await self._thawed.wait()
-        turn = self.rounds % len(partitions)  # a batch larger than the limits comes only where nothing came before it
+        turn = self.rounds % len(partitions)  # a batch larger than the limits comes only if nothing came before it
         partitions = partitions[turn:] + partitions[:turn]
         rows = [asking.PartitionFetch(self._key(p), p.number, -1, p.durable) for p in partitions]
         body = asking.fetch(self._identity.node, wait_ms, MOST, rows)

@@ -4,7 +4,7 @@ It exists from the first follower on. It begins with everything (`reset`, in as 
 with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
 and when a commit failed that stands in it already. Where it cannot begin anew, that is tried every RETRY_S.
 
-Rule 1: a commit is told done when it is durable here and below the journal's high watermark: an in-sync follower has it.
+Rule 1: a commit is done when it is durable here and below the journal's high watermark: an in-sync follower has it.
 Rule 2: namespaces in OWN belong to one broker and are not copied.
 Rule 3: between the asking for everything and its coming, commits are held back, and follow it in their order.
 """
@@ -46,9 +46,9 @@ class Journal:
         self.partition, self._waits, self._mark, self._wall_ms = partition, waits, mark, wall_ms
         self._tell_all, self._later = tell_all, later
         self._held: list[list[Entry]] | None = []  # commits that came before the reset was written
-        self._untold: list[
+        self._awaiting: list[
             ReplicatedCommit
-        ] = []  # those that the store has, and a reset that failed should have told of
+        ] = []  # those that the store has, and a reset that failed should have been followed by
         self._tainted = False  # of the commits held back one has failed
         self._grown = 0
 
@@ -64,8 +64,8 @@ class Journal:
             self._later(RETRY_S, self._renew)
             return
         self._held = None
-        untold, self._untold = self._untold, []
-        for commit in untold:
+        awaiting, self._awaiting = self._awaiting, []
+        for commit in awaiting:
             commit.stored(True)
         if self._tainted:
             self.begin_anew()
@@ -95,7 +95,7 @@ class Journal:
             segment.delete()
 
     def commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
-        """Write down the changes of a commit; what its end is to be told to instead of `then`."""
+        """Write down the changes of a commit; what is to be called at its end instead of `then`."""
         shared = [change for change in changes if isinstance(change, Entry) and change.namespace not in OWN]
         if not shared:
             return then or _nobody_waits
@@ -103,7 +103,7 @@ class Journal:
             self.begin_anew()
         if self._held is not None:
             self._held.append(shared)
-            return ReplicatedCommit(self, None, then).stored  # the reset is told before this commit is
+            return ReplicatedCommit(self, None, then).stored  # the reset ends before this commit does
         self._append({"reset": False, "more": False, "changes": shared})
         return ReplicatedCommit(self, self.partition.end, then).stored
 
@@ -122,10 +122,10 @@ class Journal:
         self._tainted = self._held is not None
         self.begin_anew()
 
-    def told(self, commit: ReplicatedCommit) -> bool:
-        """Whether a commit that was held back stands in it; where not, it is told `stored` once more when it does."""
+    def resets_with(self, commit: ReplicatedCommit) -> bool:
+        """Whether a commit that was held back stands in it; if not, its `stored` is called once more when it does."""
         if self._held is not None:
-            self._untold.append(commit)
+            self._awaiting.append(commit)
         return self._held is None
 
     def when_copied(self, end: int, deed: Callable[[], Any]) -> None:
@@ -151,14 +151,14 @@ class ReplicatedCommit:
         self._journal, self._end, self._then = journal, end, then
 
     def stored(self, done: bool) -> None:
-        """The store tells that it has it, or has not."""
+        """The store has it, or refused it."""
         if not done:
             self._journal.failed()
         if self._then is None:
             return
         if not done:
             self._then(False)
-        elif self._end is not None or self._journal.told(self):
+        elif self._end is not None or self._journal.resets_with(self):
             end = self._journal.partition.end if self._end is None else self._end
             self._journal.when_copied(end, self._copied)
 

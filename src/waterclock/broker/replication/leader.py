@@ -36,7 +36,7 @@ log = logging.getLogger("waterclock.broker")
 
 
 class KnownFollower(NamedTuple):
-    """Where a follower listens (HOST:PORT), and what tells its folder from every other."""
+    """Where a follower listens (HOST:PORT), and an id that no other folder has."""
 
     address: str
     id: str
@@ -85,11 +85,11 @@ class Leader:
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
-            self.replicas.expect(partition, highs.get(_place(partition), 0))
+            self.replicas.expect(partition, highs.get(key_of(partition), 0))
 
     def keep_highs(self, partitions: Iterable[Partition]) -> None:
         """Remember how far readers may read: after a restart nothing more is certain of the follower."""
-        highs = {_place(partition): partition.high for partition in partitions}
+        highs = {key_of(partition): partition.high for partition in partitions}
         if self._follower is not None and highs != self._highs:
             self._store.put(NAMESPACE, "high", highs, partial(self._kept_highs, highs))
 
@@ -97,7 +97,7 @@ class Leader:
         if done:
             self._highs = highs
 
-    def place(self, key: bytes, number: int) -> Partition | None:
+    def journal_at(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
         return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
 
@@ -159,12 +159,12 @@ class Leader:
         return self.replicas.statistics(self._follower.address if self._follower is not None else "")
 
 
-def _place(partition: Partition) -> str:
+def key_of(partition: Partition) -> str:
     return f"{partition.topic}-{partition.number}"
 
 
 def id_of(store: Store) -> str:
-    """What tells a broker's folder from every other, made at its first question; OSError where it cannot be kept."""
+    """An id that no other broker's folder has, made at its first question; OSError if it cannot be kept."""
     kept: Any = store.load(NAMESPACE).get("id")
     if kept is None:
         store.commit_at_once(Entry(NAMESPACE, "id", kept := uuid.uuid4().hex))

@@ -38,7 +38,7 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> None:
-        """Connect; LinkLost where nobody is there."""
+        """Connect; LinkLost if nobody is there."""
         host, _, port = self.address.rpartition(":")
         try:
             async with asyncio.timeout(SILENT_S):

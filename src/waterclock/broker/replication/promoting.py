@@ -26,7 +26,7 @@ AGAIN_S: Final = 0.02
 
 
 def checked(address: str, option: str) -> str:
-    """`address` where it is one; UsageError where it is no HOST:PORT.
+    """`address` if it is one; UsageError if it is no HOST:PORT.
 
     >>> checked("127.0.0.1:9093", "--at")
     '127.0.0.1:9093'
@@ -38,7 +38,7 @@ def checked(address: str, option: str) -> str:
 
 
 def promote(address: str, unclean: bool) -> None:
-    """Make the follower at `address` the leader; UsageError where it leads already, WaterclockError where it cannot."""
+    """Make the follower at `address` the leader; UsageError if it leads already, WaterclockError if it cannot."""
     asyncio.run(_promote(checked(address, "--at"), unclean))
 
 
@@ -63,8 +63,10 @@ async def _leader(link: Link) -> int:
 
 
 async def _elect(link: Link, kind: int) -> Error:
-    asked = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
-    answer: Any = await link.ask(ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(asked,), timeout=PATIENCE)
+    requested = asking.part(ELECT, ELECT_VERSION, "TopicPartitions", topic=TOPIC, partitions=(0,))
+    answer: Any = await link.ask(
+        ELECT, ELECT_VERSION, election_type=kind, topic_partitions=(requested,), timeout=PATIENCE
+    )
     rows = [row for result in answer.replica_election_results for row in result.partition_result]
     return Error(rows[0].error_code.value if rows else answer.error_code.value)
 

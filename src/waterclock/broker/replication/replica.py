@@ -39,7 +39,7 @@ def open_journal(folder: str, settings: Settings) -> Partition:
 
 
 class Replica:
-    """The follower's, in `folder`. `applied` is how far the journal was done, or None where nothing was copied yet."""
+    """The follower's, in `folder`. `applied` is how far the journal was done, or None if nothing was copied yet."""
 
     def __init__(self, folder: str, settings: Settings, store: Store, topics: Topics, identity: Identity) -> None:
         self.store, self.topics, self._identity = store, topics, identity
@@ -108,7 +108,7 @@ class Replica:
             self.topics.adopt(name, value)
 
     async def keep(self, changes: Iterable[Entry | Forget]) -> None:
-        """Commit to the store; OSError where it is refused."""
+        """Commit to the store; OSError if it is refused."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.store.commit(changes, partial(_tell, done))
         if not await done:

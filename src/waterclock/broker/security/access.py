@@ -27,7 +27,7 @@ USERS: Final = "WATERCLOCK_USERS"
 class Access:
     """`users` are lines as `users.py` has them; with any, clients must say who they are.
 
-    `tls_cert` and `tls_key` are PEM files, and go together. `advertise` (HOST or HOST:PORT) is what clients are told to
+    `tls_cert` and `tls_key` are PEM files, and go together. `advertise` (HOST or HOST:PORT) is where clients are to
     connect to, where that is not where the broker listens.
 
     >>> Access(users=("alice:secret",))
@@ -41,7 +41,7 @@ class Access:
     insecure_remote: bool = False
 
     def check(self, host: str, follow: str | None = None) -> None:
-        """UsageError where the broker must not listen on `host` like this, or cannot follow another."""
+        """UsageError if the broker must not listen on `host` like this, or cannot follow another."""
         if follow is not None and (self.users or self.tls_cert):
             raise UsageError("a follower can neither log in nor use TLS yet: leave out --users and --tls-cert")
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -62,7 +62,7 @@ class Access:
             )
 
     def context(self) -> ssl.SSLContext | None:
-        """TLS as a server, 1.2 or newer; None where there is none. UsageError where the files are no such pair."""
+        """TLS as a server, 1.2 or newer; None if there is none. UsageError if the files are no such pair."""
         if self.tls_cert is None or self.tls_key is None:
             return None
         import ssl
@@ -77,7 +77,7 @@ class Access:
         return made
 
     def advertised(self, host: str, port: int) -> tuple[str, int]:
-        """Where clients are told to connect to, of a broker that listens on `host:port`."""
+        """Where clients are to connect to, of a broker that listens on `host:port`."""
         if self.advertise is None:
             return host, port
         name, colon, number = self.advertise.rpartition(":")
@@ -103,7 +103,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_private(path: str, option: str) -> None:
-    """UsageError where others than its owner may read or write the file, or where it cannot be read."""
+    """UsageError if others than its owner may read or write the file, or if it cannot be read."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

@@ -15,7 +15,7 @@ LARGEST_UNKNOWN: Final = 512 << 10  # bytes of a request, before it is known who
 
 
 def listener_for(loop: Any, address: tuple[str, int], settings: Settings, timer: Any, access: Access) -> Listener:
-    """A listener on `address`; UsageError where certificate and key are none."""
+    """A listener on `address`; UsageError if certificate and key are none."""
     connect: Connect = Connection
     context = access.context()
     if context is not None:

@@ -18,7 +18,7 @@ class Plain:
         self._check = check
 
     def step(self, token: bytes) -> bytes:
-        """An empty answer; Denied where name and password do not fit."""
+        """An empty answer; AccessDenied if name and password do not fit."""
         parts = token.decode(errors="replace").split("\0")
         if len(parts) != 3:
             raise AccessDenied(f"A PLAIN message has 3 parts, got {len(parts)}")

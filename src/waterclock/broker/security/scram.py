@@ -33,7 +33,7 @@ ZEAL: Final = secrets.token_bytes(32)  # of this process, for Rule 2
 
 
 class AccessDenied(Exception):
-    """The user is not let in; the message may be told to the client and holds no secret."""
+    """The user is not let in; the message may go to the client and holds no secret."""
 
 
 class Credential(NamedTuple):
@@ -66,7 +66,7 @@ class Credential(NamedTuple):
 
 
 def read(text: str) -> tuple[str, Credential]:
-    """Mechanism and credential of a line; ValueError where it is none.
+    """Mechanism and credential of a line; ValueError if it is none.
 
     >>> made = Credential.of_password("SCRAM-SHA-256", "secret")
     >>> read(made.text("SCRAM-SHA-256")) == ("SCRAM-SHA-256", made)
@@ -96,7 +96,7 @@ class Scram:
         self._header = self._nonce = self._said = ""
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a client's message; Denied where it ends here."""
+        """The answer to a client's message; AccessDenied if it ends here."""
         try:
             text = token.decode()
         except UnicodeDecodeError:

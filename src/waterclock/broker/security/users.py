@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 
 def parsed(lines: Iterable[str]) -> list[Line]:
-    """The users; UsageError where a line is none, or the same user stands there twice.
+    """The users; UsageError if a line is none, or the same user stands there twice.
 
     >>> parsed(["# who may come in", "alice:secret"])
     [Line(name='alice', password='secret', mechanism='', credential=None)]
@@ -51,7 +51,7 @@ def parsed(lines: Iterable[str]) -> list[Line]:
 
 def _line(number: int, line: str) -> Line:
     name, colon, secret = line.partition(":")
-    if not (name and colon and secret):  # the line itself is not told: it may be a password
+    if not (name and colon and secret):  # the error leaves the line out: it may be a password
         raise UsageError(f"line {number} of the users is not of the form name:password")
     if not secret.startswith("SCRAM-SHA-"):
         return Line(name, secret)

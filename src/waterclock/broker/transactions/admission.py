@@ -32,12 +32,12 @@ JOINS: Final = 12
 
 
 def transactional(batch: Buffer) -> bool:
-    """Whether a batch says that it is part of a transaction; False where it is too short to say anything."""
+    """Whether a batch says that it is part of a transaction; False if it is too short to say anything."""
     return len(batch) >= HEADER and bool(batch[22] & TRANSACTIONAL)
 
 
 class Admission:
-    """`join(transaction, places, groups)` takes partitions into a transaction at once."""
+    """`join(transaction, partitions, groups)` takes partitions into a transaction at once."""
 
     def __init__(self, ledger: Ledger, join: Callable[[Transaction, list[tuple[str, int]], list[str]], None]) -> None:
         self._ledger, self._join = ledger, join
@@ -55,17 +55,17 @@ class Admission:
             return Error.NOT_ENOUGH_REPLICAS  # CONCURRENT_TRANSACTIONS in words that every producer sends again at
         return self._in(transaction, (partition.topic, partition.number), version)
 
-    def _in(self, transaction: Transaction, place: tuple[str, int], version: int) -> Error:
+    def _in(self, transaction: Transaction, tp: tuple[str, int], version: int) -> Error:
         record = transaction.record
-        if record.state is State.ONGOING and place in record.partitions:
+        if record.state is State.ONGOING and tp in record.partitions:
             return Error.NONE
         if version < JOINS:
             return Error.TRANSACTION_ABORTABLE if version >= ABORTABLE else Error.INVALID_TXN_STATE
-        self._join(transaction, [place], [])
+        self._join(transaction, [tp], [])
         return Error.NONE
 
     def written(self, name: str) -> Callable[[], bool] | None:
-        """Whether all that the transaction has is durable, as a question to ask again; None where it is.
+        """Whether all that the transaction has is durable, as a question to ask again; None if it is.
 
         What is not on its way to the store is sent there.
         """

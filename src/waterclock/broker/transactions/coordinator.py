@@ -9,7 +9,7 @@
     Ongoing                            more of it                  ended                         aborted; CONCURRENT_...
     Prepare...                         CONCURRENT_TRANSACTIONS     verdicts.py                   CONCURRENT_TRANSACTIONS
 
-Older clients are told INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: that is the business of the API's room.
+Older clients get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED: api/transactions.py sees to that.
 
 Rule 1: `then` is called once, now or when the answer is durable.
 Source: KIP-98, KIP-360 (an epoch raised by its own producer), KIP-890 (an epoch for each transaction).
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.transactions.admission import Admission
 from waterclock.broker.transactions.ledger import Ledger, Transaction
-from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Told
+from waterclock.broker.transactions.markers import RETRY_S, Groups, MarkerWriter, Then
 from waterclock.broker.transactions.producer_ids import ProducerIds
-from waterclock.broker.transactions.record import NOBODY, NONE, Place, ProducerId, Record
+from waterclock.broker.transactions.record import NOBODY, NONE, ProducerId, Record
 from waterclock.broker.transactions.states import DECIDED, IDLE, State
 from waterclock.broker.transactions.timeouts import Timeouts
 from waterclock.broker.transactions.verdicts import verdict
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from waterclock.broker.groups.offsets import CommittedOffset
     from waterclock.broker.settings import Settings
     from waterclock.broker.store import Store
-    from waterclock.broker.topics import Topics
+    from waterclock.broker.topics import TopicPartition, Topics
     from waterclock.timer import AsyncTimer
 
 UNAVAILABLE: Final = Error.COORDINATOR_NOT_AVAILABLE
@@ -87,9 +87,9 @@ class TransactionCoordinator:
             self._groups.offsets.hold(group, transaction.record.producer_id, offsets)
         self.timeouts.begin(transaction)
 
-    def adopt(self, transaction: Transaction, place: Place) -> None:
+    def adopt(self, transaction: Transaction, tp: TopicPartition) -> None:
         """A partition has the transaction open and the store did not know: it takes part."""
-        transaction.become(transaction.record.joined_by((place,), (), self.wall_ms()))
+        transaction.become(transaction.record.joined_by((tp,), (), self.wall_ms()))
 
     def _written(self, transaction: Transaction) -> None:
         self._produces.check_and_complete(transaction.name)
@@ -179,18 +179,20 @@ class TransactionCoordinator:
             return None, Error.PRODUCER_FENCED
         return transaction, Error.CONCURRENT_TRANSACTIONS if record.state in DECIDED else Error.NONE
 
-    def add(self, name: str, producer: ProducerId, places: list[Place], groups: list[str], then: Told) -> None:
+    def add(
+        self, name: str, producer: ProducerId, partitions: list[TopicPartition], groups: list[str], then: Then
+    ) -> None:
         """Partitions and groups take part; NONE once that is durable."""
         transaction, error = self._of(name, producer)
         if transaction is None or error:
             then(error)
             return
         before = transaction.record
-        self._join(transaction, places, groups)
+        self._join(transaction, partitions, groups)
         self._keep(transaction, before, then)
 
-    def _keep(self, transaction: Transaction, before: Record, then: Told) -> None:
-        """Make durable what it has become; where the store refuses, that did not happen."""
+    def _keep(self, transaction: Transaction, before: Record, then: Then) -> None:
+        """Make durable what it has become; if the store refuses, that did not happen."""
         joined = transaction.record
 
         def kept(done: bool) -> None:
@@ -202,24 +204,24 @@ class TransactionCoordinator:
 
         self.ledger.keep(transaction, kept)
 
-    def _written_to(self, record: Record) -> list[Place]:
+    def _written_to(self, record: Record) -> list[TopicPartition]:
         """The partitions of a transaction that have records of it."""
-        there = ((place, self._topics.partition(*place)) for place in record.partitions)
-        return [place for place, p in there if p is not None and record.producer_id in p.producers.open]
+        there = ((tp, self._topics.partition(*tp)) for tp in record.partitions)
+        return [tp for tp, p in there if p is not None and record.producer_id in p.producers.open]
 
-    def has(self, name: str, producer: ProducerId, place: Place) -> Error:
+    def has(self, name: str, producer: ProducerId, tp: TopicPartition) -> Error:
         """Whether a partition takes part already: what a broker asks before it appends."""
         transaction, error = self._of(name, producer)
         if transaction is None or error:
             return error
-        there = transaction.record.state is State.ONGOING and place in transaction.record.partitions
+        there = transaction.record.state is State.ONGOING and tp in transaction.record.partitions
         return Error.NONE if there else Error.TRANSACTION_ABORTABLE
 
-    def _join(self, transaction: Transaction, places: Iterable[Place], groups: Iterable[str]) -> None:
+    def _join(self, transaction: Transaction, partitions: Iterable[TopicPartition], groups: Iterable[str]) -> None:
         record = transaction.record
         new = record.state is not State.ONGOING
-        if new or any(p not in record.partitions for p in places) or any(g not in record.offsets for g in groups):
-            transaction.become(record.joined_by(places, groups, self.wall_ms()))
+        if new or any(p not in record.partitions for p in partitions) or any(g not in record.offsets for g in groups):
+            transaction.become(record.joined_by(partitions, groups, self.wall_ms()))
         if new:
             self.timeouts.begin(transaction)
 
@@ -231,8 +233,8 @@ class TransactionCoordinator:
         producer: ProducerId,
         member: Member,
         protocol: int,
-        offsets: Mapping[Place, CommittedOffset],
-        then: Told,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        then: Then,
     ) -> None:
         """Offsets are to be committed for a group with the transaction; NONE once that is durable.
 
@@ -250,7 +252,7 @@ class TransactionCoordinator:
         self._groups.offsets.hold(member.group, producer.producer_id, offsets)
         self._keep(transaction, before, partial(self._held, transaction, before, member.group, then))
 
-    def _held(self, transaction: Transaction, before: Record, group: str, then: Told, error: Error) -> None:
+    def _held(self, transaction: Transaction, before: Record, group: str, then: Then, error: Error) -> None:
         if error and transaction.record.state in IDLE | {State.ONGOING}:
             producer_id, held = transaction.record.producer_id, self._groups.offsets
             held.let_go(group, producer_id)
@@ -297,7 +299,7 @@ class TransactionCoordinator:
 
         self.ending.end(transaction, decided, self.wall_ms(), complete)
 
-    def fence(self, transaction: Transaction, then: Told) -> None:
+    def fence(self, transaction: Transaction, then: Then) -> None:
         """Shut the producer of an open transaction out, and abort it."""
         if transaction.record.state is State.ONGOING:
             transaction.become(transaction.record.fenced())
@@ -325,4 +327,4 @@ class TransactionCoordinator:
 
 
 def _nobody_asked(error: Error) -> None:
-    """A timeout's abort: there is nobody to tell."""
+    """A timeout's abort: nobody waits for its end."""

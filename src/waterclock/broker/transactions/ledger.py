@@ -1,7 +1,7 @@
 """The transactions in memory, and what of them is durable.
 
 Rule 1: a step that decides something (a new producer, an end) is seen once it is durable. Until then the transaction is
-    busy, and whoever asks is told CONCURRENT_TRANSACTIONS.
+    busy, and whoever asks gets CONCURRENT_TRANSACTIONS.
 Rule 2: partitions, groups and offsets that are added are seen at once and acknowledged once they are durable. Where the
     store refused them they are taken back; but a partition with records of the transaction stays, it needs a marker:
     the next request writes it again, and a start would find it in the log.
@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from waterclock.broker.store import Entry, Store, Then
-from waterclock.broker.transactions.record import NONE, Place, Record, follows
+from waterclock.broker.topics import TopicPartition
+from waterclock.broker.transactions.record import NONE, Record, follows
 from waterclock.broker.transactions.states import State
 
 NAMESPACE: Final = "transaction"
@@ -39,8 +40,8 @@ class Transaction:
         self.record = record
         self.changed += 1
 
-    def take_back(self, joined: Record, before: Record, written: Collection[Place]) -> None:
-        """The step from `before` to `joined` was refused; what came behind it stays, and so do places with records."""
+    def take_back(self, joined: Record, before: Record, written: Collection[TopicPartition]) -> None:
+        """The step from `before` to `joined` was refused; what came behind it stays, and so do partitions with records."""
         if self.record.state is State.ONGOING:
             self.record = self.record.without(joined, before, written)
             self.changed += 1

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 RETRY_S: Final = 1.0
 COORDINATOR_EPOCH: Final = 0  # there has never been another one
 
-Told: TypeAlias = "Callable[[Error], Any]"
+Then: TypeAlias = "Callable[[Error], Any]"
 
 
 class Groups(Protocol):
@@ -73,7 +73,7 @@ class DelayedMarkers:
 
 
 class MarkerWriter:
-    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is told of
+    """`produces` is the purgatory that is asked when partitions become durable; `over(transaction)` is called for
     each whose end is decided.
     """
 
@@ -91,8 +91,8 @@ class MarkerWriter:
         self._produces, self._timer, self._groups = produces, timer, groups
         self._over = over
 
-    def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Told) -> None:
-        """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE where the store refused."""
+    def end(self, transaction: Transaction, decided: Record, now_ms: int, then: Then) -> None:
+        """End it as `decided` says; NONE once it is complete, COORDINATOR_NOT_AVAILABLE if the store refused."""
 
         def durable(done: bool) -> None:
             if not done:
@@ -122,7 +122,7 @@ class MarkerWriter:
             if decided.commits:
                 self._groups.offsets.apply(group, some)
 
-    def _mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Told) -> None:
+    def _mark(self, transaction: Transaction, partitions: list[Partition], now_ms: int, then: Then) -> None:
         """Append the markers, then wait until they are durable."""
         waits, left = [], []
         for partition in partitions:

@@ -20,7 +20,7 @@ Taken: TypeAlias = "Callable[[int | None], None]"
 
 
 class ProducerIds:
-    """`take(then)` calls `then` with a new id, or with None where the store refuses."""
+    """`take(then)` calls `then` with a new id, or with None if the store refuses."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

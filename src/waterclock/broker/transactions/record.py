@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from waterclock.broker.groups.offsets import CommittedOffset
+from waterclock.broker.topics import TopicPartition
 from waterclock.broker.transactions.states import BEFORE, DECIDED, State
 from waterclock.broker.wire.errors import Error
 
 NONE: Final = -1
 LAST_EPOCH: Final = 0x7FFE
-
-Place: TypeAlias = "tuple[str, int]"  # topic, partition
 
 
 class ProducerId(NamedTuple):
@@ -44,8 +43,8 @@ class Record:
     previous_id: int = NONE
     next_id: int = NONE
     state: State = State.EMPTY
-    partitions: Mapping[Place, None] = field(default_factory=dict)
-    offsets: Mapping[str, Mapping[Place, CommittedOffset]] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, None] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     started_ms: int = NONE
     updated_ms: int = NONE
     protocol: int = 1
@@ -71,7 +70,7 @@ class Record:
         return self.epoch == NONE or last.producer_id == self.producer_id or again
 
     def renewed(self, last: ProducerId | None, timeout_ms: int, now_ms: int) -> Record | Error:
-        """With the next epoch; with the present one where the request was sent again; PRODUCER_FENCED for an old one."""
+        """With the next epoch; with the present one if the request was sent again; PRODUCER_FENCED for an old one."""
         epoch, last_epoch = self.epoch + 1, NONE
         if last is not None and self.epoch in (NONE, last.epoch):
             last_epoch = self.epoch
@@ -93,28 +92,28 @@ class Record:
 
     # A transaction
 
-    def joined_by(self, places: Iterable[Place], groups: Iterable[str], now_ms: int) -> Record:
+    def joined_by(self, partitions: Iterable[TopicPartition], groups: Iterable[str], now_ms: int) -> Record:
         """Ongoing, with more partitions and groups."""
         ongoing = self.state is State.ONGOING
         before, offsets = (self.partitions, self.offsets) if ongoing else ({}, {})
         return replace(
             self,
             state=State.ONGOING,
-            partitions={**before, **dict.fromkeys(places)},
+            partitions={**before, **dict.fromkeys(partitions)},
             offsets={**{group: {} for group in groups}, **offsets},
             started_ms=self.started_ms if ongoing else now_ms,
             updated_ms=now_ms,
         )
 
-    def with_offsets(self, group: str, offsets: Mapping[Place, CommittedOffset]) -> Record:
+    def with_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Record:
         """With offsets to commit for a group that takes part."""
         return replace(self, offsets={**self.offsets, group: {**self.offsets[group], **offsets}})
 
-    def without(self, joined: Record, before: Record, written: Collection[Place]) -> Record:
+    def without(self, joined: Record, before: Record, written: Collection[TopicPartition]) -> Record:
         """Without what made `joined` of `before`, which the store refused; but in `written` there are records already."""
         had = before.partitions if before.state is State.ONGOING else {}
         gone = joined.partitions.keys() - had.keys() - set(written)
-        partitions = {place: None for place in self.partitions if place not in gone}
+        partitions = {tp: None for tp in self.partitions if tp not in gone}
         if before.state is State.ONGOING or partitions:
             return replace(self, partitions=partitions, offsets=before.offsets)
         return before
@@ -163,7 +162,7 @@ class Record:
             "state": self.state,
             "times": [self.timeout_ms, self.started_ms, self.updated_ms],
             "partitions": list(self.partitions),
-            "offsets": {g: [[*place, *committed] for place, committed in some.items()] for g, some in offsets.items()},
+            "offsets": {g: [[*tp, *committed] for tp, committed in some.items()] for g, some in offsets.items()},
             "protocol": self.protocol,
         }
 

@@ -8,7 +8,7 @@
                                                                         producer was not answered, and will send again
     anything else        -                                              it is aborted: nobody can end it any more
 
-Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and where the producer was shut out, those
+Which epochs a decision concerns: under protocol 1 its own; under protocol 2, and if the producer was shut out, those
 before, as the marker's epoch is the next one: what has the marker's epoch already belongs to the next transaction.
 
 Rule 1: every marker is on this disk before the first client is let in. Done twice, it does nothing the second time.
@@ -27,10 +27,11 @@ from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.transactions.ledger import Transaction
 from waterclock.broker.transactions.markers import COORDINATOR_EPOCH
-from waterclock.broker.transactions.record import NONE, Place, ProducerId, Record
+from waterclock.broker.transactions.record import NONE, ProducerId, Record
 from waterclock.broker.transactions.states import DECIDED, State
 
 if TYPE_CHECKING:
+    from waterclock.broker.topics import TopicPartition
     from waterclock.broker.transactions.coordinator import TransactionCoordinator
 
 
@@ -53,12 +54,12 @@ def take_up(
         coordinator.ending.wait(waits, partial(_go_on, coordinator, transaction, joining.get(transaction, [])))
 
 
-def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joining: list[Place]) -> None:
+def _go_on(coordinator: TransactionCoordinator, transaction: Transaction, joining: list[TopicPartition]) -> None:
     """What was decided is complete; what is open has its time."""
     if transaction.record.state in DECIDED:
         transaction.become(transaction.record.completed())
-    for place in joining:
-        coordinator.adopt(transaction, place)
+    for tp in joining:
+        coordinator.adopt(transaction, tp)
     if transaction.record.state is State.ONGOING:
         coordinator.resume(transaction)
 
@@ -81,9 +82,9 @@ def _concerns(record: Record, partition: Partition) -> bool:
 
 def _undecided(
     coordinator: TransactionCoordinator, partitions: list[Partition]
-) -> tuple[dict[Transaction, list[Place]], list[Partition]]:
+) -> tuple[dict[Transaction, list[TopicPartition]], list[Partition]]:
     """What is open in the logs and was not decided: what takes part in which transaction, and where it was aborted."""
-    joining: dict[Transaction, list[Place]] = {}
+    joining: dict[Transaction, list[TopicPartition]] = {}
     aborted, owners = [], {_id(t.record): t for t in coordinator.ledger.by_name.values() if t.record.epoch != NONE}
     for partition in partitions:
         for producer_id in list(partition.producers.open):

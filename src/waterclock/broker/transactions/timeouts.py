@@ -5,7 +5,7 @@
                          transaction.timeout.ms after its begin   expired: it is aborted, its producer shut out
 
 Rule 1: the timeout counts from the first partition or group, and goes on over a restart: it is a date in the store.
-Rule 2: where the abort cannot be written down, it is tried again every second.
+Rule 2: if the abort cannot be written down, it is tried again every second.
 Rule 3: a name's expiration is one timer that looks when it was used last: a transaction moves no timer of it.
 """
 

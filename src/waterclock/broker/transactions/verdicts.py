@@ -1,4 +1,4 @@
-"""What EndTxn is told, by what the transaction is.
+"""What EndTxn is answered, by what the transaction is.
 
 Protocol 1: a request that is sent again has the epoch of the transaction.
     state             commit                     abort
@@ -9,7 +9,7 @@ Protocol 1: a request that is sent again has the epoch of the transaction.
     CompleteCommit    NONE                       INVALID_TXN_STATE
     CompleteAbort     INVALID_TXN_STATE          NONE
 
-Protocol 2: the epoch tells a request that is sent again (the epoch before) from a new one (the present epoch).
+Protocol 2: the epoch distinguishes a request that is sent again (the epoch before) from a new one (the present epoch).
     state             commit, new                abort, new         sent again as it was       sent again, otherwise
     Empty             INVALID_TXN_STATE          done               PRODUCER_FENCED            PRODUCER_FENCED
     Ongoing           done                       done               PRODUCER_FENCED            PRODUCER_FENCED
@@ -32,7 +32,7 @@ OPEN: Final = (State.EMPTY, State.ONGOING)
 
 
 def verdict(record: Record, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
-    """None where the transaction is to be ended; NONE where it has been, as asked; else why not.
+    """None if the transaction is to be ended; NONE if it has been, as asked; else why not.
 
     >>> verdict(Record(1000, 5, 0, state=State.ONGOING), False, Id(5, 0), True, 1) is None
     True
@@ -53,7 +53,7 @@ def _first(record: Record, busy: bool, producer: ProducerId, commit: bool) -> Er
 
 
 def _repeated(record: Record, commit: bool) -> Error:
-    """What is told to a request that was sent before."""
+    """The answer to a request that was sent before."""
     if record.state is State.EMPTY or (record.state in COMMITTED) != commit:
         return Error.INVALID_TXN_STATE
     return Error.CONCURRENT_TRANSACTIONS if record.state in DECIDED else Error.NONE

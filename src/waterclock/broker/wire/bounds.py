@@ -4,7 +4,7 @@ kio's reader makes room for as many elements as a request says that an array has
 two thousand million, the memory cannot be had and the process is aborted: a few bytes from anybody would end the broker.
 
 Rule 1: every array's count, and every length, is held against the bytes that are left; all elements together against
-    MOST_ELEMENTS. ValueError, IndexError or struct.error where one does not fit.
+    MOST_ELEMENTS. ValueError, IndexError or struct.error if one does not fit.
 Rule 2: a schema without arrays is not looked over: each of its fields is read within the request.
 """
 
@@ -46,7 +46,7 @@ class Field(NamedTuple):
 
 
 def checker(entity: Any) -> Check | None:
-    """What looks over the requests of a schema, given by its class; None where nothing need be looked at."""
+    """What looks over the requests of a schema, given by its class; None if nothing need be looked at."""
     if not _has_arrays(entity):
         return None
     step = _entity(entity)

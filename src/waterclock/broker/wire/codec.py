@@ -49,18 +49,20 @@ def import_kio() -> None:
 
 @functools.cache
 def schema(key: int, version: int) -> Schema:
-    """The schema of an API; ValueError where Kafka has none."""
+    """The schema of an API; ValueError if Kafka has none."""
     import_kio()
     from kio.index import load_payload_module
     from kio.serial import entity_reader, entity_writer
     from kio.static.constants import EntityType
 
-    asked = vars(load_payload_module(key, version, EntityType.request))
-    answered = vars(load_payload_module(key, version, EntityType.response))
-    name = [n for n in asked if n.endswith("Request")][-1]  # after its parts, some of which are named so too
-    answer = answered[name.removesuffix("Request") + "Response"]
-    flexible = asked[name].__header_schema__.__flexible__
-    return Schema(checker(asked[name]), entity_reader(asked[name]), entity_writer(answer), flexible, answered, answer)
+    of_request = vars(load_payload_module(key, version, EntityType.request))
+    of_answer = vars(load_payload_module(key, version, EntityType.response))
+    name = [n for n in of_request if n.endswith("Request")][-1]  # after its parts, some of which are named so too
+    answer = of_answer[name.removesuffix("Request") + "Response"]
+    flexible = of_request[name].__header_schema__.__flexible__
+    return Schema(
+        checker(of_request[name]), entity_reader(of_request[name]), entity_writer(answer), flexible, of_answer, answer
+    )
 
 
 @functools.cache

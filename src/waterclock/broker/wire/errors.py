@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Error(IntEnum):
-    """What an answer says went wrong; NONE where nothing did."""
+    """What an answer says went wrong; NONE if nothing did."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -71,7 +71,7 @@ class AbortedRow(Protocol):
 
 
 class FetchedPartition(NamedTuple):
-    """What a partition has to say: the row of an answer. `aborted` is None where nobody asked for committed records."""
+    """What a partition has to say: the row of an answer. `aborted` is None if nobody asked for committed records."""
 
     partition: int
     error: Error

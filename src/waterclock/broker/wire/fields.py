@@ -90,7 +90,7 @@ def count_of(data: Buffer, at: int, flexible: bool) -> tuple[int, int]:
 
 
 def bounded(elements: int) -> int:
-    """The number of elements read so far; ValueError where they are too many."""
+    """The number of elements read so far; ValueError if they are too many."""
     if elements > MOST_ELEMENTS:
         raise ValueError(f"a request of more than {MOST_ELEMENTS} topics and partitions")
     return elements

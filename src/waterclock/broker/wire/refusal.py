@@ -62,29 +62,29 @@ def _rows(entity: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _values(answer: Any, asked: Any, error: Error) -> dict[str, Any]:
+def _values(answer: Any, requested: Any, error: Error) -> dict[str, Any]:
     """Every field of an answer, or of a row of it, that speaks of what was `asked`."""
     fields = dataclasses.fields(answer)
-    values = {field.name: _value(field, asked, error) for field in fields}
-    if not dataclasses.is_dataclass(asked):  # a bare name or number: it is what the row's first field repeats
-        values[next(name for name in values if not name.endswith("error_code"))] = asked
+    values = {field.name: _value(field, requested, error) for field in fields}
+    if not dataclasses.is_dataclass(requested):  # a bare name or number: it is what the row's first field repeats
+        values[next(name for name in values if not name.endswith("error_code"))] = requested
     return values
 
 
-def _value(field: Any, asked: Any, error: Error) -> Any:
+def _value(field: Any, requested: Any, error: Error) -> Any:
     if field.name.endswith("error_code"):
         return error
     row = _row_type(field.type)
     if row is not None:
-        return tuple(row(**_values(row, one, error)) for one in _rows(asked)) if _carries_error(row) else ()
+        return tuple(row(**_values(row, one, error)) for one in _rows(requested)) if _carries_error(row) else ()
     for name in PARTITION if field.name in PARTITION else (field.name,):
-        if hasattr(asked, name):
-            return getattr(asked, name)
+        if hasattr(requested, name):
+            return getattr(requested, name)
     return _empty(field)
 
 
 def _row_type(kind: Any) -> Any:
-    """What an array holds; None where `kind` is no array."""
+    """What an array holds; None if `kind` is no array."""
     for one in (kind, *typing.get_args(kind)):
         if typing.get_origin(one) is tuple:
             return typing.get_args(one)[0]
