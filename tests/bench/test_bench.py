@@ -43,6 +43,12 @@ def bench(folder: Path, name: str, *options: str) -> int:
     return cli.main(["bench", name, *options, "--out", str(folder)])
 
 
+@pytest.fixture(autouse=True)
+def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A figure that nobody looks at need not be sure."""
+    monkeypatch.setattr(verbs, "REPEATED", 1_000)
+
+
 @pytest.fixture
 def without_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the extra `bench` is not installed."""

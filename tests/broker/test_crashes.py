@@ -21,7 +21,8 @@ pytest.importorskip("kio")
 
 PARTITIONS, KEYS = 3, 8
 QUIET = {"log_level": 0, "acks": "all", "linger.ms": 2, "message.timeout.ms": 120_000, "retry.backoff.ms": 20,
-         "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}  # fmt: skip
+         "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100,
+         "queue.buffering.max.messages": 5_000}  # fmt: skip
 SETTINGS = ("log.segment.bytes=1100000", "num.partitions=3")
 
 

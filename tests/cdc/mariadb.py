@@ -85,7 +85,8 @@ class MariaServer:
 
     @contextmanager
     def connection(self, **settings: Any) -> Iterator[pymysql.connections.Connection]:
-        given = {"charset": "utf8mb4", "autocommit": True, **settings}
+        # PyMySQL reads all certificates of the system for a connection that may have TLS
+        given = {"charset": "utf8mb4", "autocommit": True, "ssl_disabled": True, **settings}
         connection = pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="", **given)
         try:
             yield connection

@@ -11,8 +11,6 @@ import itertools
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from tests.processes import Done, in_a_fork
 from waterclock import sinks
 from waterclock.sinks import Batch, Mirror, Sink, SQLiteSink
 from waterclock.spark import frames
@@ -242,8 +241,6 @@ class Deadly(Mapping[str, int]):
 
 
 CHILD = """
-import sys
-sys.path.insert(0, {root!r})
 from tests.sinks.stores import Deadly, Dying, SCHEMA, batch
 from waterclock import sinks
 from waterclock.sinks import apply_once
@@ -253,6 +250,6 @@ sink.open(SCHEMA)
 """
 
 
-def in_a_child(store: Store, body: str) -> subprocess.CompletedProcess[str]:
-    script = CHILD.format(root=str(Path(__file__).parents[2]), sink=store.source(), body=body)
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+def in_a_child(store: Store, body: str) -> Done:
+    """Run it with a sink of this store, in a process of its own."""
+    return in_a_fork(CHILD.format(sink=store.source(), body=body))
