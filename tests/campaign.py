@@ -50,13 +50,26 @@ def plan(seconds: Mapping[str, float], budget_s: float, seed: int) -> Plan:
         return Plan(set(seconds), 1)
     arc_s, at_s, taken = Fraction(budget_s), Fraction(0), set()
     begin_s = seed * arc_s % whole
-    ring = sorted(seconds, key=lambda name: crc32(name.encode()))  # neighbours of a file are spread over the days
+    ring = _ring(seconds)
     for name in ring:
         if (at_s - begin_s) % whole < arc_s:
             taken.add(name)
         at_s += seconds[name]
     # an arc may lie within one long test, which began before it
     return Plan(taken or {_around(ring, seconds, begin_s)}, -int(-whole // arc_s))
+
+
+def _ring(names: Iterable[str]) -> list[str]:
+    """The tests of each file evenly spread, so that every arc has a part of each campaign."""
+    of_file: dict[str, list[str]] = {}
+    for name in names:
+        of_file.setdefault(file_of(name), []).append(name)
+    where: dict[str, float] = {}
+    for file, found in of_file.items():
+        found.sort(key=lambda name: crc32(name.encode()))
+        begin = crc32(file.encode()) / 2**32
+        where.update((name, (number + begin) / len(found)) for number, name in enumerate(found))
+    return sorted(where, key=lambda name: (where[name], name))
 
 
 def _around(ring: Iterable[str], seconds: Mapping[str, Fraction], at_s: Fraction) -> str:
@@ -116,6 +129,11 @@ class Campaigns:
         path, _, name = item.nodeid.partition("::")
         words = shlex.quote(f"{path} -k {shlex.quote(name.split('::')[-1].partition('[')[0])}")
         return f"{SEED}={self.seed} {MINUTES}=all make {target} ARGS={words}"
+
+
+def examples(whole: int) -> int:
+    """How many examples Hypothesis takes in a long test: a sixth of the whole where there is a budget, others each day."""
+    return whole if os.environ.get(MINUTES, "all") == "all" else whole // 6
 
 
 CAMPAIGNS = pytest.StashKey[Campaigns]()

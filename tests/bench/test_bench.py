@@ -267,7 +267,7 @@ def test_delays_are_spread_over_the_decades_from_a_millisecond_to_an_hour() -> N
 # Timers
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=6)
 def test_timers_are_measured_in_all_four_ways(
     tmp_path: Path, without_packages: None, without_kafka: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,7 +66,7 @@ def test_who_needs_mariadb_alone_is_not_asked_for_postgresql(monkeypatch: pytest
 
 @SERVER
 @pytest.mark.mariadb
-@pytest.mark.long
+@pytest.mark.long(seconds=5)
 def test_a_binlog_is_copied_and_decoded_and_both_are_right(tmp_path: Path) -> None:
     options = ["--sizes", "500", "--rounds", "1", "--out", str(tmp_path)]
     assert cli.main(["bench", "cdc", *options]) == 0
@@ -77,7 +77,7 @@ def test_a_binlog_is_copied_and_decoded_and_both_are_right(tmp_path: Path) -> No
 
 @SERVER
 @pytest.mark.mariadb
-@pytest.mark.long
+@pytest.mark.long(seconds=3)
 def test_a_wrong_topic_is_told_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_wrong_topic_is_told_in_the_table(
 
 @SERVER
 @pytest.mark.mariadb
-@pytest.mark.long
+@pytest.mark.long(seconds=3)
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_who_stops_it_leaves_no_server_behind(tmp_path: Path, sent: signal.Signals) -> None:
     command = [sys.executable, "-m", "waterclock.cli", "bench", "cdc", "--sizes", "1M", "--out", str(tmp_path)]

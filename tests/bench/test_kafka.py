@@ -252,7 +252,7 @@ def kafka() -> Iterator[harness.Harness]:
         yield found
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=40)
 def test_kafkas_timer_runs_all_in_order_and_none_early(kafka: harness.Harness) -> None:
     rival = timers.KafkaTimer(kafka, quiet)
     rival.check(2_000)
@@ -260,7 +260,7 @@ def test_kafkas_timer_runs_all_in_order_and_none_early(kafka: harness.Harness) -
     assert {name: set(ns) for name, ns in rows.items()} == {name: set(verbs.VERBS) for name in timers.WAYS}
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=12)
 @pytest.mark.parametrize("keys", ["shared", "own"])
 def test_kafkas_purgatory_carries_the_load(keys: str, kafka: harness.Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purgatory, "WARMING_MS", 200)

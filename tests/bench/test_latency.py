@@ -93,7 +93,7 @@ sys.exit(cli.main(["bench", "held", "--sizes", "80,160", "--open", "200", "--out
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.long(seconds=70)
 def test_whatever_is_held_the_answers_are_right(tmp_path: Path) -> None:
     record = measured(tmp_path, HELD_AT_ONCE)
     assert record["command"] == "waterclock bench held --sizes 80,160 --open 200 --rounds 1"
@@ -121,7 +121,7 @@ sys.exit(cli.main(["bench", "latency", "--seconds", "1", "--out", sys.argv[1]]))
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.long(seconds=40)
 def test_every_message_has_its_row_where_neither_postgresql_nor_the_connector_is_there(tmp_path: Path) -> None:
     figures = measured(tmp_path, WITH_NOTHING_ELSE)["figures"]
     assert [(r["contender"], r["sink"], r["right"]) for r in figures["records"]] == [(campaign.OURS, "SQLite", True)]

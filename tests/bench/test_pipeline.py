@@ -21,7 +21,7 @@ def test_who_has_no_rules_is_compared_with_all_of_ours_alone() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.long(seconds=170)
 def test_everybody_answers_right_and_the_record_is_written(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "waterclock.cli", "bench", "pipeline", "--sizes", "100", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)

@@ -31,7 +31,7 @@ def bench(folder: Path, *options: str) -> int:
     return cli.main(["bench", "purgatory", "--sizes", "60", "--rounds", "1", *options, "--out", str(folder)])
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=12)
 def test_the_purgatory_is_measured_by_load_rate_and_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(tmp_path, "--rates", "300,600", "--seconds", "0.3") == 0
     figures = json.loads((tmp_path / "purgatory.json").read_text())["figures"]

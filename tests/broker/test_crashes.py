@@ -146,7 +146,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice_when_the_broker
     campaign(tmp_path, 5, seed=1)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 @pytest.mark.parametrize("part", range(10))
 def test_nor_after_two_hundred_kills(tmp_path: Path, campaign_seed: int, part: int) -> None:
     campaign(tmp_path, 20, campaign_seed)

@@ -341,7 +341,7 @@ def test_the_earlier_one_is_told_too_where_only_its_client_knows(broker: Broker,
 @pytest.mark.parametrize(
     ("step", "when"),
     [
-        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long)
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long(seconds=4))
         for each in product(("fence", "begin", "send", "store", "finish"), ("before", "after"))
     ],
 )

@@ -223,7 +223,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "waterclock.cli", "demo", "cdc", "--folder", str(folder), *more]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=100)
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres
@@ -255,7 +255,7 @@ def test_who_ends_it_while_a_database_is_made_ends_that_too(tmp_path: Path) -> N
         _ended(made)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres

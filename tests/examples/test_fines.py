@@ -47,8 +47,8 @@ def test_the_same_seed_makes_the_same_replay_and_another_one_another(tmp_path: P
     ("seed", "shuffle", "partitions", "per_batch", "rate"),
     [
         (3, 3, 3, 9000, 10_000),
-        pytest.param(2, 2, 4, 4000, 1_000_000, marks=pytest.mark.long),
-        pytest.param(4, 1, 1, 7000, 20_000, marks=pytest.mark.long),
+        pytest.param(2, 2, 4, 4000, 1_000_000, marks=pytest.mark.long(seconds=25)),
+        pytest.param(4, 1, 1, 7000, 20_000, marks=pytest.mark.long(seconds=15)),
     ],
 )
 def test_every_penalty_is_made_on_its_day_whatever_the_seed_batches_and_partitions(

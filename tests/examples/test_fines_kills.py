@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.long(seconds=200)
 @pytest.mark.parametrize("on", ["own", pytest.param("servers", marks=pytest.mark.servers)])
 def test_five_kills_at_random_moments_leave_the_tables_of_a_run_without_any(
     tmp_path: Path, campaign_seed: int, on: str

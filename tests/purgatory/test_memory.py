@@ -166,7 +166,7 @@ def run_for(bench: Bench, seconds: int, rate: int, rng: random.Random) -> None:
         bench.timer.advance(0.001)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_in_ten_minutes_of_requests_memory_stays_flat_and_watched_exact(bench: Bench) -> None:
     rng = random.Random(5)
     run_for(bench, 20, 500, rng)

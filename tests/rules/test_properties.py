@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.campaign import examples
 from tests.rules.oracle import Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
 
 few = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-many = settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
 
 # ---------------------------------------------------------------- random rules and streams
 
@@ -186,7 +187,7 @@ def test_a_stream_with_gaps_gives_what_the_oracle_says(spec: Spec, stream: Strea
     agrees_with_the_oracle(spec, stream)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 @many
 @given(specs(), streams(late=True, max_size=40))
 def test_long_streams_give_what_the_oracle_says(spec: Spec, stream: Stream) -> None:
@@ -221,7 +222,7 @@ def test_the_cut_into_batches_changes_nothing_about_gaps(spec: Spec, stream: Str
     does_not_depend_on_cuts(spec, stream, some)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 @many
 @given(specs(), streams(max_size=40), cuts)
 def test_no_cut_of_a_long_stream_changes_what_is_settled(spec: Spec, stream: Stream, some: set[int]) -> None:
@@ -247,7 +248,7 @@ def test_the_dump_between_batches_carries_the_state_exactly(spec: Spec, stream: 
     is_carried_by_the_dump(spec, stream, some)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 @many
 @given(specs(), streams(late=True, max_size=40), cuts)
 def test_the_dump_of_a_long_stream_carries_the_state_exactly(spec: Spec, stream: Stream, some: set[int]) -> None:

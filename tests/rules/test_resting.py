@@ -59,7 +59,7 @@ def test_a_key_that_rests_until_it_is_needed_changes_nothing(
     may_rest(spec, stream, some, some_rest)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 @many
 @given(specs(), streams(late=True, max_size=40), cuts, rests)
 def test_keys_of_a_long_stream_may_rest(spec: Spec, stream: Stream, some: set[int], some_rest: list[set[str]]) -> None:

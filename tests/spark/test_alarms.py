@@ -65,7 +65,7 @@ def reminded(spark: SparkSession, folder: Path, start: datetime) -> list[tuple[s
     return table(folder, "source_id, emitted_at", "kind = 'emit'")
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_a_deadline_outlives_batches_of_its_bucket_in_which_the_watermark_stands_still(
     spark: SparkSession, tmp_path: Path
 ) -> None:

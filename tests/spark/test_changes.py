@@ -78,7 +78,7 @@ def test_changes_of_maxwell_are_put_into_tables_like_the_sources(spark: SparkSes
     assert (summary.events, summary.totals["records"], summary.totals["dead_letters"]) == (4, 4, 1)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=6)
 def test_a_second_run_goes_on_and_a_change_that_was_written_twice_changes_nothing(
     spark: SparkSession, begin: Begin
 ) -> None:

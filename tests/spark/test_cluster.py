@@ -111,7 +111,7 @@ def test_a_cluster_that_is_not_there_is_told_in_a_sentence(monkeypatch: pytest.M
 # On one
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=60)
 def test_an_executor_that_is_killed_changes_no_answer(
     spark: SparkSession, two_workers: Cluster, python: Path, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_an_executor_that_is_killed_changes_no_answer(
     assert two_workers.started_executors() == 3
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 def test_spark_submit_runs_a_pipeline_with_its_own_settings(two_workers: Cluster, python: Path, tmp_path: Path) -> None:
     rows = orders(20)
     file = for_a_cluster(make_pipeline(tmp_path, rows, files=1))

@@ -79,14 +79,14 @@ def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
     return run_to_the_end(spark, make_pipeline(tmp_path_factory.mktemp("clean"), orders(120), FILES))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=20)
 def test_a_kill_between_the_commit_and_sparks_note_of_it_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     file = make_pipeline(tmp_path / "killed", orders(40), files=3)
     assert killed(file, "committed", 1)
     assert run_to_the_end(spark, file) == run_to_the_end(spark, make_pipeline(tmp_path / "clean", orders(40), files=3))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=35)
 @TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], steps: Sequence[str]
@@ -95,7 +95,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=5)
 def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]]
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_kill_while_the_first_offsets_are_written_changes_nothing(
     assert run_to_the_end(spark, file) == clean
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 @pytest.mark.parametrize("round_", range(3))
 def test_many_kills_at_random_moments_change_nothing(
     spark: SparkSession, file: Path, clean: list[tuple[Any, ...]], campaign_seed: int, round_: int

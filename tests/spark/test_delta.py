@@ -58,7 +58,7 @@ def held(folder: Path, part: str = "", columns: list[str] | None = None) -> list
     return [tuple(row.values()) for row in rows.sort_by(order).select(columns or rows.column_names).to_pylist()]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_a_table_of_delta_lake_holds_what_sqlite_holds(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     delta, sqlite = into_delta(tmp_path / "delta", rows), with_rubbish(tmp_path / "sqlite", rows)
@@ -70,7 +70,7 @@ def test_a_table_of_delta_lake_holds_what_sqlite_holds(spark: SparkSession, tmp_
     assert run(spark, delta).batches == 0
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 def test_a_kill_between_two_commits_of_delta_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     clean, killed = into_delta(tmp_path / "clean", rows), into_delta(tmp_path / "killed", rows)

@@ -15,7 +15,10 @@ import pytest
 
 from tests.spark.pipelines import make_pipeline, orders
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]  # with every run of the tests, test_metrics.py ends one with Ctrl-C
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long(seconds=15),
+]  # with every run of the tests, test_metrics.py ends one with Ctrl-C
 
 
 def started(file: Path, *options: str) -> subprocess.Popen[bytes]:

@@ -59,7 +59,7 @@ def test_statistics_agree_with_the_table_after_each_batch_and_at_the_end(spark: 
     assert phases["take"].total_s + phases["sink"].total_s < last.batches * 60
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=6)
 def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(20)
     file = make_pipeline(tmp_path, rows[: len(rows) // 2], files=1)
@@ -75,7 +75,7 @@ def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, 
     assert found[1].results == ask(tmp_path, "SELECT count(*) FROM results")
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 def test_of_a_topic_the_lag_of_each_partition_and_of_the_watermark_is_told(spark: SparkSession, tmp_path: Path) -> None:
     rows, seen = orders(40), list[PipelineStatistics]()
     with Broker() as broker:

@@ -23,7 +23,7 @@ from waterclock.spark.toml.config import load
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.long,
+    pytest.mark.long(seconds=8),
 ]  # each makes several starts; test_checkpoint.py has what each asks of it
 
 

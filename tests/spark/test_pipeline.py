@@ -165,7 +165,7 @@ def test_a_deleted_checkpoint_is_refused_with_the_remedy(spark: SparkSession, do
         kept.rename(checkpoint)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=5)
 def test_starting_over_removes_both_and_gives_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
     file = make_pipeline(tmp_path, orders(10), files=1)
     run(spark, file)

@@ -102,7 +102,7 @@ def clean(spark: SparkSession, server: PostgresServer, make: Make) -> Callable[[
 # Nothing happens -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long)])
+@pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long(seconds=12))])
 def test_postgres_gets_the_rows_that_sqlite_gets(
     spark: SparkSession, store: PostgresStore, make: Make, source: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_postgres_gets_the_rows_that_sqlite_gets(
     assert store.in_order(f"{SAME}, {shown}") == expected
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=12)
 def test_a_second_run_goes_on_and_fresh_begins_anew(spark: SparkSession, store: PostgresStore, make: Make) -> None:
     file = put_into(store, make("files", "again"))
     file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
@@ -148,7 +148,7 @@ def test_a_mirror_holds_the_rows_of_its_source(spark: SparkSession, store: Postg
 # Something is killed -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 @pytest.mark.parametrize("source", SOURCES)
 @TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
@@ -165,7 +165,7 @@ def test_a_kill_at_each_numbered_step_changes_nothing(
     assert everything(store) == clean(source)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=50)
 @pytest.mark.parametrize("source", SOURCES)
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession,
@@ -181,7 +181,7 @@ def test_kills_at_random_moments_change_nothing(
     assert everything(store) == clean(source)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=25)
 def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
     spark: SparkSession, store: PostgresStore, make: Make, clean: Callable[[str], Rows]
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_server_that_restarts_in_the_middle_is_only_a_second_try(
     assert everything(store) == clean("topic")
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=12)
 def test_a_server_that_stays_away_ends_the_run_in_a_sentence_and_the_next_one_goes_on(
     spark: SparkSession, store: PostgresStore, make: Make, clean: Callable[[str], Rows]
 ) -> None:

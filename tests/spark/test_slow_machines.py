@@ -18,7 +18,7 @@ from tests.spark.pipelines import orders
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.testing import Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=60)]
 # a Python whose planner of topics sleeps until Spark has lost its patience, as often as the file has bytes
 SLOW = """#!/bin/sh
 case "$*" in *python_streaming_source_runner*)

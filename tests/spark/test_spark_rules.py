@@ -60,7 +60,7 @@ def test_a_batch_frame_gives_what_the_rules_give_in_process(spark: SparkSession,
 
 
 @pytest.mark.parametrize(
-    "rules", [ORDERS, pytest.param(BY_TIME, marks=pytest.mark.long)], ids=["by sequence", "by time"]
+    "rules", [ORDERS, pytest.param(BY_TIME, marks=pytest.mark.long(seconds=15))], ids=["by sequence", "by time"]
 )
 def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rules: Rules, tmp_path: Path) -> None:
     rows = orders(60)

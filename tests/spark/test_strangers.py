@@ -59,7 +59,7 @@ class Stranger(threading.Thread):
         self.join()
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=10)
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
 def test_a_stranger_at_every_port_that_spark_opens_stops_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     assert spark._jvm is not None

@@ -24,7 +24,7 @@ from waterclock.spark.pipeline import Pipeline, Progress
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=50)]
 MORE = "per_batch = 60"
 
 

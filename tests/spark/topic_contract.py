@@ -81,7 +81,7 @@ def opened(file: Path) -> Path:
 # what comes out ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long(seconds=10)), 3])
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path, partitions: int
 ) -> None:
@@ -93,7 +93,7 @@ def test_the_same_events_by_files_and_by_topic_give_the_same_table(
     assert len(batches(file)) > 3
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=6)
 def test_running_again_adds_nothing_and_makes_no_batches(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -106,7 +106,7 @@ def test_running_again_adds_nothing_and_makes_no_batches(
     assert (again.events, table(file.parent), len(batches(file))) == (0, before, count)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_partition_that_is_read_ahead_makes_nothing_of_another_late(
     assert summary.totals["events"] == len(rows) + len(few)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_only_what_is_committed_is_read_and_nothing_is_waited_for(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_a_dead_letter_with_its_place_and_the_rest_goes_o
     assert (summary.totals["tombstones"], summary.totals["events"]) == (1, len(rows))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_parts_of_a_record_stand_in_the_results(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -177,7 +177,7 @@ def test_parts_of_a_record_stand_in_the_results(
     ]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_each_batch_keeps_where_it_ended(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -214,7 +214,7 @@ def test_a_heartbeat_to_every_partition_moves_time_and_one_alone_does_not(
     assert counted(file, "kind, key")[("expired", created["order"])] == 1
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 def test_a_live_run_ends_where_every_partition_was_closed(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -244,10 +244,10 @@ def test_a_live_run_ends_where_every_partition_was_closed(
 @pytest.mark.parametrize(
     ("starting", "first"),
     [
-        pytest.param('"latest"', 4, marks=pytest.mark.long),
-        pytest.param("{{ {topic} = {{ 0 = 3 }} }}", 3, marks=pytest.mark.long),
+        pytest.param('"latest"', 4, marks=pytest.mark.long(seconds=5)),
+        pytest.param("{{ {topic} = {{ 0 = 3 }} }}", 3, marks=pytest.mark.long(seconds=5)),
         ("2023-11-14T22:13:22Z", 2),
-        pytest.param("2033-01-01T00:00:00Z", 4, marks=pytest.mark.long),
+        pytest.param("2033-01-01T00:00:00Z", 4, marks=pytest.mark.long(seconds=5)),
     ],
 )
 def test_a_stream_begins_where_it_is_told(
@@ -261,7 +261,7 @@ def test_a_stream_begins_where_it_is_told(
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(first, 4))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the_rest(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -275,7 +275,7 @@ def test_a_run_to_the_end_takes_what_was_there_at_its_start_and_the_next_one_the
     assert [offset for _, offset, _ in dead_letters(file)] == list(range(8))
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_records_after_the_close_are_refused_and_not_called_late(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -294,7 +294,7 @@ def add_partition(bootstrap: str, topic: str) -> None:
     admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_new_partitions_are_read_from_their_first_record(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -309,7 +309,7 @@ def test_new_partitions_are_read_from_their_first_record(
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_a_partition_that_is_added_while_the_stream_runs_is_found(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path
 ) -> None:
@@ -337,7 +337,7 @@ def deleted(bootstrap: str, topic: str, before: int) -> None:
     done.result(30)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:
@@ -355,7 +355,7 @@ def test_records_that_are_gone_before_they_were_read_are_told_of_or_passed_over(
     assert [offset for _, offset, _ in dead_letters(file)] == [0, 1, 5, 6, 7]
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=14)
 def test_a_topic_made_anew_is_told_of_or_gone_on_with(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

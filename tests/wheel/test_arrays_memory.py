@@ -83,7 +83,7 @@ def test_a_million_timers_take_at_most_40_bytes_each() -> None:
 
 
 @pytest.mark.memory
-@pytest.mark.long
+@pytest.mark.long(seconds=8)
 def test_a_million_timers_of_a_long_life_take_at_most_40_bytes_each() -> None:
     from waterclock.wheel._arrays import ArrayWheel
 

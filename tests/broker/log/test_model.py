@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.broker.log.oracle import Kept, Oracle, among
 from tests.broker.record_batches import CONTROL, NONE, TRANSACTIONAL, Rec, batch, end_marker, stored
+from tests.campaign import examples
 from waterclock.broker.log import compaction, retention, times
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
@@ -329,6 +330,6 @@ TestLog = LogMachine.TestCase
 TestLog.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=30)
 class TestLogForLong(LogMachine.TestCase):
-    settings = settings(max_examples=1500, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=examples(1500), stateful_step_count=60, deadline=None)

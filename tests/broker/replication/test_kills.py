@@ -23,7 +23,7 @@ def test_five_kills_lose_and_repeat_nothing_that_was_acknowledged(tmp_path: Path
     assert check(tmp_path, seed=2, kills=5)
 
 
-@pytest.mark.long
+@pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("part", range(5))
 def test_fifty_kills_lose_and_repeat_nothing_that_was_acknowledged(
     tmp_path: Path, campaign_seed: int, part: int
