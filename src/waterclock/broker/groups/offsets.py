@@ -39,7 +39,7 @@ class CommittedOffset(NamedTuple):
     def expired(self, since_ms: int, now_ms: int, retention_ms: int) -> bool:
         """Whether it is too old, counted from `since_ms`.
 
-        >>> Committed(5, -1, "", 0).expired(0, 1000, 1000), Committed(5, -1, "", 0, 2000).expired(0, 1999, 1000)
+        >>> CommittedOffset(5, -1, "", 0).expired(0, 1000, 1000), CommittedOffset(5, -1, "", 0, 2000).expired(0, 1999, 1000)
         (True, False)
         """
         return now_ms >= (self.expires_ms if self.expires_ms != NEVER else since_ms + retention_ms)

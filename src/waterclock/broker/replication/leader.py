@@ -44,7 +44,7 @@ class KnownFollower(NamedTuple):
     def name(self) -> str:
         """Its client id.
 
-        >>> Follower.of(Follower("127.0.0.1:9093", "0" * 32).name()).address
+        >>> KnownFollower.of(KnownFollower("127.0.0.1:9093", "0" * 32).name()).address
         '127.0.0.1:9093'
         """
         return f"waterclock-follower@{self.address}/{self.id}"

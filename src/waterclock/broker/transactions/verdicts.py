@@ -34,7 +34,7 @@ OPEN: Final = (State.EMPTY, State.ONGOING)
 def verdict(record: Record, busy: bool, producer: ProducerId, commit: bool, protocol: int) -> Error | None:
     """None if the transaction is to be ended; NONE if it has been, as asked; else why not.
 
-    >>> verdict(Record(1000, 5, 0, state=State.ONGOING), False, Id(5, 0), True, 1) is None
+    >>> verdict(Record(1000, 5, 0, state=State.ONGOING), False, ProducerId(5, 0), True, 1) is None
     True
     """
     return (_second if protocol == 2 else _first)(record, busy, producer, commit)
