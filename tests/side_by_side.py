@@ -20,13 +20,30 @@ import pytest
 
 from tests.campaign import MINUTES, cost_s, is_long
 
-# seconds of the files that take longest, without their long tests
+# about the seconds of who takes longest, without the long tests; who is not named begins last
 SECONDS = {
-    "tests/bench/test_bench.py": 30,
-    "tests/cdc/test_capture.py": 30,
+    "tests/spark/test_pipeline.py": 170,  # and all with it
     "tests/examples/test_lessons.py": 35,
+    "tests/cdc/test_capture.py": 30,
+    "tests/bench/test_bench.py": 20,
+    "tests/cdc/test_catalog.py": 18,
+    "tests/spark/kafka/test_fetcher.py": 17,
+    "tests/sinks/test_contract.py": 15,
+    "tests/examples/test_fines_report.py": 14,
+    "tests/broker/test_crashes.py": 13,
+    "tests/test_house.py": 13,
+    "tests/conformance/test_clients.py": 12,
+    "tests/cdc/test_types.py": 11,
+    "tests/rules/test_properties.py": 11,
+    "tests/broker/test_start.py": 10,
+    "tests/bench/test_kafka.py": 9,
+    "tests/broker/groups/test_clients.py": 9,
+    "tests/broker/net/test_fuzz.py": 9,
+    "tests/cdc/test_postgres.py": 9,
+    "tests/cdc/test_transactions.py": 9,
+    "tests/conformance/test_client_transactions.py": 9,
+    "tests/test_cli.py": 9,
 }
-OURS = "tests/conformance/"
 SPARK = re.compile(r"tests/spark/test_\w+\.py|tests/examples/test_fines\.py")
 
 
