@@ -27,9 +27,11 @@ import pytest
 from hypothesis import settings
 
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
-settings.register_profile("steady", derandomize=True, database=None)
-settings.register_profile("search", derandomize=False)
-settings.register_profile("campaign", derandomize=False, database=None, print_blob=True)
+settings.register_profile(
+    "steady", derandomize=True, database=None, deadline=None
+)  # how long an example takes is the load of the machine
+settings.register_profile("search", derandomize=False, deadline=None)
+settings.register_profile("campaign", derandomize=False, database=None, print_blob=True, deadline=None)
 
 MINUTES, SEED = "CAMPAIGN_MINUTES", "CAMPAIGN_SEED"
 PATIENCE = 1.25  # so much longer than planned a process may work on its long tests, before the rest is cut short
