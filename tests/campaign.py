@@ -27,6 +27,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
+# No deadline: how long an example takes says how busy the machine is.
 settings.register_profile(
     "steady", derandomize=True, database=None, deadline=None
 )  # how long an example takes is the load of the machine
