@@ -55,6 +55,19 @@ def test_what_is_on_its_way_when_a_follower_is_frozen_does_not_come(both: Pair) 
     assert values(both.two) == [b"%d" % number for number in range(20)]
 
 
+def test_a_frozen_follower_asks_for_nothing(both: Pair) -> None:
+    def fetches_after_a_second() -> int:
+        both.one.advance_s(1)  # the fetch that waits at the leader is answered
+        for _ in range(50):  # time for both to go on with it
+            both.two.call(lambda: None)
+            both.one.call(lambda: None)
+        return both.one.statistics().requests["Fetch"]
+
+    both.two.faults.freeze()
+    asked = fetches_after_a_second()
+    assert [fetches_after_a_second() for _ in range(3)] == [asked] * 3
+
+
 def test_thaw_and_clear_let_a_follower_go_on(both: Pair) -> None:
     with client(both.one) as raw:
         for number, go_on in enumerate((both.two.faults.thaw, both.two.faults.clear)):
@@ -100,6 +113,8 @@ def test_without_a_topic_a_leader_holds_back_the_flushes_of_all(both: Pair) -> N
         with both.one.faults.freeze():
             for topic in ("t", "u"):
                 assert raw.produce(topic, b"x", acks=1)[0] == Error.NONE
+            frozen = both.one.call(lambda: [p.topic for p in both.one.inside.flusher.frozen])
+            assert sorted(frozen) == ["t", "u"]
             assert [both.one.call(lambda t=t: partition(both.one, t).durable) for t in ("t", "u")] == [0, 0]
         until(lambda: [both.one.call(lambda t=t: partition(both.one, t).durable) for t in ("t", "u")] == [1, 1])
 

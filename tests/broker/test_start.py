@@ -297,11 +297,11 @@ def test_a_broker_that_is_closed_in_the_moment_of_its_deposing_ends(tmp_path: Pa
     broker = Broker(tmp_path).start()
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "broker"]
 
-    def deposed_and_closed() -> None:
+    def closed_and_deposed() -> None:
+        broker.close()  # what ends its role comes next, and finds that it is over already
         broker.inside.over.set_result(NOBODY)
-        broker.close()
 
-    broker.call(deposed_and_closed)
+    broker.call(closed_and_deposed)
     thread.join(20)
     assert not thread.is_alive()
     locked(str(tmp_path)).release()

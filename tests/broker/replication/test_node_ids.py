@@ -16,6 +16,7 @@ pytest.importorskip("crc32c", reason="the broker needs waterclock[broker]")
 from tests.broker.replication.pairs import Pair, client, high, log_bytes, partition, until, values
 from waterclock.broker import Broker
 from waterclock.broker.identity import Identity, peer_of
+from waterclock.broker.store import Entry, Store
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
@@ -160,6 +161,28 @@ def test_folders_of_a_pair_from_before_ids_were_kept_still_open(node: int) -> No
         assert peer_of(kept, node) == 3 - node
     assert peer_of({"node": node, "follower": {"node": 3 - node}}, node) == 3 - node
     assert peer_of({"node": node}, node) is None
+
+
+def test_a_folder_from_before_ids_were_kept_is_broker_1s(tmp_path: Path) -> None:
+    Broker(tmp_path).start().close()
+    store = Store(str(tmp_path / "store.sqlite"), lambda *arguments: None)
+    store.commit_at_once(Entry("self", "node", None))
+    store.close()
+    with pytest.raises(UsageError, match="is broker 1's, and cannot be broker 2's"):
+        Broker(tmp_path, settings={"node.id": "2"}).start()
+    with Broker(tmp_path) as broker:
+        assert brokers_of(broker)[0] == 1
+
+
+def test_a_deposed_leader_knows_its_leaders_id_before_it_meets_it(tmp_path: Path) -> None:
+    both = Pair(tmp_path, ids=(5, 9))
+    with ExitStack() as stack:
+        stack.callback(both.close)
+        both.follow()
+        both.two.close()
+        both.one.call(lambda: both.one.inside.depose("127.0.0.1:9", 7))  # by one that cannot be reached
+        until(lambda: not both.one.leads)
+        assert brokers_of(both.one) == (9, {5: both.one.bootstrap, 9: "127.0.0.1:9"})
 
 
 @pytest.mark.parametrize(("node", "peer"), [(1, 2), (2, 1), (5, 9), (9, 5), (0, 7)])
