@@ -42,6 +42,6 @@ def slow_disk(broker: Broker, outcome: bool = True) -> Iterator[threading.Event]
 
 def settle(broker: Broker) -> None:
     """All that the store was given up to now is durable or refused, and told."""
-    told = threading.Event()
-    broker.call(lambda: broker.inside.store.commit((), lambda done: told.set()))
-    assert told.wait(PATIENCE_S)
+    answer = threading.Event()
+    broker.call(lambda: broker.inside.store.commit((), lambda done: answer.set()))
+    assert answer.wait(PATIENCE_S)

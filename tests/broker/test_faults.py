@@ -270,7 +270,7 @@ def test_a_fault_may_be_cleared_twice_and_leaves_the_others(broker: Broker, clie
 
 
 @pytest.mark.parametrize(
-    ("mistake", "told"),
+    ("mistake", "reply"),
     [
         (lambda faults: faults.answer("Prodcue", Error.NOT_LEADER_OR_FOLLOWER), "did you mean 'Produce'?"),
         (lambda faults: faults.answer("xyz", Error.NOT_LEADER_OR_FOLLOWER), "take Kafka's name for it"),
@@ -280,10 +280,10 @@ def test_a_fault_may_be_cleared_twice_and_leaves_the_others(broker: Broker, clie
         (lambda faults: faults.drop("Heartbeat", topic="orders"), "names no topic; leave `topic` out"),
     ],
 )
-def test_a_wrong_argument_is_named_with_the_remedy(broker: Broker, mistake: Any, told: str) -> None:
+def test_a_wrong_argument_is_named_with_the_remedy(broker: Broker, mistake: Any, reply: str) -> None:
     with pytest.raises(ValueError, match=r"^\w+[:= ]") as caught:
         mistake(broker.faults)
-    assert told in str(caught.value)
+    assert reply in str(caught.value)
 
 
 def test_freezing_what_is_not_there_says_what_to_do(broker: Broker) -> None:

@@ -40,7 +40,7 @@ class Scene:
     def __init__(self, path: Path) -> None:
         self.loop = Loop()
         self.store = Store(str(path), self.loop.soon)
-        self.told: list[tuple[str, bool]] = []
+        self.ended: list[tuple[str, bool]] = []
         self.room(False)
 
     def room(self, there: bool) -> None:
@@ -48,12 +48,12 @@ class Scene:
         self.store._database.execute(f"PRAGMA max_page_count = {2**30 if there else pages + 2}")
 
     def put(self, key: str, value: Any) -> None:
-        self.store.put("r", key, value, lambda done: self.told.append((key, done)))
+        self.store.put("r", key, value, lambda done: self.ended.append((key, done)))
 
     def until(self, count: int) -> list[tuple[str, bool]]:
-        while len(self.told) < count:
+        while len(self.ended) < count:
             self.loop.turn()
-        return self.told
+        return self.ended
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_what_was_handed_in_behind_a_refused_commit_is_refused_too_the_latest_fi
     scene.put("made of it", 1)
     scene.put("made of that", 2)
     deed(*arguments)
-    assert scene.told == [("made of that", False), ("made of it", False), ("large", False)]
+    assert scene.ended == [("made of that", False), ("made of it", False), ("large", False)]
     scene.put("later", 3)
     assert scene.until(4)[3:] == [("later", True)]
     assert scene.store.load("r") == {"later": 3}
@@ -90,13 +90,13 @@ def test_what_was_handed_in_before_it_is_told_as_it_went(scene: Scene) -> None:
     second = scene.loop.calls.get(timeout=PATIENCE_S)
     for deed, arguments in (first, second):
         deed(*arguments)
-    assert scene.told == [("first", True), ("large", False)]
+    assert scene.ended == [("first", True), ("large", False)]
     assert scene.store.load("r") == {"first": 1}
 
 
 def test_what_is_handed_in_by_who_was_refused_is_committed(scene: Scene) -> None:
     def again(done: bool) -> None:
-        scene.told.append(("large", done))
+        scene.ended.append(("large", done))
         scene.put("instead", 1)
 
     scene.store.put("r", "large", LARGE, again)
@@ -113,7 +113,7 @@ def test_an_error_of_one_who_is_told_keeps_nothing_from_the_others(scene: Scene)
     scene.put("last", 2)
     with pytest.raises(ValueError, match="mine"):
         deed(*arguments)
-    assert scene.told == [("last", False), ("large", False)]
+    assert scene.ended == [("last", False), ("large", False)]
 
 
 def test_what_the_journal_refuses_is_refused_with_all_behind_it(scene: Scene) -> None:
@@ -127,21 +127,21 @@ def test_what_the_journal_refuses_is_refused_with_all_behind_it(scene: Scene) ->
     deed, arguments = scene.loop.calls.get(timeout=PATIENCE_S)
     scene.put("behind", 2)
     deed(*arguments)
-    assert scene.told == [("behind", False), ("bad", False)]
+    assert scene.ended == [("behind", False), ("bad", False)]
     assert scene.store.load("r") == {}
 
 
 def test_the_whole_store_is_told_or_none_of_it(scene: Scene) -> None:
-    told: list[Any] = []
+    answer: list[Any] = []
     scene.put("k", 1)
-    scene.store.tell_all(told.append)
-    while not told:
+    scene.store.tell_all(answer.append)
+    while not answer:
         scene.loop.turn()
     scene.put("large", LARGE)
-    scene.store.tell_all(told.append)
-    while len(told) < 2:
+    scene.store.tell_all(answer.append)
+    while len(answer) < 2:
         scene.loop.turn()
-    assert told == [[Entry("r", "k", 1)], None]
+    assert answer == [[Entry("r", "k", 1)], None]
 
 
 def test_after_a_refusal_the_end_is_reached_all_the_same(tmp_path: Path) -> None:

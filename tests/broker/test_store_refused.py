@@ -191,8 +191,8 @@ def test_records_deleted_on_a_disk_that_refuses(scene: Scene, monkeypatch: pytes
 def test_a_user_that_a_client_makes_or_takes_away(tmp_path: Path) -> None:
     def names(wire: Wire) -> list[str]:
         log_in_by_scram(wire, SCRAM, "alice", "alice-secret")
-        told = wire.ask("describe_user_scram_credentials", 0, users=None).results
-        return [row.user for row in told]
+        reply = wire.ask("describe_user_scram_credentials", 0, users=None).results
+        return [row.user for row in reply]
 
     scene = Scene(tmp_path, Access(users=("alice:alice-secret",)))
     assert names(scene.wire) == ["alice"]

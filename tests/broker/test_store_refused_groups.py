@@ -302,8 +302,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def seen(client: transactional.Client) -> Any:
-    told = client.describe("n")
-    return told.state, told.producer, told.partitions, client.offset("g", "t")
+    reply = client.describe("n")
+    return reply.state, reply.producer, reply.partitions, client.offset("g", "t")
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -236,11 +236,11 @@ def test_a_deletion_that_the_disk_is_slow_to_take_times_out(
 ) -> None:
     create(client, "t")
     produce(client, "t", rec(b"k", b"v", clock))
-    told: list[Any] = []
-    broker.inside.upkeep.worker.do = lambda deed, then: told.append(then)  # type: ignore[method-assign]
+    reply: list[Any] = []
+    broker.inside.upkeep.worker.do = lambda deed, then: reply.append(then)  # type: ignore[method-assign]
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
     client.send("DeleteRecords", 2, topics=topics, timeout=timedelta(seconds=5))
-    until(lambda: bool(told))
+    until(lambda: bool(reply))
     broker.advance_s(5)
     row = client.receive().topics[0].partitions[0]
     assert (row.error_code.value, row.low_watermark) == (Error.REQUEST_TIMED_OUT, -1)

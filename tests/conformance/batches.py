@@ -133,11 +133,11 @@ def encoded(record: Record, delta: int, first_ms: int) -> bytes:
 
 def batch(*records: Record | bytes) -> Batch:
     """A batch of these records; plain bytes are values. Change it with `but`, send it with `encode`."""
-    told = [r if isinstance(r, Record) else Record(r) for r in records]
-    first_ms = told[0].timestamp_ms if told else TODAY_MS
-    data = b"".join(encoded(record, delta, first_ms) for delta, record in enumerate(told))
-    last_ms = max((r.timestamp_ms for r in told), default=first_ms)
-    return Batch(data, len(told), max(0, len(told) - 1), first_ms=first_ms, max_ms=last_ms)
+    answer = [r if isinstance(r, Record) else Record(r) for r in records]
+    first_ms = answer[0].timestamp_ms if answer else TODAY_MS
+    data = b"".join(encoded(record, delta, first_ms) for delta, record in enumerate(answer))
+    last_ms = max((r.timestamp_ms for r in answer), default=first_ms)
+    return Batch(data, len(answer), max(0, len(answer) - 1), first_ms=first_ms, max_ms=last_ms)
 
 
 def batches(data: bytes | None) -> list[Batch]:

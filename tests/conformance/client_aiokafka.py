@@ -33,11 +33,11 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def config(door: Door) -> dict[str, Any]:
-    told: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
+    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
     if door.mechanism:
-        told |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
-        told |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
-    return told
+        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
+        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+    return given
 
 
 class AiokafkaProducer:
@@ -63,15 +63,15 @@ class AiokafkaProducer:
             )
             for m in messages
         ]
-        return [told.offset if (told := await each) else -1 for each in sent]
+        return [given.offset if (given := await each) else -1 for each in sent]
 
     def begin(self) -> None:
         run(self._producer.begin_transaction())
 
     def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
         assert isinstance(reader, AiokafkaReader)
-        told = {aiokafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "")}
-        run(self._producer.send_offsets_to_transaction(told, reader.group))
+        given = {aiokafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "")}
+        run(self._producer.send_offsets_to_transaction(given, reader.group))
 
     def commit(self) -> None:
         run(self._producer.commit_transaction())
@@ -119,8 +119,8 @@ class AiokafkaReader:
         run(self._consumer.commit())
 
     def committed(self, topic: str, partition: int) -> int:
-        told = run(self._consumer.committed(aiokafka.TopicPartition(topic, partition)))
-        return -1 if told is None else int(told)
+        given = run(self._consumer.committed(aiokafka.TopicPartition(topic, partition)))
+        return -1 if given is None else int(given)
 
     def ends(self, topic: str, partition: int) -> tuple[int, int]:
         place = aiokafka.TopicPartition(topic, partition)
@@ -129,8 +129,8 @@ class AiokafkaReader:
 
     def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         place = aiokafka.TopicPartition(topic, partition)
-        told = run(self._consumer.offsets_for_times({place: timestamp_ms}))[place]
-        return -1 if told is None else int(told.offset)
+        given = run(self._consumer.offsets_for_times({place: timestamp_ms}))[place]
+        return -1 if given is None else int(given.offset)
 
     def close(self) -> None:
         run(self._consumer.stop())

@@ -14,11 +14,11 @@ WAIT_S = 20.0
 
 
 def config(door: Door) -> dict[str, Any]:
-    told: dict[str, Any] = {"bootstrap.servers": door.bootstrap, "log_level": 0, "error_cb": lambda error: None}
+    given: dict[str, Any] = {"bootstrap.servers": door.bootstrap, "log_level": 0, "error_cb": lambda error: None}
     if door.mechanism:
-        told |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": door.mechanism}
-        told |= {"sasl.username": door.user, "sasl.password": door.password}
-    return told
+        given |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": door.mechanism}
+        given |= {"sasl.username": door.user, "sasl.password": door.password}
+    return given
 
 
 @contextmanager
@@ -44,26 +44,26 @@ class ConfluentProducer:
             method(*arguments, WAIT_S)
 
     def write(self, topic: str, messages: Iterable[Message]) -> list[int]:
-        told: list[tuple[Any, Any]] = []
+        given: list[tuple[Any, Any]] = []
         with refusals():
             for m in messages:
                 fields = {"value": m.value, "key": m.key, "headers": list(m.headers), "timestamp": m.timestamp_ms}
                 self._producer.produce(
-                    topic, partition=m.partition, on_delivery=lambda error, sent: told.append((error, sent)), **fields
+                    topic, partition=m.partition, on_delivery=lambda error, sent: given.append((error, sent)), **fields
                 )
             self._producer.flush(WAIT_S)
-        for error, _ in told:
+        for error, _ in given:
             if error:
                 raise Refused(error.code(), error.str())
-        return [sent.offset() for _, sent in told]
+        return [sent.offset() for _, sent in given]
 
     def begin(self) -> None:
         self._producer.begin_transaction()
 
     def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
         assert isinstance(reader, ConfluentReader)
-        told = [ck.TopicPartition(topic, partition, offset)]
-        self._call(self._producer.send_offsets_to_transaction, told, reader.consumer.consumer_group_metadata())
+        given = [ck.TopicPartition(topic, partition, offset)]
+        self._call(self._producer.send_offsets_to_transaction, given, reader.consumer.consumer_group_metadata())
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction)
@@ -108,8 +108,8 @@ class ConfluentReader:
         return first, last
 
     def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        (told,) = self.consumer.offsets_for_times([ck.TopicPartition(topic, partition, timestamp_ms)], WAIT_S)
-        return max(-1, told.offset)
+        (given,) = self.consumer.offsets_for_times([ck.TopicPartition(topic, partition, timestamp_ms)], WAIT_S)
+        return max(-1, given.offset)
 
     def close(self) -> None:
         self.consumer.close()

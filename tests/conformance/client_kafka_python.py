@@ -15,11 +15,11 @@ WAIT_S = 20.0
 
 
 def config(door: Door) -> dict[str, Any]:
-    told: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
+    given: dict[str, Any] = {"bootstrap_servers": door.bootstrap}
     if door.mechanism:
-        told |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
-        told |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
-    return told
+        given |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": door.mechanism}
+        given |= {"sasl_plain_username": door.user, "sasl_plain_password": door.password}
+    return given
 
 
 def refused(error: KafkaError) -> Refused:
@@ -50,8 +50,8 @@ class KafkaPythonProducer:
 
     def offer(self, reader: Reader, topic: str, partition: int, offset: int) -> None:
         assert isinstance(reader, KafkaPythonReader)
-        told = {kafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)}
-        self._call(self._producer.send_offsets_to_transaction, told, reader.consumer.group_metadata())
+        given = {kafka.TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)}
+        self._call(self._producer.send_offsets_to_transaction, given, reader.consumer.group_metadata())
 
     def _call(self, method: Any, *arguments: Any) -> None:
         try:
@@ -94,8 +94,8 @@ class KafkaPythonReader:
         self.consumer.commit()
 
     def committed(self, topic: str, partition: int) -> int:
-        told = self.consumer.committed(kafka.TopicPartition(topic, partition))
-        return -1 if told is None else int(getattr(told, "offset", told))
+        given = self.consumer.committed(kafka.TopicPartition(topic, partition))
+        return -1 if given is None else int(getattr(given, "offset", given))
 
     def ends(self, topic: str, partition: int) -> tuple[int, int]:
         place = kafka.TopicPartition(topic, partition)
@@ -103,8 +103,8 @@ class KafkaPythonReader:
 
     def at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         place = kafka.TopicPartition(topic, partition)
-        told = self.consumer.offsets_for_times({place: timestamp_ms})[place]
-        return -1 if told is None else int(told.offset)
+        given = self.consumer.offsets_for_times({place: timestamp_ms})[place]
+        return -1 if given is None else int(given.offset)
 
     def close(self) -> None:
         self.consumer.close()

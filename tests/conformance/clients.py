@@ -1,7 +1,7 @@
 """The seam over clients: what users do with any of them.
 
 Rule 1: `write` returns when every message is acknowledged; what a broker refuses is `Refused` with Kafka's error code.
-Rule 2: a reader that is polled takes part in its group; it commits only where it is told to.
+Rule 2: a reader that is polled takes part in its group; it commits only if it is asked to.
 Rule 3: messages are values alike for all clients; -1 stands where there is no offset.
 """
 

@@ -33,8 +33,8 @@ class Dialogue:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: Any) -> str:
         """Make a topic and wait until its partitions are led."""
-        told = [{"name": key, "value": str(value)} for key, value in configs.items()]
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": -1, "configs": told}
+        reply = [{"name": key, "value": str(value)} for key, value in configs.items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": -1, "configs": reply}
         made = self.wire.ask("create_topics", 7, topics=[topic], timeout=10_000).topics[0]
         assert made.error_code == 0, made
         until(lambda: self.is_led(name, partitions))
@@ -66,8 +66,8 @@ class Dialogue:
         """Read one partition; `max_wait` is 0 and `isolation_level` 0 unless told."""
         answer = self.wire.ask("fetch", version, **fetch_fields(topic, offset, partition, **fields))
         assert getattr(answer, "error_code", 0) == 0, answer  # versions before 7 have none
-        told = answer.responses[0].partitions[0]
-        return Fetched(told, batches(told.records))
+        reply = answer.responses[0].partitions[0]
+        return Fetched(reply, batches(reply.records))
 
     def read(self, topic: str, offset: int = 0, **fields: Any) -> list[Batch]:
         """All whole batches from an offset up to the end that this isolation level sees."""
@@ -89,8 +89,8 @@ class Dialogue:
         """A producer's id and epoch; a coordinator that has just been started or called is waited for."""
         if transactional_id:
             self.find_coordinator(transactional_id, TRANSACTION)
-        told = {"transactional_id": transactional_id, "transaction_timeout": 60_000, **fields}
-        return self.settled("init_producer_id", version, **told)
+        reply = {"transactional_id": transactional_id, "transaction_timeout": 60_000, **fields}
+        return self.settled("init_producer_id", version, **reply)
 
     def settled(self, api: str, version: int, **fields: Any) -> Any:
         """The answer that a coordinator gives once it has time."""
@@ -100,14 +100,14 @@ class Dialogue:
     def find_coordinator(self, key: str, kind: int) -> Any:
         """Where the coordinator is. In Apache Kafka the first to ask makes its topic: nobody else does."""
         ask = functools.partial(self.wire.ask, "find_coordinator", 4, key_type=kind, coordinator_keys=[key])
-        return until(lambda: told if (told := ask().coordinators[0]).error_code.name not in NOT_YET else None)
+        return until(lambda: reply if (reply := ask().coordinators[0]).error_code.name not in NOT_YET else None)
 
 
 def produce_fields(topic: str, data: Batch | bytes | None, partition: int = 0, acks: int = -1) -> dict[str, Any]:
     """The fields of a Produce request with one batch."""
     records = data.encode() if isinstance(data, Batch) else data
-    told = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-    return {"transactional_id": None, "acks": acks, "timeout": 10_000, "topic_data": told}
+    reply = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+    return {"transactional_id": None, "acks": acks, "timeout": 10_000, "topic_data": reply}
 
 
 def fetch_fields(

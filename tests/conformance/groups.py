@@ -19,13 +19,13 @@ class Member:
         self._fields = {**times, "protocol_type": "consumer", "protocols": protocols, **fields}
         Dialogue(self.wire).find_coordinator(group, GROUP)
 
-    def _told(self, **fields: Any) -> dict[str, Any]:
+    def _identity(self, **fields: Any) -> dict[str, Any]:
         return {"group_id": self.group, "member_id": self.id, "group_instance_id": self.instance, **fields}
 
     def ask_to_join(self, version: int = 7, **fields: Any) -> None:
         """Send a JoinGroup without waiting for its answer."""
         self._version = version
-        self.wire.send("join_group", version, **{**self._told(), **self._fields, **fields})
+        self.wire.send("join_group", version, **{**self._identity(), **self._fields, **fields})
 
     def joined(self) -> Any:
         """The answer to `ask_to_join`; the member knows its id and generation from then on."""
@@ -47,9 +47,9 @@ class Member:
 
     def sync(self, version: int = 5, **assignments: bytes) -> Any:
         """SyncGroup; a leader gives the assignments by member id."""
-        told = [{"member_id": member, "assignment": data} for member, data in assignments.items()]
-        fields = self._told(generation_id=self.generation, protocol_type="consumer", protocol_name="range")
-        return self.wire.ask("sync_group", version, **fields, assignments=told)
+        named = [{"member_id": member, "assignment": data} for member, data in assignments.items()]
+        fields = self._identity(generation_id=self.generation, protocol_type="consumer", protocol_name="range")
+        return self.wire.ask("sync_group", version, **fields, assignments=named)
 
     def settle(self) -> Member:
         """Join and sync as the only member."""
@@ -58,8 +58,8 @@ class Member:
         return self
 
     def heartbeat(self, **fields: Any) -> str:
-        told = self._told(generation_id=self.generation)
-        return str(self.wire.ask("heartbeat", 4, **{**told, **fields}).error_code.name)
+        named = self._identity(generation_id=self.generation)
+        return str(self.wire.ask("heartbeat", 4, **{**named, **fields}).error_code.name)
 
     def leave(self, **fields: Any) -> Any:
         one = {"member_id": self.id, "group_instance_id": self.instance, **fields}
@@ -67,8 +67,8 @@ class Member:
 
     def commit(self, topic: str, offset: int, **fields: Any) -> str:
         """OffsetCommit of partition 0; the value is the partition's error."""
-        told = self._told(generation_id_or_member_epoch=self.generation)
-        return committed(self.wire, topic, offset, **{**told, **fields})
+        named = self._identity(generation_id_or_member_epoch=self.generation)
+        return committed(self.wire, topic, offset, **{**named, **fields})
 
     def described(self) -> Any:
         return self.wire.ask("describe_groups", 5, groups=[self.group]).groups[0]
@@ -78,8 +78,8 @@ def committed(wire: Wire, topic: str, offset: int, *, partition: int = 0, versio
     """OffsetCommit of one partition, by default as nobody's member."""
     part = {"partition_index": partition, "committed_offset": offset, "committed_leader_epoch": 3}
     topics = [{"name": topic, "partitions": [{**part, "committed_metadata": fields.pop("metadata", "m")}]}]
-    told = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time": -1, **fields}
-    return str(wire.ask("offset_commit", version, topics=topics, **told).topics[0].partitions[0].error_code.name)
+    named = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time": -1, **fields}
+    return str(wire.ask("offset_commit", version, topics=topics, **named).topics[0].partitions[0].error_code.name)
 
 
 def offset_of(wire: Wire, group: str, topic: str, *, partition: int = 0, stable: bool = False) -> Any:

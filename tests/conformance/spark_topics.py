@@ -52,8 +52,8 @@ class SparkTopics:
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
         """A topic as a stream, from its first offset on."""
-        told = {"startingOffsets": "earliest", **self._source(topic, options)}
-        return self.spark.readStream.format("kafka").options(**told).load()
+        answer = {"startingOffsets": "earliest", **self._source(topic, options)}
+        return self.spark.readStream.format("kafka").options(**answer).load()
 
     def to_files(self, topic: str, *, options: dict[str, Any] | None = None, **trigger: Any) -> StreamingQuery:
         """Begin to copy a topic to the files, or go on from the checkpoint."""
@@ -84,7 +84,7 @@ def finished(query: StreamingQuery) -> list[int]:
 
 
 def rows_of(query: StreamingQuery) -> list[int]:
-    return [told["numInputRows"] for told in query.recentProgress if told["numInputRows"]]
+    return [answer["numInputRows"] for answer in query.recentProgress if answer["numInputRows"]]
 
 
 def arrived(query: StreamingQuery, count: int) -> None:

@@ -167,8 +167,8 @@ def test_a_static_member_comes_back_to_its_partitions(
     client.producer().write(topic, [Message(b"a"), Message(b"b", partition=1)])
     reader = client.reader(topics=[topic], group=name, instance="i1")
     assigned(reader, count=2)
-    told = dialogue.wire.ask("describe_groups", 5, groups=[name]).groups[0]
-    assert [m.group_instance_id for m in told.members] == ["i1"]
+    answer = dialogue.wire.ask("describe_groups", 5, groups=[name]).groups[0]
+    assert [m.group_instance_id for m in answer.members] == ["i1"]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

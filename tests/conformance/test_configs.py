@@ -24,8 +24,8 @@ def described(wire: Wire, name: str, *keys: str, kind: int = TOPIC, version: int
 
 def value(wire: Wire, name: str, key: str) -> tuple[str | None, int]:
     """A setting's value and where it comes from."""
-    (told,) = described(wire, name, key).configs
-    return told.value, told.config_source
+    (reply,) = described(wire, name, key).configs
+    return reply.value, reply.config_source
 
 
 def changed(wire: Wire, name: str, key: str, operation: int, new: str | None, **fields: Any) -> str:
@@ -37,12 +37,12 @@ def changed(wire: Wire, name: str, key: str, operation: int, new: str | None, **
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_the_settings_of_a_topic_are_told_in_every_version(wire: Wire, topic: str, version: int) -> None:
-    told = {c.name: c.value for c in described(wire, topic, version=version).configs}
-    assert told["cleanup.policy"] == "delete"
-    assert told["max.message.bytes"] == "1048588"
-    assert told["message.timestamp.type"] == "CreateTime"
-    assert told["min.insync.replicas"] == "1"
-    assert told["compression.type"] == "producer"
+    reply = {c.name: c.value for c in described(wire, topic, version=version).configs}
+    assert reply["cleanup.policy"] == "delete"
+    assert reply["max.message.bytes"] == "1048588"
+    assert reply["message.timestamp.type"] == "CreateTime"
+    assert reply["min.insync.replicas"] == "1"
+    assert reply["compression.type"] == "producer"
 
 
 def test_only_the_settings_asked_for_are_told(wire: Wire, topic: str) -> None:
@@ -58,16 +58,16 @@ def test_a_setting_tells_where_it_comes_from(wire: Wire, new_topic: Any) -> None
 
 
 def test_synonyms_are_told_where_asked_for(wire: Wire, topic: str) -> None:
-    (told,) = described(wire, topic, "retention.ms", include_synonyms=True).configs
-    assert "log.retention.ms" in {s.name for s in told.synonyms}
+    (reply,) = described(wire, topic, "retention.ms", include_synonyms=True).configs
+    assert "log.retention.ms" in {s.name for s in reply.synonyms}
     assert described(wire, topic, "retention.ms").configs[0].synonyms == ()
 
 
 def test_the_type_of_a_setting_is_told(wire: Wire, topic: str) -> None:
-    told = {c.name: c.config_type for c in described(wire, topic).configs}
+    reply = {c.name: c.config_type for c in described(wire, topic).configs}
     # boolean 1, string 2, int 3, long 5, double 6, list 7
-    assert (told["preallocate"], told["max.message.bytes"], told["retention.ms"]) == (1, 3, 5)
-    assert told["cleanup.policy"] == 7
+    assert (reply["preallocate"], reply["max.message.bytes"], reply["retention.ms"]) == (1, 3, 5)
+    assert reply["cleanup.policy"] == 7
 
 
 def test_the_settings_of_an_unknown_topic_are_an_error(wire: Wire, name: str) -> None:
@@ -80,11 +80,11 @@ def test_the_settings_of_a_name_that_cannot_be_are_an_error(wire: Wire) -> None:
 
 def test_the_settings_of_the_broker_are_told(wire: Wire) -> None:
     node = wire.ask("metadata", 12, topics=[]).brokers[0].node_id
-    told = {c.name: c for c in described(wire, str(node), kind=BROKER).configs}
-    assert told["socket.request.max.bytes"].value == SETTINGS["socket.request.max.bytes"]
-    assert told["num.partitions"].value == "1"
-    assert told["auto.create.topics.enable"].value == "true"
-    assert told["socket.request.max.bytes"].read_only
+    reply = {c.name: c for c in described(wire, str(node), kind=BROKER).configs}
+    assert reply["socket.request.max.bytes"].value == SETTINGS["socket.request.max.bytes"]
+    assert reply["num.partitions"].value == "1"
+    assert reply["auto.create.topics.enable"].value == "true"
+    assert reply["socket.request.max.bytes"].read_only
 
 
 @pytest.mark.parametrize("broker", ["999", "one"])

@@ -29,9 +29,9 @@ class Reader:
         """One heartbeat; the first tells everything."""
         first = {"rebalance_timeout": 5_000, "subscribed_topic_names": self.topics, "topic_partitions": []}
         later = {"rebalance_timeout": -1, "topic_partitions": self._owned()}
-        told = {"group_id": self.group, "member_id": self.id, "member_epoch": self.epoch, "instance_id": self.instance}
+        reply = {"group_id": self.group, "member_id": self.id, "member_epoch": self.epoch, "instance_id": self.instance}
         own = first if self.epoch == JOIN else later
-        answer = self.dialogue.wire.ask("consumer_group_heartbeat", 1, **{**told, **own, **fields})
+        answer = self.dialogue.wire.ask("consumer_group_heartbeat", 1, **{**reply, **own, **fields})
         if answer.error_code == 0:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
@@ -211,10 +211,10 @@ def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions(dialogue: 
 def test_the_group_is_described(dialogue: Dialogue, reader: Reader, four: str) -> None:
     settle(reader, partitions=4)
     until(lambda: reader.described().group_state == "Stable")
-    told = reader.described()
-    assert (told.error_code.name, told.assignor_name) == ("none", "uniform")
-    assert told.group_epoch == told.assignment_epoch == reader.epoch
-    (member,) = told.members
+    reply = reader.described()
+    assert (reply.error_code.name, reply.assignor_name) == ("none", "uniform")
+    assert reply.group_epoch == reply.assignment_epoch == reader.epoch
+    (member,) = reply.members
     assert (member.member_id, member.member_epoch, member.client_id) == (reader.id, reader.epoch, "conformance")
     assert member.subscribed_topic_names == (four,)
     assert [(t.topic_name, t.partitions) for t in member.assignment.topic_partitions] == [(four, (0, 1, 2, 3))]
@@ -222,15 +222,15 @@ def test_the_group_is_described(dialogue: Dialogue, reader: Reader, four: str) -
 
 def test_the_group_is_listed_with_its_type(reader: Reader) -> None:
     reader.beat()
-    told = {g.group_id: g for g in reader.dialogue.wire.ask("list_groups", 5).groups}[reader.group]
-    assert (told.protocol_type, told.group_type) == ("consumer", "consumer")
+    reply = {g.group_id: g for g in reader.dialogue.wire.ask("list_groups", 5).groups}[reader.group]
+    assert (reply.protocol_type, reply.group_type) == ("consumer", "consumer")
 
 
 def test_a_classic_group_is_not_described_so(bootstrap: str, dialogue: Dialogue, name: str) -> None:
     member = Member(bootstrap, name).settle()
     with member.wire:
-        told = dialogue.wire.ask("consumer_group_describe", 1, group_ids=[name]).groups[0]
-    assert told.error_code.name == "group_id_not_found"
+        reply = dialogue.wire.ask("consumer_group_describe", 1, group_ids=[name]).groups[0]
+    assert reply.error_code.name == "group_id_not_found"
 
 
 def test_a_group_nobody_has_is_not_found(dialogue: Dialogue, reader: Reader) -> None:
@@ -248,9 +248,9 @@ def test_a_classic_member_with_bytes_that_say_nothing_may_not_join(bootstrap: st
 
 def test_offsets_are_committed_with_the_members_epoch(dialogue: Dialogue, reader: Reader, four: str) -> None:
     settle(reader, partitions=4)
-    told = {"group_id": reader.group, "member_id": reader.id, "version": 9}
-    assert committed(dialogue.wire, four, 5, generation_id_or_member_epoch=reader.epoch, **told) == "none"
-    assert committed(dialogue.wire, four, 6, generation_id_or_member_epoch=reader.epoch + 1, **told) == (
+    reply = {"group_id": reader.group, "member_id": reader.id, "version": 9}
+    assert committed(dialogue.wire, four, 5, generation_id_or_member_epoch=reader.epoch, **reply) == "none"
+    assert committed(dialogue.wire, four, 6, generation_id_or_member_epoch=reader.epoch + 1, **reply) == (
         "stale_member_epoch"
     )
     assert offset_of(dialogue.wire, reader.group, four).committed_offset == 5

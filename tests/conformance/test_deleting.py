@@ -31,16 +31,16 @@ def ten(dialogue: Dialogue, topic: str) -> str:
 
 @pytest.mark.parametrize("version", range(3))
 def test_records_before_an_offset_are_deleted(dialogue: Dialogue, ten: str, version: int) -> None:
-    told = deleted(dialogue, ten, 4, version=version)
-    assert (told.error_code.name, told.low_watermark) == ("none", 4)
+    answer = deleted(dialogue, ten, 4, version=version)
+    assert (answer.error_code.name, answer.low_watermark) == ("none", 4)
     assert dialogue.offset(ten, EARLIEST).offset == 4
     assert values(dialogue.read(ten, 4)) == [b"%d" % n for n in range(4, 10)]
 
 
 def test_a_reader_before_the_first_offset_is_out_of_range(dialogue: Dialogue, ten: str) -> None:
     deleted(dialogue, ten, 4)
-    told = dialogue.fetch(ten, 3).partition
-    assert (told.error_code.name, told.log_start_offset) == ("offset_out_of_range", -1)
+    answer = dialogue.fetch(ten, 3).partition
+    assert (answer.error_code.name, answer.log_start_offset) == ("offset_out_of_range", -1)
     assert dialogue.fetch(ten, 4).partition.log_start_offset == 4
 
 
@@ -52,14 +52,14 @@ def test_minus_one_deletes_up_to_the_end(dialogue: Dialogue, ten: str) -> None:
 
 def test_deleting_what_is_deleted_already_changes_nothing(dialogue: Dialogue, ten: str) -> None:
     deleted(dialogue, ten, 6)
-    told = deleted(dialogue, ten, 2)
-    assert (told.error_code.name, told.low_watermark) == ("none", 6)
+    answer = deleted(dialogue, ten, 2)
+    assert (answer.error_code.name, answer.low_watermark) == ("none", 6)
 
 
 @pytest.mark.parametrize("offset", [11, -2])
 def test_an_offset_outside_of_the_log_is_refused(dialogue: Dialogue, ten: str, offset: int) -> None:
-    told = deleted(dialogue, ten, offset)
-    assert (told.error_code.name, told.low_watermark) == ("offset_out_of_range", -1)
+    answer = deleted(dialogue, ten, offset)
+    assert (answer.error_code.name, answer.low_watermark) == ("offset_out_of_range", -1)
 
 
 def test_records_of_an_unknown_partition_are_not_deleted(dialogue: Dialogue, ten: str, name: str) -> None:

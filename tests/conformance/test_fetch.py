@@ -50,9 +50,9 @@ def test_the_end_of_the_log_is_nothing_and_no_error(dialogue: Dialogue, written:
 
 @pytest.mark.parametrize("offset", [7, 1000, -1, -5])
 def test_an_offset_outside_of_the_log_is_refused(dialogue: Dialogue, written: str, offset: int) -> None:
-    told = dialogue.fetch(written, offset).partition
-    assert (told.error_code.name, told.high_watermark) == ("offset_out_of_range", -1)
-    assert told.records in (None, b"")
+    reply = dialogue.fetch(written, offset).partition
+    assert (reply.error_code.name, reply.high_watermark) == ("offset_out_of_range", -1)
+    assert reply.records in (None, b"")
 
 
 def test_an_unknown_topic_is_refused(dialogue: Dialogue, name: str) -> None:
@@ -60,8 +60,8 @@ def test_an_unknown_topic_is_refused(dialogue: Dialogue, name: str) -> None:
 
 
 def test_an_unknown_partition_is_refused(dialogue: Dialogue, written: str) -> None:
-    told = dialogue.fetch(written, partition=3).partition
-    assert (told.error_code.name, told.high_watermark) == ("unknown_topic_or_partition", -1)
+    reply = dialogue.fetch(written, partition=3).partition
+    assert (reply.error_code.name, reply.high_watermark) == ("unknown_topic_or_partition", -1)
 
 
 def test_an_id_nobody_has_is_an_unknown_topic_id(dialogue: Dialogue, written: str) -> None:
@@ -99,9 +99,9 @@ def test_the_requests_limit_leaves_later_partitions_empty(dialogue: Dialogue, ne
 
 def fetch_both(wire: Wire, topic: str, **fields: int) -> object:
     """Fetch partitions 0 and 1 from their start."""
-    told = fetch_fields(topic, 0, **fields)
-    told["topics"][0]["partitions"] = [{**told["topics"][0]["partitions"][0], "partition": p} for p in (0, 1)]
-    return wire.ask("fetch", 12, **told)
+    reply = fetch_fields(topic, 0, **fields)
+    reply["topics"][0]["partitions"] = [{**reply["topics"][0]["partitions"][0], "partition": p} for p in (0, 1)]
+    return wire.ask("fetch", 12, **reply)
 
 
 def test_the_requests_limit_holds_for_all_partitions_together(
@@ -152,10 +152,10 @@ def test_bytes_of_all_partitions_count_together(
     dialogue: Dialogue, bootstrap: str, new_topic: Callable[..., str]
 ) -> None:
     topic, size = new_topic(2), len(batch(b"a").encode())
-    told = fetch_fields(topic, 0, max_wait=9_000, min_bytes=2 * size)
-    told["topics"][0]["partitions"] = [{**told["topics"][0]["partitions"][0], "partition": p} for p in (0, 1)]
+    reply = fetch_fields(topic, 0, max_wait=9_000, min_bytes=2 * size)
+    reply["topics"][0]["partitions"] = [{**reply["topics"][0]["partitions"][0], "partition": p} for p in (0, 1)]
     with Wire(bootstrap) as reader:
-        reader.send("fetch", 12, **told)
+        reader.send("fetch", 12, **reply)
         dialogue.produce(topic, batch(b"a"), partition=0)
         assert reader.is_quiet()
         dialogue.produce(topic, batch(b"b"), partition=1)
@@ -184,9 +184,9 @@ def test_deleting_the_topic_ends_the_wait_of_a_reader(dialogue: Dialogue, bootst
         assert reader.is_quiet()
         before_s = time.monotonic()
         dialogue.wire.ask("delete_topics", 6, topics=[{"name": topic}], timeout=5_000)
-        told = reader.receive("fetch", 12).responses[0].partitions[0]
+        reply = reader.receive("fetch", 12).responses[0].partitions[0]
     assert time.monotonic() - before_s < 9
-    assert told.error_code.name in {"unknown_topic_or_partition", "not_leader_or_follower"}
+    assert reply.error_code.name in {"unknown_topic_or_partition", "not_leader_or_follower"}
 
 
 def test_a_reader_that_knows_a_later_epoch_is_told_so(dialogue: Dialogue, written: str) -> None:

@@ -71,8 +71,8 @@ def test_the_leaders_assignment_comes_back_to_each_member(member: Make) -> None:
     two.joined()
     rebalanced(one, two)
     assert two.joined().error_code.name == "none"
-    told = one.sync(**{one.id: b"first", two.id: b"second"})
-    assert (told.assignment, told.protocol_type, told.protocol_name) == (b"first", "consumer", "range")
+    reply = one.sync(**{one.id: b"first", two.id: b"second"})
+    assert (reply.assignment, reply.protocol_type, reply.protocol_name) == (b"first", "consumer", "range")
     assert two.sync().assignment == b"second"
 
 
@@ -99,7 +99,7 @@ def test_a_follower_waits_for_the_leaders_assignment(member: Make) -> None:
     two.joined()
     rebalanced(one, two)
     two.joined()
-    fields = two._told(generation_id=two.generation, protocol_type="consumer", protocol_name="range")
+    fields = two._identity(generation_id=two.generation, protocol_type="consumer", protocol_name="range")
     two.wire.send("sync_group", 5, **fields)
     assert two.wire.is_quiet()
     one.sync(**{two.id: b"second"})
@@ -237,16 +237,16 @@ def test_the_protocol_is_one_that_all_members_have(member: Make) -> None:
 def test_a_sync_with_another_protocol_does_not_fit(member: Make) -> None:
     one = member()
     one.join()
-    fields = one._told(generation_id=one.generation, protocol_type="consumer", protocol_name="other")
+    fields = one._identity(generation_id=one.generation, protocol_type="consumer", protocol_name="other")
     assert one.wire.ask("sync_group", 5, **fields).error_code.name == "inconsistent_group_protocol"
 
 
 def test_a_group_is_described_with_its_members(member: Make) -> None:
     one = member().settle()
-    told = one.described()
-    assert (told.error_code.name, told.group_state, told.protocol_type) == ("none", "Stable", "consumer")
-    assert told.protocol_data == "range"
-    (seen,) = told.members
+    reply = one.described()
+    assert (reply.error_code.name, reply.group_state, reply.protocol_type) == ("none", "Stable", "consumer")
+    assert reply.protocol_data == "range"
+    (seen,) = reply.members
     assert (seen.member_id, seen.client_id, seen.member_metadata, seen.member_assignment) == (
         one.id, "member", b"mine", b"all",
     )  # fmt: skip
@@ -256,15 +256,15 @@ def test_a_group_is_described_with_its_members(member: Make) -> None:
 def test_a_group_nobody_has_is_described_as_dead(dialogue: Dialogue, member: Make) -> None:
     # Since version 6 with an error (KIP-1043), before without.
     group = member().group
-    told = [dialogue.wire.ask("describe_groups", v, groups=[group]).groups[0] for v in (5, 6)]
-    assert [t.group_state for t in told] == ["Dead", "Dead"]
-    assert [t.error_code.name for t in told] == ["none", "group_id_not_found"]
+    reply = [dialogue.wire.ask("describe_groups", v, groups=[group]).groups[0] for v in (5, 6)]
+    assert [t.group_state for t in reply] == ["Dead", "Dead"]
+    assert [t.error_code.name for t in reply] == ["none", "group_id_not_found"]
 
 
 def test_groups_are_listed_with_their_states_and_types(member: Make) -> None:
     one = member().settle()
-    told = {g.group_id: g for g in one.wire.ask("list_groups", 5).groups}[one.group]
-    assert (told.protocol_type, told.group_state, told.group_type) == ("consumer", "Stable", "classic")
+    reply = {g.group_id: g for g in one.wire.ask("list_groups", 5).groups}[one.group]
+    assert (reply.protocol_type, reply.group_state, reply.group_type) == ("consumer", "Stable", "classic")
 
 
 def test_the_list_of_groups_is_filtered(member: Make) -> None:
@@ -289,5 +289,5 @@ def test_a_group_with_members_is_not_deleted(member: Make) -> None:
 def test_an_empty_group_is_deleted(member: Make) -> None:
     one = member().settle()
     one.leave()
-    told = [one.wire.ask("delete_groups", 2, groups_names=[one.group]).results[0] for _ in range(2)]
-    assert [t.error_code.name for t in told] == ["none", "group_id_not_found"]
+    reply = [one.wire.ask("delete_groups", 2, groups_names=[one.group]).results[0] for _ in range(2)]
+    assert [t.error_code.name for t in reply] == ["none", "group_id_not_found"]

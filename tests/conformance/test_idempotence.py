@@ -40,16 +40,16 @@ def test_a_duplicate_answers_with_its_first_offset_and_appends_nothing(
     dialogue: Dialogue, topic: str, producer: int
 ) -> None:
     dialogue.produce(topic, batch(b"before"))
-    told = [dialogue.produce(topic, sent(producer, 0, b"a", b"b")) for _ in range(3)]
-    assert [(t.error_code.name, t.base_offset) for t in told] == [("none", 1)] * 3
+    answer = [dialogue.produce(topic, sent(producer, 0, b"a", b"b")) for _ in range(3)]
+    assert [(t.error_code.name, t.base_offset) for t in answer] == [("none", 1)] * 3
     assert values(dialogue.read(topic)) == [b"before", b"a", b"b"]
 
 
 def test_the_last_five_batches_are_known_as_duplicates(dialogue: Dialogue, topic: str, producer: int) -> None:
     for sequence in range(6):
         dialogue.produce(topic, sent(producer, sequence))
-    told = [dialogue.produce(topic, sent(producer, sequence)) for sequence in range(1, 6)]
-    assert [(t.error_code.name, t.base_offset) for t in told] == [("none", offset) for offset in range(1, 6)]
+    answer = [dialogue.produce(topic, sent(producer, sequence)) for sequence in range(1, 6)]
+    assert [(t.error_code.name, t.base_offset) for t in answer] == [("none", offset) for offset in range(1, 6)]
 
 
 def test_a_duplicate_older_than_five_batches_is_out_of_order(dialogue: Dialogue, topic: str, producer: int) -> None:
@@ -60,8 +60,8 @@ def test_a_duplicate_older_than_five_batches_is_out_of_order(dialogue: Dialogue,
 
 def test_a_gap_is_out_of_order(dialogue: Dialogue, topic: str, producer: int) -> None:
     dialogue.produce(topic, sent(producer, 0))
-    told = dialogue.produce(topic, sent(producer, 2))
-    assert (told.error_code.name, told.base_offset) == ("out_of_order_sequence_number", -1)
+    answer = dialogue.produce(topic, sent(producer, 2))
+    assert (answer.error_code.name, answer.base_offset) == ("out_of_order_sequence_number", -1)
     assert dialogue.produce(topic, sent(producer, 1)).base_offset == 1
 
 
@@ -119,9 +119,9 @@ def test_a_producer_without_transactions_that_asks_for_a_higher_epoch_gets_a_new
     dialogue: Dialogue, producer: int
 ) -> None:
     # Only a transactional id ties an id to a producer; without one what it had is not looked at.
-    told = dialogue.init_producer(None, producer_id=producer, producer_epoch=0)
-    assert (told.error_code.name, told.producer_epoch) == ("none", 0)
-    assert told.producer_id != producer
+    answer = dialogue.init_producer(None, producer_id=producer, producer_epoch=0)
+    assert (answer.error_code.name, answer.producer_epoch) == ("none", 0)
+    assert answer.producer_id != producer
 
 
 def described(dialogue: Dialogue, topic: str, partition: int = 0) -> Any:
@@ -131,9 +131,9 @@ def described(dialogue: Dialogue, topic: str, partition: int = 0) -> Any:
 
 def test_describe_producers_tells_the_last_sequence(dialogue: Dialogue, topic: str, producer: int) -> None:
     dialogue.produce(topic, sent(producer, 0, b"a", b"b"))
-    (told,) = described(dialogue, topic).active_producers
-    assert (told.producer_id, told.producer_epoch, told.last_sequence) == (producer, 0, 1)
-    assert (told.current_txn_start_offset, told.coordinator_epoch) == (-1, -1)
+    (answer,) = described(dialogue, topic).active_producers
+    assert (answer.producer_id, answer.producer_epoch, answer.last_sequence) == (producer, 0, 1)
+    assert (answer.current_txn_start_offset, answer.coordinator_epoch) == (-1, -1)
 
 
 def test_describe_producers_of_a_topic_without_any_is_empty(dialogue: Dialogue, topic: str) -> None:
@@ -148,10 +148,10 @@ def test_describe_producers_of_an_unknown_partition_is_an_error(dialogue: Dialog
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_transaction_timeout_must_be_within_bounds(dialogue: Dialogue, name: str, timeout_ms: int) -> None:
     # transaction.max.timeout.ms is 15 minutes
-    told = dialogue.wire.ask("init_producer_id", 4, transactional_id=name, transaction_timeout=timeout_ms)
-    assert (told.error_code.name, told.producer_id) == ("invalid_transaction_timeout", -1)
+    answer = dialogue.wire.ask("init_producer_id", 4, transactional_id=name, transaction_timeout=timeout_ms)
+    assert (answer.error_code.name, answer.producer_id) == ("invalid_transaction_timeout", -1)
 
 
 def test_an_empty_transactional_id_is_refused(dialogue: Dialogue) -> None:
-    told = dialogue.wire.ask("init_producer_id", 4, transactional_id="", transaction_timeout=1000)
-    assert told.error_code.name == "invalid_request"
+    answer = dialogue.wire.ask("init_producer_id", 4, transactional_id="", transaction_timeout=1000)
+    assert answer.error_code.name == "invalid_request"

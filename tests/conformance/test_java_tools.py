@@ -48,9 +48,9 @@ def run(bootstrap: str) -> Run:
     return start
 
 
-def facts(told: str) -> list[dict[str, Any]]:
+def facts(answer: str) -> list[dict[str, Any]]:
     """The lines of JSON that a verifiable client writes."""
-    return [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in answer.splitlines() if line.startswith("{")]
 
 
 def numbered(dialogue: Dialogue, topic: str, count: int) -> None:
@@ -61,9 +61,9 @@ def numbered(dialogue: Dialogue, topic: str, count: int) -> None:
 def test_topics_are_made_described_grown_and_deleted(run: Run, dialogue: Dialogue, name: str) -> None:
     made = run(TOPICS, "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=7777")
     assert f"Created topic {name}." in made
-    told = run(TOPICS, "--describe", "--topic", name)
-    assert "PartitionCount: 2" in told
-    assert "retention.ms=7777" in told
+    answer = run(TOPICS, "--describe", "--topic", name)
+    assert "PartitionCount: 2" in answer
+    assert "retention.ms=7777" in answer
     run(TOPICS, "--alter", "--topic", name, "--partitions", "3")
     assert len(dialogue.metadata(name).partitions) == 3
     run(TOPICS, "--delete", "--topic", name)
@@ -71,14 +71,14 @@ def test_topics_are_made_described_grown_and_deleted(run: Run, dialogue: Dialogu
 
 
 def test_a_topic_that_is_there_is_refused_in_words(run: Run, topic: str) -> None:
-    told = run(TOPICS, "--create", "--topic", topic, code=1)
-    assert "already exists" in told
+    answer = run(TOPICS, "--create", "--topic", topic, code=1)
+    assert "already exists" in answer
 
 
 def test_lines_go_in_and_come_out(run: Run, topic: str) -> None:
     run(PRODUCER, "--topic", topic, given="one\ntwo\nthree\n")
-    told = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "3")
-    assert told.split() == ["one", "two", "three"]
+    answer = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "3")
+    assert answer.split() == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
@@ -91,8 +91,8 @@ def test_compressed_lines_go_in_and_come_out(run: Run, dialogue: Dialogue, topic
 def test_keys_headers_and_timestamps_are_printed(run: Run, dialogue: Dialogue, topic: str) -> None:
     dialogue.produce(topic, batch(Record(b"v", b"k", LONG_AGO_MS, (("h", b"x"),))))
     shown = [f"--formatter-property=print.{what}=true" for what in ("key", "headers", "timestamp", "offset")]
-    told = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "1", *shown)
-    assert told.split() == [f"CreateTime:{LONG_AGO_MS}", "Offset:0", "h:x", "k", "v"]
+    answer = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "1", *shown)
+    assert answer.split() == [f"CreateTime:{LONG_AGO_MS}", "Offset:0", "h:x", "k", "v"]
 
 
 def test_the_consumer_reads_what_is_committed_only(run: Run, dialogue: Dialogue, topic: str, name: str) -> None:
@@ -101,13 +101,13 @@ def test_the_consumer_reads_what_is_committed_only(run: Run, dialogue: Dialogue,
         producer.put(topic, value)
         end()
     level = ["--isolation-level", "read_committed"]
-    told = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "2", *level)
-    assert told.split() == ["one", "two"]
+    answer = run(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "2", *level)
+    assert answer.split() == ["one", "two"]
 
 
 def test_the_verifiable_producer_is_acknowledged_each_time(run: Run, dialogue: Dialogue, topic: str) -> None:
-    told = facts(run(TOOLS + "VerifiableProducer", "--topic", topic, "--max-messages", "500", "--acks", "-1"))
-    sent = [fact for fact in told if fact["name"] == "producer_send_success"]
+    answer = facts(run(TOOLS + "VerifiableProducer", "--topic", topic, "--max-messages", "500", "--acks", "-1"))
+    sent = [fact for fact in answer if fact["name"] == "producer_send_success"]
     assert [fact["offset"] for fact in sent] == list(range(500))
     assert dialogue.offset(topic, LATEST).offset == 500
 
@@ -118,10 +118,10 @@ def test_the_verifiable_consumer_reads_all_and_commits(
 ) -> None:
     numbered(dialogue, topic, 20)
     asked = ["--topic", topic, "--group-id", name, "--max-messages", "20", "--reset-policy", "earliest"]
-    told = facts(run(TOOLS + "VerifiableConsumer", *asked, "--group-protocol", protocol))
-    events = [fact["name"] for fact in told]
+    answer = facts(run(TOOLS + "VerifiableConsumer", *asked, "--group-protocol", protocol))
+    events = [fact["name"] for fact in answer]
     assert {"partitions_assigned", "records_consumed", "offsets_committed", "shutdown_complete"} <= set(events)
-    assert sum(fact["count"] for fact in told if fact["name"] == "records_consumed") == 20
+    assert sum(fact["count"] for fact in answer if fact["name"] == "records_consumed") == 20
     assert offset_of(dialogue.wire, name, topic).committed_offset == 20
 
 
@@ -147,15 +147,15 @@ def test_offsets_of_a_topic_are_told(run: Run, dialogue: Dialogue, topic: str) -
 def test_a_group_is_described_with_its_lag(run: Run, dialogue: Dialogue, topic: str, name: str) -> None:
     numbered(dialogue, topic, 10)
     committed(dialogue.wire, topic, 4, group_id=name)
-    told = run(GROUPS, "--describe", "--group", name, "--offsets").split("\n")
-    (line,) = [line.split() for line in told if line.startswith(name)]
+    answer = run(GROUPS, "--describe", "--group", name, "--offsets").split("\n")
+    (line,) = [line.split() for line in answer if line.startswith(name)]
     assert line[1:6] == [topic, "0", "4", "10", "6"]
 
 
 def test_groups_are_listed_with_their_states(run: Run, dialogue: Dialogue, topic: str, name: str) -> None:
     committed(dialogue.wire, topic, 1, group_id=name)
-    told = [line.split() for line in run(GROUPS, "--list", "--state").splitlines()]
-    assert [name, "Empty"] in told
+    answer = [line.split() for line in run(GROUPS, "--list", "--state").splitlines()]
+    assert [name, "Empty"] in answer
 
 
 def test_offsets_of_a_group_are_reset(run: Run, dialogue: Dialogue, topic: str, name: str) -> None:
@@ -198,14 +198,14 @@ def test_transactions_are_listed_and_described(run: Run, dialogue: Dialogue, top
         for line in run(TOOLS + "TransactionsCommand", "list").splitlines()
         if len(words := line.split()) >= 4
     ]
-    told = run(TOOLS + "TransactionsCommand", "describe", "--transactional-id", name)
-    assert f"{topic}-0" in told
+    answer = run(TOOLS + "TransactionsCommand", "describe", "--transactional-id", name)
+    assert f"{topic}-0" in answer
     producers = run(TOOLS + "TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
     assert str(producer.id) in producers
     producer.abort()
 
 
 def test_the_versions_of_the_broker_are_told(run: Run, bootstrap: str) -> None:
-    told = run(TOOLS + "BrokerApiVersionsCommand")
-    assert bootstrap in told
-    assert "Fetch(1): 4 to 18" in told
+    answer = run(TOOLS + "BrokerApiVersionsCommand")
+    assert bootstrap in answer
+    assert "Fetch(1): 4 to 18" in answer

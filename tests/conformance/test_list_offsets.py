@@ -41,18 +41,18 @@ def test_a_time_is_the_first_record_at_or_behind_it(
     dialogue: Dialogue, dated: str, at: int, offset: int, timestamp: int
 ) -> None:
     # To the record, not to the batch; where times go back, the first in order of offsets.
-    told = dialogue.offset(dated, LONG_AGO_MS + at)
-    assert (told.offset, told.timestamp) == (offset, LONG_AGO_MS + timestamp)
+    reply = dialogue.offset(dated, LONG_AGO_MS + at)
+    assert (reply.offset, reply.timestamp) == (offset, LONG_AGO_MS + timestamp)
 
 
 def test_a_time_behind_the_last_record_is_no_offset(dialogue: Dialogue, dated: str) -> None:
-    told = dialogue.offset(dated, LONG_AGO_MS + 41)
-    assert (told.error_code.name, told.offset, told.timestamp) == ("none", -1, -1)
+    reply = dialogue.offset(dated, LONG_AGO_MS + 41)
+    assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
 def test_a_time_in_an_empty_log_is_no_offset(dialogue: Dialogue, topic: str) -> None:
-    told = dialogue.offset(topic, LONG_AGO_MS)
-    assert (told.error_code.name, told.offset, told.timestamp) == ("none", -1, -1)
+    reply = dialogue.offset(topic, LONG_AGO_MS)
+    assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
 def test_the_leader_epoch_stands_beside_the_offset(dialogue: Dialogue, dated: str) -> None:
@@ -62,13 +62,13 @@ def test_the_leader_epoch_stands_beside_the_offset(dialogue: Dialogue, dated: st
 def test_the_record_of_the_highest_timestamp(dialogue: Dialogue, topic: str) -> None:
     dialogue.produce(topic, batch(*(Record(b"v", timestamp_ms=LONG_AGO_MS + t) for t in (5, 90, 7))))
     dialogue.produce(topic, batch(Record(b"v", timestamp_ms=LONG_AGO_MS + 50)))
-    told = dialogue.offset(topic, MAX_TIMESTAMP)
-    assert (told.offset, told.timestamp) == (1, LONG_AGO_MS + 90)
+    reply = dialogue.offset(topic, MAX_TIMESTAMP)
+    assert (reply.offset, reply.timestamp) == (1, LONG_AGO_MS + 90)
 
 
 def test_the_highest_timestamp_of_an_empty_log_is_none(dialogue: Dialogue, topic: str) -> None:
-    told = dialogue.offset(topic, MAX_TIMESTAMP)
-    assert (told.error_code.name, told.offset, told.timestamp) == ("none", -1, -1)
+    reply = dialogue.offset(topic, MAX_TIMESTAMP)
+    assert (reply.error_code.name, reply.offset, reply.timestamp) == ("none", -1, -1)
 
 
 def test_the_first_of_two_records_with_the_highest_timestamp(dialogue: Dialogue, topic: str) -> None:
@@ -82,8 +82,8 @@ def test_the_first_local_offset_is_the_first_where_nothing_is_elsewhere(dialogue
 
 
 def test_the_last_offset_elsewhere_is_none_where_nothing_is_elsewhere(dialogue: Dialogue, dated: str) -> None:
-    told = dialogue.offset(dated, LATEST_TIERED)
-    assert (told.error_code.name, told.offset) == ("none", -1)
+    reply = dialogue.offset(dated, LATEST_TIERED)
+    assert (reply.error_code.name, reply.offset) == ("none", -1)
 
 
 @pytest.mark.parametrize(("at", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (-7, 10)])
@@ -92,8 +92,8 @@ def test_a_special_time_before_its_version_is_refused(dialogue: Dialogue, dated:
 
 
 def test_an_unknown_topic_has_no_offsets(dialogue: Dialogue, name: str) -> None:
-    told = dialogue.offset(name, LATEST)
-    assert (told.error_code.name, told.offset) == ("unknown_topic_or_partition", -1)
+    reply = dialogue.offset(name, LATEST)
+    assert (reply.error_code.name, reply.offset) == ("unknown_topic_or_partition", -1)
 
 
 def test_an_unknown_partition_has_no_offsets(dialogue: Dialogue, topic: str) -> None:
@@ -121,18 +121,18 @@ def end_of_epoch(dialogue: Dialogue, topic: str, epoch: int, current: int = -1, 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_the_current_epoch_ends_where_the_log_ends(dialogue: Dialogue, dated: str, version: int) -> None:
-    told = end_of_epoch(dialogue, dated, 0, version=version)
-    assert (told.error_code.name, told.leader_epoch, told.end_offset) == ("none", 0, 5)
+    reply = end_of_epoch(dialogue, dated, 0, version=version)
+    assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", 0, 5)
 
 
 def test_an_epoch_that_was_not_yet_has_no_end(dialogue: Dialogue, dated: str) -> None:
-    told = end_of_epoch(dialogue, dated, 7)
-    assert (told.error_code.name, told.leader_epoch, told.end_offset) == ("none", -1, -1)
+    reply = end_of_epoch(dialogue, dated, 7)
+    assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", -1, -1)
 
 
 def test_an_undefined_epoch_has_no_end(dialogue: Dialogue, dated: str) -> None:
-    told = end_of_epoch(dialogue, dated, -1)
-    assert (told.error_code.name, told.leader_epoch, told.end_offset) == ("none", -1, -1)
+    reply = end_of_epoch(dialogue, dated, -1)
+    assert (reply.error_code.name, reply.leader_epoch, reply.end_offset) == ("none", -1, -1)
 
 
 def test_who_asks_with_a_later_epoch_is_told_that_it_is_unknown(dialogue: Dialogue, dated: str) -> None:

@@ -16,9 +16,9 @@ NOT_ASKED = -(2**31)
 @pytest.mark.parametrize("version", range(14))
 def test_a_topic_is_told_in_every_version(wire: Wire, topic: str, version: int) -> None:
     answer = wire.ask("metadata", version, topics=[{"name": topic}])
-    (told,) = answer.topics
-    (part,) = told.partitions
-    assert (told.error_code.name, told.name, part.error_code.name, part.partition_index) == ("none", topic, "none", 0)
+    (reply,) = answer.topics
+    (part,) = reply.partitions
+    assert (reply.error_code.name, reply.name, part.error_code.name, part.partition_index) == ("none", topic, "none", 0)
     assert part.leader_id in {b.node_id for b in answer.brokers}
     assert part.leader_id in part.replica_nodes
     assert part.leader_id in part.isr_nodes
@@ -45,9 +45,9 @@ def test_in_version_0_an_empty_list_asks_for_all(wire: Wire, topic: str) -> None
 
 
 def test_partitions_are_told_with_leader_epoch_and_no_one_offline(dialogue: Dialogue, new_topic: Any) -> None:
-    told = dialogue.metadata(new_topic(3)).partitions
-    assert sorted(p.partition_index for p in told) == [0, 1, 2]
-    assert {(p.leader_epoch, p.offline_replicas) for p in told} == {(0, ())}
+    reply = dialogue.metadata(new_topic(3)).partitions
+    assert sorted(p.partition_index for p in reply) == [0, 1, 2]
+    assert {(p.leader_epoch, p.offline_replicas) for p in reply} == {(0, ())}
 
 
 def test_a_topic_has_an_id_that_it_keeps(dialogue: Dialogue, topic: str) -> None:
@@ -66,8 +66,8 @@ def test_a_topic_made_again_under_its_name_has_another_id(dialogue: Dialogue, to
 
 def test_a_topic_is_found_by_its_id(dialogue: Dialogue, topic: str) -> None:
     asked = [{"name": None, "topic_id": dialogue.topic_id(topic)}]
-    (told,) = dialogue.wire.ask("metadata", 12, topics=asked).topics
-    assert (told.error_code.name, told.name) == ("none", topic)
+    (reply,) = dialogue.wire.ask("metadata", 12, topics=asked).topics
+    assert (reply.error_code.name, reply.name) == ("none", topic)
 
 
 def test_an_id_nobody_has_is_an_unknown_topic_id(dialogue: Dialogue, topic: str) -> None:
@@ -89,14 +89,14 @@ def test_no_topic_is_made_where_the_asker_does_not_allow_it(dialogue: Dialogue, 
 
 @pytest.mark.parametrize("bad", ["a b", "ä", "a/b", ".", "..", "x" * 250, "a\0b"])
 def test_a_name_that_cannot_be_is_invalid(wire: Wire, bad: str) -> None:
-    told = wire.ask("metadata", 12, topics=[{"name": bad}], allow_auto_topic_creation=True).topics[0]
-    assert told.error_code.name == "invalid_topic_exception"
+    reply = wire.ask("metadata", 12, topics=[{"name": bad}], allow_auto_topic_creation=True).topics[0]
+    assert reply.error_code.name == "invalid_topic_exception"
 
 
 def test_known_and_unknown_topics_are_told_together(wire: Wire, topic: str, name: str) -> None:
     asked = [{"name": topic}, {"name": name}]
-    told = wire.ask("metadata", 12, topics=asked, allow_auto_topic_creation=False).topics
-    assert {t.name: t.error_code.name for t in told} == {topic: "none", name: "unknown_topic_or_partition"}
+    reply = wire.ask("metadata", 12, topics=asked, allow_auto_topic_creation=False).topics
+    assert {t.name: t.error_code.name for t in reply} == {topic: "none", name: "unknown_topic_or_partition"}
 
 
 def test_rights_are_told_only_where_asked_for(wire: Wire, topic: str) -> None:
@@ -109,22 +109,24 @@ def test_rights_are_told_only_where_asked_for(wire: Wire, topic: str) -> None:
 
 def test_the_topic_of_offsets_is_internal(dialogue: Dialogue, name: str) -> None:
     dialogue.find_coordinator(name, GROUP)
-    told = {t.name: t.is_internal for t in dialogue.wire.ask("metadata", 12, topics=None).topics}
-    assert told.get("__consumer_offsets", True)  # who keeps offsets elsewhere has no such topic
-    assert not any(internal for topic, internal in told.items() if not topic.startswith("__"))
+    reply = {t.name: t.is_internal for t in dialogue.wire.ask("metadata", 12, topics=None).topics}
+    assert reply.get("__consumer_offsets", True)  # who keeps offsets elsewhere has no such topic
+    assert not any(internal for topic, internal in reply.items() if not topic.startswith("__"))
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described_as_metadata_tell_it(wire: Wire, version: int) -> None:
-    told, other = wire.ask("describe_cluster", version, endpoint_type=1), wire.ask("metadata", 12, topics=[])
-    assert (told.error_code.name, told.cluster_id) == ("none", other.cluster_id)
-    assert {(b.broker_id, b.host, b.port) for b in told.brokers} == {(b.node_id, b.host, b.port) for b in other.brokers}
-    assert told.controller_id in {b.broker_id for b in told.brokers}
+    reply, other = wire.ask("describe_cluster", version, endpoint_type=1), wire.ask("metadata", 12, topics=[])
+    assert (reply.error_code.name, reply.cluster_id) == ("none", other.cluster_id)
+    assert {(b.broker_id, b.host, b.port) for b in reply.brokers} == {
+        (b.node_id, b.host, b.port) for b in other.brokers
+    }
+    assert reply.controller_id in {b.broker_id for b in reply.brokers}
 
 
 def test_controllers_are_not_told_by_a_broker(wire: Wire) -> None:
-    told = wire.ask("describe_cluster", 1, endpoint_type=2)
-    assert told.error_code.name in {"mismatched_endpoint_type", "unsupported_endpoint_type"}
+    reply = wire.ask("describe_cluster", 1, endpoint_type=2)
+    assert reply.error_code.name in {"mismatched_endpoint_type", "unsupported_endpoint_type"}
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -132,21 +134,21 @@ def test_the_coordinator_of_a_group_is_found_in_every_version(
     wire: Wire, name: str, bootstrap: str, version: int
 ) -> None:
     answer = wire.ask("find_coordinator", version, key=name, key_type=GROUP, coordinator_keys=[name])
-    told = answer.coordinators[0] if version >= 4 else answer
-    assert (told.error_code.name, f"{told.host}:{told.port}") == ("none", bootstrap)
+    reply = answer.coordinators[0] if version >= 4 else answer
+    assert (reply.error_code.name, f"{reply.host}:{reply.port}") == ("none", bootstrap)
 
 
 def test_the_coordinator_of_transactions_is_found(dialogue: Dialogue, name: str, bootstrap: str) -> None:
-    told = dialogue.find_coordinator(name, TRANSACTION)
-    assert (told.key, told.error_code.name, f"{told.host}:{told.port}") == (name, "none", bootstrap)
+    reply = dialogue.find_coordinator(name, TRANSACTION)
+    assert (reply.key, reply.error_code.name, f"{reply.host}:{reply.port}") == (name, "none", bootstrap)
 
 
 def test_coordinators_of_several_groups_are_found_at_once(wire: Wire, name: str) -> None:
     keys = [name, name + "-other"]
-    told = wire.ask("find_coordinator", 4, key_type=GROUP, coordinator_keys=keys).coordinators
-    assert [(c.key, c.error_code.name) for c in told] == [(key, "none") for key in keys]
+    reply = wire.ask("find_coordinator", 4, key_type=GROUP, coordinator_keys=keys).coordinators
+    assert [(c.key, c.error_code.name) for c in reply] == [(key, "none") for key in keys]
 
 
 def test_a_kind_of_coordinator_nobody_knows_is_refused(wire: Wire, name: str) -> None:
-    told = wire.ask("find_coordinator", 4, key_type=7, coordinator_keys=[name]).coordinators[0]
-    assert told.error_code.name == "invalid_request"
+    reply = wire.ask("find_coordinator", 4, key_type=7, coordinator_keys=[name]).coordinators[0]
+    assert reply.error_code.name == "invalid_request"

@@ -23,10 +23,10 @@ def group(dialogue: Dialogue, name: str) -> str:
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_commit_is_fetched_again(wire: Wire, topic: str, group: str, version: int) -> None:
     assert committed(wire, topic, 42, version=version, group_id=group, metadata="note") == "none"
-    told = offset_of(wire, group, topic)
-    assert (told.error_code.name, told.committed_offset, told.metadata) == ("none", 42, "note")
+    reply = offset_of(wire, group, topic)
+    assert (reply.error_code.name, reply.committed_offset, reply.metadata) == ("none", 42, "note")
     # Since version 6 the leader epoch of the last record read is kept beside it.
-    assert told.committed_leader_epoch == (3 if version >= 6 else -1)
+    assert reply.committed_leader_epoch == (3 if version >= 6 else -1)
 
 
 def test_the_newest_version_names_topics_by_id(dialogue: Dialogue, topic: str, group: str) -> None:
@@ -37,8 +37,8 @@ def test_the_newest_version_names_topics_by_id(dialogue: Dialogue, topic: str, g
     assert answer.topics[0].partitions[0].error_code.name == "none"
     asked = [{"topic_id": topics[0]["topic_id"], "partition_indexes": [0]}]
     wanted = {"group_id": group, "member_epoch": -1, "topics": asked}
-    told = dialogue.wire.ask("offset_fetch", 10, groups=[wanted]).groups[0].topics[0].partitions[0]
-    assert (told.error_code.name, told.committed_offset) == ("none", 7)
+    reply = dialogue.wire.ask("offset_fetch", 10, groups=[wanted]).groups[0].topics[0].partitions[0]
+    assert (reply.error_code.name, reply.committed_offset) == ("none", 7)
 
 
 @pytest.mark.parametrize("version", range(1, 8))
@@ -49,9 +49,9 @@ def test_an_offset_is_fetched_in_the_versions_for_one_group(wire: Wire, topic: s
 
 
 def test_without_a_commit_the_offset_is_minus_one(wire: Wire, topic: str, group: str) -> None:
-    told = offset_of(wire, group, topic)
-    assert (told.error_code.name, told.committed_offset, told.metadata) == ("none", -1, "")
-    assert told.committed_leader_epoch == -1
+    reply = offset_of(wire, group, topic)
+    assert (reply.error_code.name, reply.committed_offset, reply.metadata) == ("none", -1, "")
+    assert reply.committed_leader_epoch == -1
 
 
 def test_all_offsets_of_a_group_are_fetched_without_naming_topics(
@@ -112,8 +112,8 @@ def test_who_is_no_member_may_not_commit_for_a_group_with_members(
 
 
 def test_a_group_nobody_has_knows_no_generation(wire: Wire, topic: str, group: str) -> None:
-    told = {"generation_id_or_member_epoch": 3, "member_id": "nobody"}
-    assert committed(wire, topic, 1, group_id=group, **told) == "illegal_generation"
+    reply = {"generation_id_or_member_epoch": 3, "member_id": "nobody"}
+    assert committed(wire, topic, 1, group_id=group, **reply) == "illegal_generation"
 
 
 def test_a_commit_while_members_are_joining_is_told_to_join_first(bootstrap: str, topic: str, group: str) -> None:
@@ -125,8 +125,8 @@ def test_a_commit_while_members_are_joining_is_told_to_join_first(bootstrap: str
 
 def test_commits_make_a_group_that_is_listed_as_empty(wire: Wire, topic: str, group: str) -> None:
     committed(wire, topic, 1, group_id=group)
-    told = {g.group_id: g for g in wire.ask("list_groups", 5).groups}[group]
-    assert (told.group_state, told.protocol_type) == ("Empty", "")
+    reply = {g.group_id: g for g in wire.ask("list_groups", 5).groups}[group]
+    assert (reply.group_state, reply.protocol_type) == ("Empty", "")
 
 
 def deleted(wire: Wire, group: str, topic: str, partition: int = 0) -> str:
@@ -209,8 +209,8 @@ def test_an_offset_in_a_transaction_is_refused_to_an_old_generation(
 ) -> None:
     member = Member(bootstrap, group).settle()
     with member.wire:
-        told = {"member_id": member.id, "generation_id": member.generation}
-        assert producer.offer(group, topic, 1, **{**told, "generation_id": 0}) == "illegal_generation"
-        assert producer.offer(group, topic, 1, **{**told, "member_id": "nobody"}) == "unknown_member_id"
-        assert producer.offer(group, topic, 1, **told) == "none"
+        reply = {"member_id": member.id, "generation_id": member.generation}
+        assert producer.offer(group, topic, 1, **{**reply, "generation_id": 0}) == "illegal_generation"
+        assert producer.offer(group, topic, 1, **{**reply, "member_id": "nobody"}) == "unknown_member_id"
+        assert producer.offer(group, topic, 1, **reply) == "none"
         producer.abort()

@@ -81,8 +81,8 @@ def test_each_partition_has_its_own_result(dialogue: Dialogue, new_topic: Callab
     parts = [{"index": i, "records": batch(b"a").encode()} for i in (2, 7, 0)]
     topics = [{"name": topic, "partition_data": parts}]
     answer = dialogue.wire.ask("produce", 11, acks=-1, timeout=1000, topic_data=topics)
-    told = {p.index: p.error_code.name for t in answer.responses for p in t.partition_responses}
-    assert told == {2: "none", 7: "unknown_topic_or_partition", 0: "none"}
+    reply = {p.index: p.error_code.name for t in answer.responses for p in t.partition_responses}
+    assert reply == {2: "none", 7: "unknown_topic_or_partition", 0: "none"}
 
 
 def test_two_topics_of_one_request_are_both_answered(dialogue: Dialogue, new_topic: Callable[..., str]) -> None:

@@ -82,10 +82,10 @@ def before(brought_back: tuple[Server, Before]) -> Before:
 @pytest.fixture
 def after(brought_back: tuple[Server, Before]) -> Iterator[Dialogue]:
     """A connection to the broker that came back."""
-    server, told = brought_back
+    server, answer = brought_back
     with Wire(server.bootstrap) as wire:
         dialogue = Dialogue(wire)
-        told.committed.dialogue = told.open.dialogue = dialogue
+        answer.committed.dialogue = answer.open.dialogue = dialogue
         yield dialogue
 
 
@@ -143,8 +143,8 @@ def test_an_open_transaction_may_be_committed(after: Dialogue, before: Before) -
 
 
 def test_the_transactional_id_keeps_its_producer_and_fences_as_before(after: Dialogue, before: Before) -> None:
-    told = after.init_producer("first")
-    assert (told.producer_id, told.producer_epoch) == (before.committed.id, before.committed.epoch + 1)
+    answer = after.init_producer("first")
+    assert (answer.producer_id, answer.producer_epoch) == (before.committed.id, before.committed.epoch + 1)
 
 
 def test_the_leader_epoch_is_never_lower(after: Dialogue) -> None:
@@ -152,9 +152,9 @@ def test_the_leader_epoch_is_never_lower(after: Dialogue) -> None:
     assert after.metadata("plain").partitions[0].leader_epoch >= 0
     epoch = after.metadata("plain").partitions[0].leader_epoch
     wanted = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
-    told = after.wire.ask(
+    answer = after.wire.ask(
         "offset_for_leader_epoch", 4, replica_id=-1, topics=[{"topic": "plain", "partitions": wanted}]
     )
-    assert told.topics[0].partitions[0].end_offset == 3
+    assert answer.topics[0].partitions[0].end_offset == 3
     if epoch > 0:
         assert after.fetch("plain", leader_epoch=0).partition.error_code.name == "fenced_leader_epoch"

@@ -86,8 +86,8 @@ def test_a_mechanism_nobody_knows_is_refused_with_those_that_are_known(guarded: 
 
 
 def test_before_the_password_versions_are_told(guarded: Wire) -> None:
-    told = {k.api_key for k in guarded.ask("api_versions", 2).api_keys}
-    assert {17, 18, 36} <= told
+    reply = {k.api_key for k in guarded.ask("api_versions", 2).api_keys}
+    assert {17, 18, 36} <= reply
     assert shake(guarded).error_code.name == "none"
 
 
@@ -133,12 +133,12 @@ def scram(wire: Wire, mechanism: str, name: str, password: str) -> Any:
     challenge = authenticate(wire, f"n,,{first}".encode())
     if challenge.error_code:
         return challenge
-    told = dict(part.split("=", 1) for part in challenge.auth_bytes.decode().split(","))
-    assert told["r"].startswith("client")
-    assert int(told["i"]) >= 4096
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+    reply = dict(part.split("=", 1) for part in challenge.auth_bytes.decode().split(","))
+    assert reply["r"].startswith("client")
+    assert int(reply["i"]) >= 4096
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(reply["s"]), int(reply["i"]))
     client = hmac.digest(salted, b"Client Key", digest)
-    bare = f"c=biws,r={told['r']}"
+    bare = f"c=biws,r={reply['r']}"
     said = f"{first},{challenge.auth_bytes.decode()},{bare}".encode()
     signature = hmac.digest(hashlib.new(digest, client).digest(), said, digest)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client, signature, strict=True))).decode()

@@ -142,14 +142,14 @@ def test_a_stream_from_one_topic_to_another_keeps_count_keys_headers_and_partiti
 ) -> None:
     source, target = new_topic(2), new_topic(3)
     wanted = [[(b"k%d" % n, b"%d" % n, (("h", b"x"),)) for n in range(p, 400, 2)] for p in range(2)]
-    for partition, told in enumerate(wanted):
-        records = [Record(value, key, headers=headers) for key, value, headers in told]
+    for partition, answer in enumerate(wanted):
+        records = [Record(value, key, headers=headers) for key, value, headers in answer]
         dialogue.produce(source, batch(*records), partition=partition)
     found = streams.stream(source, includeHeaders="true", maxOffsetsPerTrigger=150)
     rows = found.selectExpr("key", "value", "headers", "partition + 1 AS partition")
     sink = rows.writeStream.format("kafka").options(**streams.door, topic=target)
     assert sum(finished(streams.begin(sink, availableNow=True))) == 400
     assert [dialogue.offset(target, LATEST, partition=p).offset for p in range(3)] == [0, 200, 200]
-    for partition, told in enumerate(wanted, 1):
+    for partition, answer in enumerate(wanted, 1):
         records = [r for b in dialogue.read(target, partition=partition) for r in b.decoded()]
-        assert [(r.key, r.value, r.headers) for r in records] == told
+        assert [(r.key, r.value, r.headers) for r in records] == answer

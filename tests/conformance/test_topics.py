@@ -30,23 +30,23 @@ def test_a_topic_is_made_in_every_version(dialogue: Dialogue, name: str, version
 
 
 def test_a_new_topic_is_told_whole(dialogue: Dialogue, name: str) -> None:
-    told = made(dialogue.wire, name, num_partitions=3)
-    assert (told.num_partitions, told.replication_factor) == (3, 1)
+    reply = made(dialogue.wire, name, num_partitions=3)
+    assert (reply.num_partitions, reply.replication_factor) == (3, 1)
     until(lambda: dialogue.metadata(name).error_code == 0)
-    assert told.topic_id == dialogue.topic_id(name)
-    assert {"cleanup.policy", "retention.ms", "max.message.bytes"} <= {c.name for c in told.configs}
+    assert reply.topic_id == dialogue.topic_id(name)
+    assert {"cleanup.policy", "retention.ms", "max.message.bytes"} <= {c.name for c in reply.configs}
 
 
 def test_without_numbers_the_brokers_defaults_hold(wire: Wire, name: str) -> None:
     # -1 since version 4 (KIP-464): num.partitions and default.replication.factor
-    told = made(wire, name, num_partitions=-1, replication_factor=-1)
-    assert (told.error_code.name, told.num_partitions, told.replication_factor) == ("none", 1, 1)
+    reply = made(wire, name, num_partitions=-1, replication_factor=-1)
+    assert (reply.error_code.name, reply.num_partitions, reply.replication_factor) == ("none", 1, 1)
 
 
 def test_a_topic_that_is_there_is_not_made_again(wire: Wire, topic: str) -> None:
-    told = made(wire, topic)
-    assert told.error_code.name == "topic_already_exists"
-    assert topic in told.error_message
+    reply = made(wire, topic)
+    assert reply.error_code.name == "topic_already_exists"
+    assert topic in reply.error_message
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "ä", "a/b", ".", "..", "x" * 250])
@@ -156,15 +156,15 @@ def test_a_topic_is_deleted_by_its_name(dialogue: Dialogue, topic: str, version:
 
 def test_a_topic_is_deleted_by_its_id(dialogue: Dialogue, topic: str) -> None:
     asked = {"name": None, "topic_id": dialogue.topic_id(topic)}
-    (told,) = dialogue.wire.ask("delete_topics", 6, topics=[asked], timeout=5_000).responses
-    assert (told.error_code.name, told.name, told.topic_id) == ("none", topic, asked["topic_id"])
+    (reply,) = dialogue.wire.ask("delete_topics", 6, topics=[asked], timeout=5_000).responses
+    assert (reply.error_code.name, reply.name, reply.topic_id) == ("none", topic, asked["topic_id"])
 
 
 def test_an_unknown_topic_is_not_deleted(dialogue: Dialogue, name: str, topic: str) -> None:
     real = dialogue.topic_id(topic)
     asked = [{"name": name}, {"name": None, "topic_id": type(real)(int=real.int ^ 1)}]
-    told = dialogue.wire.ask("delete_topics", 6, topics=asked, timeout=5_000).responses
-    assert {t.name: t.error_code.name for t in told} == {name: "unknown_topic_or_partition", None: "unknown_topic_id"}
+    reply = dialogue.wire.ask("delete_topics", 6, topics=asked, timeout=5_000).responses
+    assert {t.name: t.error_code.name for t in reply} == {name: "unknown_topic_or_partition", None: "unknown_topic_id"}
 
 
 def test_a_deleted_topic_made_again_is_empty(dialogue: Dialogue, topic: str) -> None:

@@ -33,27 +33,27 @@ def test_each_claim_of_a_transactional_id_raises_the_epoch(old: Transactional) -
 
 
 def test_a_claim_with_the_current_id_and_epoch_raises_the_epoch(dialogue: Dialogue, old: Transactional) -> None:
-    told = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
-    assert (told.error_code.name, told.producer_id, told.producer_epoch) == ("none", old.id, old.epoch + 1)
+    reply = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
+    assert (reply.error_code.name, reply.producer_id, reply.producer_epoch) == ("none", old.id, old.epoch + 1)
 
 
 def test_a_claim_with_an_older_epoch_is_fenced(dialogue: Dialogue, old: Transactional) -> None:
     again(again(old))
-    told = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
-    assert told.error_code.name == "producer_fenced"
+    reply = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
+    assert reply.error_code.name == "producer_fenced"
 
 
 def test_a_claim_repeated_because_its_answer_was_lost_gets_the_same_epoch(
     dialogue: Dialogue, old: Transactional
 ) -> None:
     fields = {"producer_id": old.id, "producer_epoch": old.epoch}
-    told = [dialogue.init_producer(old.name, **fields) for _ in range(2)]
-    assert [(t.error_code.name, t.producer_epoch) for t in told] == [("none", old.epoch + 1)] * 2
+    reply = [dialogue.init_producer(old.name, **fields) for _ in range(2)]
+    assert [(t.error_code.name, t.producer_epoch) for t in reply] == [("none", old.epoch + 1)] * 2
 
 
 def test_a_claim_with_another_ones_id_is_refused(dialogue: Dialogue, old: Transactional) -> None:
-    told = dialogue.init_producer(old.name, producer_id=old.id + 1_000_000, producer_epoch=0)
-    assert told.error_code.name == "producer_fenced"
+    reply = dialogue.init_producer(old.name, producer_id=old.id + 1_000_000, producer_epoch=0)
+    assert reply.error_code.name == "producer_fenced"
 
 
 def test_a_claim_aborts_what_its_predecessor_left_open(dialogue: Dialogue, topic: str, old: Transactional) -> None:
@@ -70,8 +70,8 @@ def test_a_zombie_whose_transaction_its_heir_aborted_may_not_claim_the_id_back(
     # What a client does that takes INVALID_PRODUCER_EPOCH for a hiccup (KIP-360): the coordinator must tell it apart.
     old.put(topic, b"gone")
     again(old)
-    told = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
-    assert told.error_code.name == "producer_fenced"
+    reply = dialogue.init_producer(old.name, producer_id=old.id, producer_epoch=old.epoch)
+    assert reply.error_code.name == "producer_fenced"
 
 
 def test_a_zombie_may_not_add_partitions(old: Transactional, topic: str) -> None:
@@ -110,8 +110,8 @@ def test_a_zombie_may_not_offer_offsets(old: Transactional, topic: str, name: st
     later = again(old)
     later.offer(name, topic, 1)
     who = {"transactional_id": old.name, "producer_id": old.id, "producer_epoch": old.epoch}
-    told = old.dialogue.wire.ask("add_offsets_to_txn", 3, group_id=name, **who)
-    assert told.error_code.name == "producer_fenced"
+    reply = old.dialogue.wire.ask("add_offsets_to_txn", 3, group_id=name, **who)
+    assert reply.error_code.name == "producer_fenced"
     later.abort()
 
 
@@ -123,8 +123,8 @@ def test_the_old_protocol_refuses_an_append_to_a_partition_that_was_not_added(ol
 def test_before_version_11_of_produce_such_an_append_is_in_a_wrong_state(old: Transactional, topic: str) -> None:
     # TRANSACTION_ABORTABLE came with version 11.
     fields = {**produce_fields(topic, old.batch(topic, b"a")), "transactional_id": old.name}
-    told = old.dialogue.wire.ask("produce", 10, **fields).responses[0].partition_responses[0]
-    assert told.error_code.name == "invalid_txn_state"
+    reply = old.dialogue.wire.ask("produce", 10, **fields).responses[0].partition_responses[0]
+    assert reply.error_code.name == "invalid_txn_state"
 
 
 def test_the_new_protocol_adds_a_partition_by_writing_to_it(new: Transactional, topic: str) -> None:
@@ -206,10 +206,10 @@ def test_another_producers_id_may_not_add_partitions(old: Transactional, topic: 
 
 
 def test_an_unknown_partition_is_not_added_and_keeps_the_others_out(old: Transactional, topic: str) -> None:
-    told = {f"v3_and_below_{k}": v for k, v in {"transactional_id": old.name, "producer_id": old.id}.items()}
+    reply = {f"v3_and_below_{k}": v for k, v in {"transactional_id": old.name, "producer_id": old.id}.items()}
     topics = [{"name": topic, "partitions": [0, 9]}]
     answer = old.dialogue.wire.ask(
-        "add_partitions_to_txn", 3, v3_and_below_producer_epoch=old.epoch, v3_and_below_topics=topics, **told
+        "add_partitions_to_txn", 3, v3_and_below_producer_epoch=old.epoch, v3_and_below_topics=topics, **reply
     )
     found = {
         p.partition_index: p.partition_error_code.name
@@ -241,21 +241,21 @@ def test_the_states_of_a_transaction_are_told(old: Transactional, topic: str) ->
 
 def test_a_transaction_is_described_whole(old: Transactional, topic: str) -> None:
     old.put(topic, b"a")
-    told = old.described()
-    assert (told.error_code.name, told.producer_id, told.producer_epoch) == ("none", old.id, old.epoch)
-    assert told.transaction_timeout.total_seconds() == 60
-    assert told.transaction_start_time is not None
+    reply = old.described()
+    assert (reply.error_code.name, reply.producer_id, reply.producer_epoch) == ("none", old.id, old.epoch)
+    assert reply.transaction_timeout.total_seconds() == 60
+    assert reply.transaction_start_time is not None
     old.abort()
 
 
 def test_an_unknown_transactional_id_is_not_found(dialogue: Dialogue, name: str) -> None:
-    told = dialogue.wire.ask("describe_transactions", 0, transactional_ids=[name]).transaction_states[0]
-    assert told.error_code.name == "transactional_id_not_found"
+    reply = dialogue.wire.ask("describe_transactions", 0, transactional_ids=[name]).transaction_states[0]
+    assert reply.error_code.name == "transactional_id_not_found"
 
 
 def listed(dialogue: Dialogue, **filters: Any) -> dict[str, str]:
-    told = dialogue.wire.ask("list_transactions", 2, **{"duration_filter": -1, **filters})
-    return {t.transactional_id: t.transaction_state for t in told.transaction_states}
+    reply = dialogue.wire.ask("list_transactions", 2, **{"duration_filter": -1, **filters})
+    return {t.transactional_id: t.transaction_state for t in reply.transaction_states}
 
 
 def test_transactions_are_listed_with_their_states(old: Transactional, topic: str) -> None:
@@ -280,8 +280,8 @@ def test_the_list_is_filtered_by_state_producer_duration_and_pattern(old: Transa
 
 
 def test_a_state_nobody_knows_is_told_back(dialogue: Dialogue) -> None:
-    told = dialogue.wire.ask("list_transactions", 2, state_filters=["Dreaming"], duration_filter=-1)
-    assert (told.error_code.name, told.unknown_state_filters) == ("none", ("Dreaming",))
+    reply = dialogue.wire.ask("list_transactions", 2, state_filters=["Dreaming"], duration_filter=-1)
+    assert (reply.error_code.name, reply.unknown_state_filters) == ("none", ("Dreaming",))
 
 
 @pytest.mark.parametrize("new", [False, True], ids=["old", "new"])

@@ -49,8 +49,8 @@ def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(
 ) -> None:
     dialogue.produce(topic, batch(b"before"))
     producer.put(topic, b"open", b"open")
-    told = dialogue.fetch(topic).partition
-    assert (told.last_stable_offset, told.high_watermark) == (1, 3)
+    answer = dialogue.fetch(topic).partition
+    assert (answer.last_stable_offset, answer.high_watermark) == (1, 3)
     producer.commit()
     stable(dialogue, topic, 4)
 
@@ -125,7 +125,7 @@ def test_only_what_is_aborted_within_the_bytes_fetched_is_listed(
         producer.abort()
         stable(dialogue, topic, end)
     listed = [dialogue.fetch(topic, at, **COMMITTED).partition.aborted_transactions or () for at in (0, 2, 4)]
-    assert [[a.first_offset for a in told] for told in listed] == [[0, 2], [2], []]
+    assert [[a.first_offset for a in answer] for answer in listed] == [[0, 2], [2], []]
 
 
 def test_a_transaction_over_several_partitions_ends_in_all_of_them(
@@ -187,6 +187,6 @@ def test_describe_producers_tells_where_an_open_transaction_begins(
     dialogue.produce(topic, batch(b"before"))
     producer.put(topic, b"open")
     topics = [{"name": topic, "partition_indexes": [0]}]
-    told = dialogue.wire.ask("describe_producers", 0, topics=topics).topics[0].partitions[0].active_producers
-    assert [(p.producer_id, p.current_txn_start_offset) for p in told] == [(producer.id, 1)]
+    answer = dialogue.wire.ask("describe_producers", 0, topics=topics).topics[0].partitions[0].active_producers
+    assert [(p.producer_id, p.current_txn_start_offset) for p in answer] == [(producer.id, 1)]
     producer.abort()

@@ -62,8 +62,8 @@ OLDEST = {"produce": 3}
 
 @pytest.mark.parametrize("api", RANGES)
 def test_an_api_is_told_with_the_versions_of_apache_kafka(wire: Wire, api: str) -> None:
-    told = {k.api_key: (k.min_version, k.max_version) for k in wire.ask("api_versions", 3, **CLIENT).api_keys}
-    assert told[KEYS[api]] == RANGES[api]
+    reply = {k.api_key: (k.min_version, k.max_version) for k in wire.ask("api_versions", 3, **CLIENT).api_keys}
+    assert reply[KEYS[api]] == RANGES[api]
 
 
 @pytest.mark.parametrize(

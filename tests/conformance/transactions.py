@@ -22,9 +22,9 @@ class Transactional:
         self.dialogue, self.name, self.new = dialogue, name, new
         self._timeout_ms = timeout_ms
         self._sequences: dict[tuple[str, int], int] = {}
-        told = dialogue.init_producer(name, transaction_timeout=timeout_ms)
-        assert told.error_code == 0, told
-        self.id, self.epoch = told.producer_id, told.producer_epoch
+        reply = dialogue.init_producer(name, transaction_timeout=timeout_ms)
+        assert reply.error_code == 0, reply
+        self.id, self.epoch = reply.producer_id, reply.producer_epoch
 
     @property
     def _who(self) -> dict[str, Any]:
@@ -32,9 +32,9 @@ class Transactional:
 
     def add(self, topic: str, partition: int = 0) -> str:
         """AddPartitionsToTxn of old; waits while an earlier transaction is ended."""
-        told = {f"v3_and_below_{key}": value for key, value in self._who.items()}
+        reply = {f"v3_and_below_{key}": value for key, value in self._who.items()}
         topics = [{"name": topic, "partitions": [partition]}]
-        ask = lambda: self.dialogue.wire.ask("add_partitions_to_txn", 3, v3_and_below_topics=topics, **told)  # noqa: E731
+        ask = lambda: self.dialogue.wire.ask("add_partitions_to_txn", 3, v3_and_below_topics=topics, **reply)  # noqa: E731
         return awaited(lambda: ask().results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
     def batch(self, topic: str, *payload: bytes, partition: int = 0) -> Batch:
@@ -65,9 +65,9 @@ class Transactional:
             ask = lambda: self.dialogue.wire.ask("add_offsets_to_txn", 3, group_id=group, **self._who)  # noqa: E731
             assert awaited(lambda: ask().error_code) == "none"
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "within"}
-        told = {"group_id": group, "generation_id": -1, **self._who, **fields}
+        reply = {"group_id": group, "generation_id": -1, **self._who, **fields}
         topics = [{"name": topic, "partitions": [part]}]
-        commit = lambda: self.dialogue.wire.ask("txn_offset_commit", 5 if self.new else 3, topics=topics, **told)  # noqa: E731
+        commit = lambda: self.dialogue.wire.ask("txn_offset_commit", 5 if self.new else 3, topics=topics, **reply)  # noqa: E731
         return awaited(lambda: commit().topics[0].partitions[0].error_code)
 
     def end(self, committed: bool) -> str:

@@ -77,8 +77,8 @@ class Wire:
         self._correlation += 1
         buffer = io.BytesIO()
         header = kind.__header_schema__
-        told = {"request_api_key": KEYS[api], "request_api_version": version, "client_id": self._client_id}
-        entity_writer(header)(buffer, entity(header, {**told, "correlation_id": self._correlation}))
+        reply = {"request_api_key": KEYS[api], "request_api_version": version, "client_id": self._client_id}
+        entity_writer(header)(buffer, entity(header, {**reply, "correlation_id": self._correlation}))
         entity_writer(kind)(buffer, entity(kind, fields))
         return buffer.getvalue()
 

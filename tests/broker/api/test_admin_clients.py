@@ -31,12 +31,12 @@ def test_confluent_kafka(bootstrap: str) -> None:
     topic = admin.ConfigResource("topic", "t")
     results(client.create_topics([admin.NewTopic("t", 2, config={"retention.ms": "7"})]))
     results(client.create_partitions([admin.NewPartitions("t", 3)]))
-    (told,) = results(client.describe_configs([topic]))
-    assert (told["retention.ms"].value, told["retention.ms"].source) == ("7", 1)
+    (answer,) = results(client.describe_configs([topic]))
+    assert (answer["retention.ms"].value, answer["retention.ms"].source) == ("7", 1)
     entry = admin.ConfigEntry("retention.ms", "8", incremental_operation=admin.AlterConfigOpType.SET)
     results(client.incremental_alter_configs([admin.ConfigResource("topic", "t", incremental_configs=[entry])]))
-    (told,) = results(client.describe_configs([topic]))
-    assert told["retention.ms"].value == "8"
+    (answer,) = results(client.describe_configs([topic]))
+    assert answer["retention.ms"].value == "8"
     assert client.describe_cluster().result(20).controller.id == 1
     assert len(client.describe_topics(kafka.TopicCollection(["t"]))["t"].result(20).partitions) == 3
     change = admin.UserScramCredentialUpsertion(

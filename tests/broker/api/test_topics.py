@@ -67,11 +67,11 @@ def test_a_topic_is_made_or_refused(wire: Wire, fields: dict[str, Any], error: s
 
 def test_an_answer_about_a_new_topic_has_its_settings(wire: Wire) -> None:
     row = create(wire, "t", num_partitions=3, configs={"retention.ms": "7"})
-    told = {config.name: (config.value, config.config_source) for config in row.configs}
+    reply = {config.name: (config.value, config.config_source) for config in row.configs}
     assert (row.num_partitions, row.replication_factor) == (3, 1)
-    assert told["retention.ms"] == ("7", 1)
-    assert told["segment.ms"] == ("604800000", 5)
-    assert list(told) == sorted(told)
+    assert reply["retention.ms"] == ("7", 1)
+    assert reply["segment.ms"] == ("604800000", 5)
+    assert list(reply) == sorted(reply)
 
 
 def test_only_looking_makes_no_topic(wire: Wire) -> None:
@@ -115,8 +115,8 @@ def test_nobody_hears_of_a_topic_that_is_not_durable(wire: Wire, broker: Broker)
 def test_a_topic_that_the_disk_refused_is_not_there(wire: Wire, broker: Broker) -> None:
     broker.call(lambda: setattr(broker.inside.store, "put", lambda *change: change[3](False)))
     assert create(wire, "t").error_code.name == "kafka_storage_error"
-    told = wire.ask("metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=False).topics[0]
-    assert told.error_code.name == "unknown_topic_or_partition"
+    reply = wire.ask("metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=False).topics[0]
+    assert reply.error_code.name == "unknown_topic_or_partition"
     assert broker.call(lambda: list(Path(broker.inside.topics.folder).iterdir())) == []
 
 
@@ -211,8 +211,8 @@ def test_partitions_are_described_in_portions(wire: Wire) -> None:
 
 def test_what_anybody_may_do_is_told_where_asked(wire: Wire) -> None:
     create(wire, "t")
-    told = wire.ask("metadata", 12, topics=[{"name": "t"}], include_topic_authorized_operations=True).topics[0]
-    assert told.topic_authorized_operations == 3576
+    reply = wire.ask("metadata", 12, topics=[{"name": "t"}], include_topic_authorized_operations=True).topics[0]
+    assert reply.topic_authorized_operations == 3576
     assert wire.ask("metadata", 12, topics=[{"name": "t"}]).topics[0].topic_authorized_operations == -(2**31)
     cluster = wire.ask("describe_cluster", 2, endpoint_type=1, include_cluster_authorized_operations=True)
     assert cluster.cluster_authorized_operations == 8096

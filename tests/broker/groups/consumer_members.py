@@ -19,7 +19,7 @@ class Reader(Client):
         super().__init__(served, client_id)
         self.instance, self.member, self.epoch = instance, str(uuid4()), 0
         self.reads: set[tuple[UUID, int]] = set()
-        self.told: set[tuple[UUID, int]] = set()
+        self.assigned_now: set[tuple[UUID, int]] = set()
 
     def beat(self, version: int = 1, **said: Any) -> Any:
         """One heartbeat as it is said; nothing is remembered."""
@@ -45,17 +45,19 @@ class Reader(Client):
     def settles(self) -> Any:
         """Does what it was told, and says so, until there is nothing new."""
         while True:
-            self.reads = set(self.told)
-            before = self.epoch, set(self.told)
+            self.reads = set(self.assigned_now)
+            before = self.epoch, set(self.assigned_now)
             answer = self.says()
-            if (self.epoch, self.told) == before:
+            if (self.epoch, self.assigned_now) == before:
                 return answer
 
     def remembers(self, answer: Any) -> Any:
         assert answer.error_code == 0, answer
         self.member, self.epoch = answer.member_id, answer.member_epoch
         if answer.assignment is not None:
-            self.told = {(row.topic_id, n) for row in answer.assignment.topic_partitions for n in row.partitions}
+            self.assigned_now = {
+                (row.topic_id, n) for row in answer.assignment.topic_partitions for n in row.partitions
+            }
         return answer
 
     def leaves(self, epoch: int = -1) -> int:
@@ -64,7 +66,7 @@ class Reader(Client):
     @property
     def numbers(self) -> list[int]:
         """The partitions that it was told of."""
-        return sorted(number for _, number in self.told)
+        return sorted(number for _, number in self.assigned_now)
 
     def described(self) -> Any:
         return self.ask(DESCRIBE_CONSUMERS, 1, group_ids=["g"], include_authorized_operations=False).groups[0]

@@ -57,7 +57,7 @@ def test_a_partition_is_given_when_its_owner_has_let_go_of_it(served: Turned) ->
         assert ann.described().group_state == "Reconciling"
         assert (ann.says().member_epoch, len(ann.numbers)) == (2, 2)  # to let go of two before it gets there
         assert (bob.says().assignment, ann.says().member_epoch) == (None, 2)  # it still reads them
-        ann.reads = set(ann.told)
+        ann.reads = set(ann.assigned_now)
         assert ann.says().member_epoch == 3
         bob.says()
         assert sorted([*ann.numbers, *bob.numbers]) == [0, 1, 2, 3]
@@ -77,7 +77,7 @@ def test_who_had_let_go_before_it_was_asked_is_there_at_once(served: Turned) -> 
     with readers(served, "ann", "bob") as (ann, bob):
         ann.joins()
         bob.joins()
-        ann.reads = {part for part in ann.told if part[1] < 2}
+        ann.reads = {part for part in ann.assigned_now if part[1] < 2}
         assert (ann.says().member_epoch, ann.numbers) == (3, [0, 1])
         bob.says()
         assert bob.numbers == [2, 3]
@@ -91,9 +91,9 @@ def test_who_is_to_let_go_again_is_one_epoch_further(served: Turned) -> None:
         assert (ann.says().member_epoch, len(ann.numbers)) == (2, 2)
         cid.joins()
         dot.joins()
-        ann.reads = set(ann.told)
+        ann.reads = set(ann.assigned_now)
         assert (ann.says().member_epoch, len(ann.numbers)) == (3, 1)
-        ann.reads = set(ann.told)
+        ann.reads = set(ann.assigned_now)
         assert (ann.says().member_epoch, len(ann.numbers)) == (5, 1)
 
 
@@ -116,13 +116,13 @@ def test_three_members_move_only_what_must_move(served: Turned) -> None:
         bob.joins()
         for reader in (ann, bob):
             reader.settles()
-        before = {reader.client_id: set(reader.told) for reader in (ann, bob)}
+        before = {reader.client_id: set(reader.assigned_now) for reader in (ann, bob)}
         cid.joins()
         for _ in range(2):
             for reader in some:
                 reader.settles()
-        assert sorted(len(reader.told) for reader in some) == [1, 1, 2]
-        assert all(set(reader.told) <= before[reader.client_id] for reader in (ann, bob))
+        assert sorted(len(reader.assigned_now) for reader in some) == [1, 1, 2]
+        assert all(set(reader.assigned_now) <= before[reader.client_id] for reader in (ann, bob))
 
 
 def test_the_range_assignor_gives_neighbours(served: Turned) -> None:

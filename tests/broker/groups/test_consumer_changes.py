@@ -98,12 +98,12 @@ def test_a_member_may_subscribe_to_something_else(served: Turned) -> None:
         bob.joins("t", "u")
         for reader in (ann, bob, ann, bob):
             reader.settles()
-        assert (len(ann.told), len(bob.told)) == (3, 3)
+        assert (len(ann.assigned_now), len(bob.assigned_now)) == (3, 3)
         ann.says(subscribed_topic_names=["u"])
         for reader in (ann, bob, ann, bob):
             reader.settles()
-        assert {topic for topic, _ in ann.told} == {ann.topic_id("u")}
-        assert len(bob.told) >= 4
+        assert {topic for topic, _ in ann.assigned_now} == {ann.topic_id("u")}
+        assert len(bob.assigned_now) >= 4
 
 
 def test_a_pattern_takes_in_the_topics_whose_whole_name_it_matches(served: Turned) -> None:
@@ -111,11 +111,11 @@ def test_a_pattern_takes_in_the_topics_whose_whole_name_it_matches(served: Turne
         ann.create_topic("orders-1")
         ann.create_topic("my-orders-1")
         ann.joins(subscribed_topic_regex="orders-.*")
-        assert {topic for topic, _ in ann.told} == {ann.topic_id("orders-1")}
+        assert {topic for topic, _ in ann.assigned_now} == {ann.topic_id("orders-1")}
         ann.create_topic("orders-2")
-        assert (ann.says().member_epoch, len(ann.told)) == (3, 2)
+        assert (ann.says().member_epoch, len(ann.assigned_now)) == (3, 2)
         ann.says(subscribed_topic_regex="", subscribed_topic_names=["t"])
-        assert {topic for topic, _ in ann.told} == {ann.topic_id("t")}
+        assert {topic for topic, _ in ann.assigned_now} == {ann.topic_id("t")}
         assert ann.described().members[0].subscribed_topic_regex is None
 
 
@@ -124,7 +124,7 @@ def test_no_pattern_keeps_the_broker_busy(served: Turned, pattern: str) -> None:
     with readers(served, "ann") as (ann,):
         ann.create_topic("a" * 30)
         ann.joins(subscribed_topic_regex=pattern)
-        assert ann.told == set()
+        assert ann.assigned_now == set()
 
 
 def test_a_pattern_that_would_not_be_taken_any_more_matches_nothing(served: Turned) -> None:
@@ -205,13 +205,13 @@ def test_no_partition_is_ever_read_by_two(seed: int) -> None:
             elif chance.random() < 0.1:
                 reader.leaves()
                 there.remove(reader)
-                reader.reads, reader.told = set(), set()
+                reader.reads, reader.assigned_now = set(), set()
             else:
                 if chance.random() < 0.7:
-                    reader.reads &= reader.told  # it lets go before it says so
+                    reader.reads &= reader.assigned_now  # it lets go before it says so
                 reader.says()
                 if chance.random() < 0.7:
-                    reader.reads = set(reader.told) if reader.reads <= reader.told else reader.reads
+                    reader.reads = set(reader.assigned_now) if reader.reads <= reader.assigned_now else reader.reads
             taken = [part for one in there for part in one.reads]
             assert len(taken) == len(set(taken))
         for _ in range(4):

@@ -18,7 +18,12 @@ def again(served: Turned, *before: Reader) -> list[Reader]:
     """The same members, with new connections."""
     after = [Reader(served, reader.client_id, reader.instance) for reader in before]
     for old, new in zip(before, after, strict=True):
-        new.member, new.epoch, new.reads, new.told = old.member, old.epoch, set(old.reads), set(old.told)
+        new.member, new.epoch, new.reads, new.assigned_now = (
+            old.member,
+            old.epoch,
+            set(old.reads),
+            set(old.assigned_now),
+        )
     return after
 
 

@@ -159,8 +159,8 @@ def test_a_leader_that_joins_again_or_a_follower_with_news_begins_a_rebalance(se
         ann.syncs({}).get()
         news = bob.joins(protocols={"range": b"more"})
         assert news.waiting
-        told = ann.takes(ann.joins())
-        assert (b"more" in {m.metadata for m in told.members}, told.generation_id) == (True, bob.generation + 1)
+        reply = ann.takes(ann.joins())
+        assert (b"more" in {m.metadata for m in reply.members}, reply.generation_id) == (True, bob.generation + 1)
 
 
 def test_a_member_that_did_not_hear_of_its_generation_is_told_again(served: Turned) -> None:

@@ -152,12 +152,12 @@ def test_readers_are_told_of_an_aborted_transaction_as_long_as_a_batch_of_it_was
     end(log, 7, commit=False)
     transact(log, 7, 1, rec(b"z"))
     end(log, 7, commit=True)
-    told = []
+    answer = []
     for _ in range(2):
         append(log, rec(b"b"))
         compact(log)
-        told.append(len(log.aborted.between(0, 1 << 60)))
-    assert told == [1, 0]
+        answer.append(len(log.aborted.between(0, 1 << 60)))
+    assert answer == [1, 0]
     assert open_partition("t", 0, log.folder, log.settings).aborted.between(0, 1 << 60) == []
 
 

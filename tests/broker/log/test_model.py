@@ -277,12 +277,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def readers_of_committed_records_are_told_whom_to_pass_over(self) -> None:
-        told = [(r.producer_id, r.first, r.last) for r in self.partition.aborted.between(self.partition.start, 1 << 62)]
-        assert told == sorted(set(told), key=lambda row: row[2])
+        answer = [
+            (r.producer_id, r.first, r.last) for r in self.partition.aborted.between(self.partition.start, 1 << 62)
+        ]
+        assert answer == sorted(set(answer), key=lambda row: row[2])
         due = self.oracle.aborted()
         for b in self.oracle.batches:  # where a compaction has left nothing of a transaction, either may name it
             if b.transactional and b.recs and b.base >= self.partition.start:
-                assert among(b, told) == among(b, due)
+                assert among(b, answer) == among(b, due)
 
 
 def everything(partition: Partition) -> bytes:

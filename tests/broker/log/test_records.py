@@ -109,7 +109,7 @@ def test_a_row_goes_to_the_index_file_when_its_batch_is_durable_and_not_before(t
 
 
 def test_a_short_deed_does_not_wait_for_a_long_one() -> None:
-    told: list[object] = []
+    answer: list[object] = []
     short, over = threading.Event(), threading.Event()
 
     def long() -> Iterator[str | None]:
@@ -118,10 +118,10 @@ def test_a_short_deed_does_not_wait_for_a_long_one() -> None:
         yield "after the short one"
 
     worker = Worker(lambda then, *values: then(*values))
-    worker.do_in_steps(long(), told.append, lambda error: over.set())
-    worker.do(short.set, told.append)
+    worker.do_in_steps(long(), answer.append, lambda error: over.set())
+    worker.do(short.set, answer.append)
     assert over.wait(20)
-    assert told == [None, "after the short one"]
+    assert answer == [None, "after the short one"]
     worker.close()
 
 
@@ -129,12 +129,12 @@ def test_what_the_disk_refuses_is_told_and_the_next_deed_is_done() -> None:
     def refuse() -> None:
         raise OSError(28, "full")
 
-    told: list[OSError | None] = []
+    answer: list[OSError | None] = []
     worker = Worker(lambda then, *values: then(*values))
-    worker.do(refuse, told.append)
-    worker.do(lambda: None, told.append)
+    worker.do(refuse, answer.append)
+    worker.do(lambda: None, answer.append)
     worker.close()
-    assert [str(error) for error in told] == ["[Errno 28] full", "None"]
+    assert [str(error) for error in answer] == ["[Errno 28] full", "None"]
 
 
 def test_a_long_deed_is_left_where_it_is_when_the_broker_closes() -> None:
@@ -157,5 +157,5 @@ def test_what_is_asked_for_after_the_end_is_done_at_once_and_after_what_came_bef
     worker = Worker(lambda then, *values: then(*values))
     worker.do(lambda: done.append("before"), print)
     worker.close()
-    worker.do(lambda: done.append("after"), lambda error: done.append(f"told: {error}"))
-    assert done == ["before", "after", "told: None"]
+    worker.do(lambda: done.append("after"), lambda error: done.append(f"then: {error}"))
+    assert done == ["before", "after", "then: None"]

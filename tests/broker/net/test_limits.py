@@ -324,8 +324,8 @@ def test_whoever_reads_late_gets_every_answer_in_order() -> None:
         late.sendall(b"".join(request[:8] + struct.pack(">i", n) + request[12:] for n in range(MANY)))
         until(lambda: stuck(broker))
         answer = largest_answer(broker, request)
-        told = [struct.unpack(">ii", read(late, answer)[:8]) for _ in range(MANY)]
-        assert told == [(answer - 4, n) for n in range(MANY)]
+        reply = [struct.unpack(">ii", read(late, answer)[:8]) for _ in range(MANY)]
+        assert reply == [(answer - 4, n) for n in range(MANY)]
 
 
 def test_answers_that_wait_behind_another_count_too() -> None:

@@ -26,11 +26,11 @@ class Scene:
         settings = Settings({"min.insync.replicas": str(least)})
         self.clock = ManualClock()
         self.partition = Partition("t", 0, "", TopicSettings(settings, {}), Memo(""))
-        self.told: list[Partition] = []
+        self.raised: list[Partition] = []
         self.replicas = Replicas(1, settings, self.clock, self._changed)
 
     def _changed(self, partitions: Iterable[Partition]) -> None:
-        self.told += partitions
+        self.raised += partitions
 
     def append(self, count: int) -> None:
         self.partition.end += count
@@ -89,7 +89,7 @@ def test_a_follower_that_falls_behind_more_and_more_is_dropped() -> None:
     scene.replicas.drop_laggards()
     assert not scene.in_sync
     assert scene.partition.high == scene.partition.end
-    assert scene.partition in scene.told
+    assert scene.partition in scene.raised
 
 
 def test_a_follower_that_keeps_up_under_load_gets_in_sync_again() -> None:

@@ -48,34 +48,34 @@ def test_a_journal_that_cannot_begin_anew_is_tried_again_and_nobody_is_told_mean
     where, name = {
         "roll": (led.partition, "roll"), "append": (led.partition, "active_for"), "memo": (led.partition.memo, "save"),
     }[step]  # fmt: skip
-    told: list[bool] = []
+    answer: list[bool] = []
 
     def begin_anew_in_vain() -> None:
         setattr(where, name, refuse)
         led.begin_anew()
-        both.one.inside.store.put("probe", "k", 1, told.append)
+        both.one.inside.store.put("probe", "k", 1, answer.append)
 
     with caplog.at_level(logging.WARNING):
         both.one.call(begin_anew_in_vain)
         settle(both.one)
         assert both.one.call(lambda: both.one.inside.store.load("probe")) == {"k": 1}
-        assert told == []
+        assert answer == []
         until(lambda: "cannot begin anew" in caplog.text)
     both.one.call(lambda: delattr(where, name))
-    until(lambda: told == [True])
+    until(lambda: answer == [True])
     assert probe(both) == {"k": 1}
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_a_store_that_cannot_say_what_it_has_is_asked_again(both: Pair) -> None:
-    led, store, told = leads_with(both), both.one.inside.store, list[bool]()
+    led, store, answer = leads_with(both), both.one.inside.store, list[bool]()
     with full_disk(both.one):
         both.one.call(led.begin_anew)
-        both.one.call(lambda: store.put("probe", "refused", 1, told.append))
+        both.one.call(lambda: store.put("probe", "refused", 1, answer.append))
         settle(both.one)
-    assert told == [False]
-    both.one.call(lambda: store.put("probe", "k", 1, told.append))
-    until(lambda: told == [False, True])
+    assert answer == [False]
+    both.one.call(lambda: store.put("probe", "k", 1, answer.append))
+    until(lambda: answer == [False, True])
     assert probe(both) == {"k": 1}
 
 

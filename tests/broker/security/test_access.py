@@ -73,9 +73,9 @@ def test_records_come_back_through_tls_as_they_went(broker: Broker, files: tuple
         create(wire, "t", configs={"max.message.bytes": str(4 << 20)})
         for size in (10, 20_000, 300_000, 3_000_000):
             value = os.urandom(size)
-            told = Dialogue(wire).produce("t", batch(value))
-            assert told.error_code.value == 0
-            found = Dialogue(wire).fetch("t", told.base_offset, partition_max_bytes=4 << 20)
+            answer = Dialogue(wire).produce("t", batch(value))
+            assert answer.error_code.value == 0
+            found = Dialogue(wire).fetch("t", answer.base_offset, partition_max_bytes=4 << 20)
             assert value in found.partition.records
 
 
@@ -100,8 +100,8 @@ def test_many_requests_in_one_record_are_answered_in_order(broker: Broker, files
         say(wire, plain("alice", "secret"))
         frames = [wire.encoded("metadata", 12, topics=[]) for _ in range(2000)]
         wire.send_bytes(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        told = [struct.unpack(">i", wire.receive_frame()[:4])[0] for _ in frames]
-        assert told == [struct.unpack_from(">i", frame, 4)[0] for frame in frames]
+        answer = [struct.unpack(">i", wire.receive_frame()[:4])[0] for _ in frames]
+        assert answer == [struct.unpack_from(">i", frame, 4)[0] for frame in frames]
 
 
 def test_a_client_without_tls_is_closed_and_others_go_on(broker: Broker, files: tuple[str, str]) -> None:
@@ -148,7 +148,7 @@ def test_librdkafka_logs_in_through_tls(broker: Broker, files: tuple[str, str], 
 
 
 @pytest.mark.parametrize(
-    ("access", "told"),
+    ("access", "answer"),
     [
         (Access(), "--users"),
         (Access(users=("a:b",)), "--tls-cert"),
@@ -159,8 +159,8 @@ def test_librdkafka_logs_in_through_tls(broker: Broker, files: tuple[str, str], 
         (Access(tls_key="k"), "--tls-cert"),
     ],
 )
-def test_nothing_listens_beyond_this_machine_without_users_and_tls(access: Access, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_nothing_listens_beyond_this_machine_without_users_and_tls(access: Access, answer: str) -> None:
+    with pytest.raises(UsageError, match=answer):
         Broker(host="192.0.2.1", access=access)
 
 
@@ -178,7 +178,7 @@ def test_all_addresses_need_one_that_clients_can_be_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("advertise", "told"),
+    ("advertise", "answer"),
     [
         (None, ("h", 1)),
         ("name", ("name", 1)),
@@ -190,13 +190,13 @@ def test_all_addresses_need_one_that_clients_can_be_told() -> None:
         (":9", None),
     ],
 )
-def test_what_clients_are_told_to_connect_to(advertise: str | None, told: tuple[str, int] | None) -> None:
+def test_what_clients_are_told_to_connect_to(advertise: str | None, answer: tuple[str, int] | None) -> None:
     access = Access(advertise=advertise)
-    if told is None:
+    if answer is None:
         with pytest.raises(UsageError, match="HOST:PORT"):
             access.advertised("h", 1)
     else:
-        assert access.advertised("h", 1) == told
+        assert access.advertised("h", 1) == answer
 
 
 def test_a_file_of_users_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -264,8 +264,8 @@ def test_a_credential_that_cannot_be_is_refused_without_the_others(fields: dict[
     with Broker() as broker, Wire(broker.bootstrap) as wire:
         bad = upsertion("bad", "pw", **fields)
         assert altered(wire, bad, upsertion("good", "pw")) == {bad["name"]: error, "good": "none"}
-        told = wire.ask("describe_user_scram_credentials", 0, users=None).results
-        assert [(row.user, row.credential_infos[0].iterations) for row in told] == [("good", 4096)]
+        reply = wire.ask("describe_user_scram_credentials", 0, users=None).results
+        assert [(row.user, row.credential_infos[0].iterations) for row in reply] == [("good", 4096)]
 
 
 def test_a_user_of_the_file_is_not_changed_by_clients(wire: Wire) -> None:

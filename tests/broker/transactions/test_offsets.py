@@ -77,8 +77,8 @@ def test_the_last_offset_of_several_counts(client: Client) -> None:
 
 def test_a_group_takes_part_before_its_offsets_do(client: Client) -> None:
     producer = client.ready("n")
-    told = [client.commit_offset("n", producer, "g", "t", 7, version) for version in (2, 3, 4)]
-    assert told == ["INVALID_TXN_STATE", "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"]
+    reply = [client.commit_offset("n", producer, "g", "t", 7, version) for version in (2, 3, 4)]
+    assert reply == ["INVALID_TXN_STATE", "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"]
     assert client.state("n") == "Empty"
 
 

@@ -40,10 +40,10 @@ def raised(producer: Id) -> Id:
 
 
 def test_clients_are_told_of_it(client: Client) -> None:
-    told = client.ask(18, 3, client_software_name="c", client_software_version="1")
-    assert [(f.name, f.max_version_level) for f in told.finalized_features] == [("transaction.version", 2)]
-    assert told.finalized_features_epoch >= 0
-    assert told.supported_features == ()  # from 0 on: clients of version 3 take that for a mistake
+    answer = client.ask(18, 3, client_software_name="c", client_software_version="1")
+    assert [(f.name, f.max_version_level) for f in answer.finalized_features] == [("transaction.version", 2)]
+    assert answer.finalized_features_epoch >= 0
+    assert answer.supported_features == ()  # from 0 on: clients of version 3 take that for a mistake
     newer = client.ask(18, 4, client_software_name="c", client_software_version="1").supported_features
     assert [(f.name, f.min_version, f.max_version) for f in newer] == [("transaction.version", 0, 2)]
 

@@ -141,17 +141,17 @@ def test_a_snapshot_and_a_walk_of_the_log_tell_the_same_of_producers(tmp_path: P
         client.produce(None, "t", batch("i", client.ready(None), 0, False))
         client.add("n", producer, "t")
         client.produce("n", "t", batch("b", producer, 1))
-        told = client.producers("t").active_producers
-    assert [(p.coordinator_epoch, p.last_sequence, p.current_txn_start_offset) for p in told] == [
+        reply = client.producers("t").active_producers
+    assert [(p.coordinator_epoch, p.last_sequence, p.current_txn_start_offset) for p in reply] == [
         (0, 1, 3),
         (-1, 0, -1),
     ]
     with Broker(tmp_path) as broker, client_of(broker) as client:
-        assert client.producers("t").active_producers == told
+        assert client.producers("t").active_producers == reply
     for snapshot in tmp_path.rglob("*.snapshot"):
         snapshot.unlink()
     with Broker(tmp_path) as broker, client_of(broker) as client:
-        assert client.producers("t").active_producers == told
+        assert client.producers("t").active_producers == reply
 
 
 def test_a_producer_that_was_not_answered_goes_on_where_its_record_is(tmp_path: Path) -> None:
@@ -274,8 +274,8 @@ def test_a_marker_carries_what_it_is_made_of(tmp_path: Path) -> None:
         client.create("t")
         partition = broker.call(lambda: broker.inside.topics.partition("t", 0))
         assert broker.call(lambda: partition.mark(marker(9, 4, True, 3, SystemClock().wall_ms()))) == (0, 0)
-        told = client.producers("t").active_producers[0]
-        assert (told.producer_id, told.producer_epoch, told.coordinator_epoch, told.last_sequence) == (9, 4, 3, -1)
+        reply = client.producers("t").active_producers[0]
+        assert (reply.producer_id, reply.producer_epoch, reply.coordinator_epoch, reply.last_sequence) == (9, 4, 3, -1)
 
 
 def _append(partition: Partition, data: bytes) -> None:

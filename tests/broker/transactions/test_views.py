@@ -95,8 +95,8 @@ def test_producers_of_a_partition_are_told(client: Client) -> None:
     client.produce(None, "t", batch("plain", client.ready(None), 0, False))
     client.produce("n", "t", batch("a", producer, 0, count=3))
     rows = client.producers("t").active_producers
-    told = [(r.producer_id, r.producer_epoch, r.last_sequence, r.current_txn_start_offset) for r in rows]
-    assert told == [(1, 0, 0, -1), (0, 0, 2, 1)]
+    reply = [(r.producer_id, r.producer_epoch, r.last_sequence, r.current_txn_start_offset) for r in rows]
+    assert reply == [(1, 0, 0, -1), (0, 0, 2, 1)]
     client.end("n", producer)
     last = client.producers("t").active_producers[1]
     assert (last.coordinator_epoch, last.current_txn_start_offset) == (0, -1)

@@ -176,8 +176,8 @@ def test_a_fetch_request_of_kio_is_read_as_it_was_meant(
     if version >= fetch.NO_REPLICA_FIELD:
         values["replica_state"] = kio.ReplicaState(replica_id=replica, replica_epoch=7)
     read = fetch.read(memoryview(PREFIX + written(make(kio.FetchRequest, **values))), len(PREFIX), version)
-    told = (session, epoch) if version >= 7 else (0, -1)
-    assert read == FetchRequest(replica, wait_ms, least, most, committed, *told, ours)
+    reply = (session, epoch) if version >= 7 else (0, -1)
+    assert read == FetchRequest(replica, wait_ms, least, most, committed, *reply, ours)
 
 
 def partition(kio: Any, row: FetchPartition, tagged: bool) -> Any:
@@ -216,8 +216,8 @@ def test_an_answer_to_fetch_is_kios_to_the_last_byte(
         found = [row._replace(records=Slice(segment, *at) if at is not None else None) for row, at in rows]
         ours.append((own, found))
         theirs.append(make(kio.FetchableTopicResponse, **fields, partitions=tuple(data(kio, row) for row in found)))
-    told = {"error_code": ErrorCode(top), "session_id": 0}
-    entity = make(kio.FetchResponse, throttle_time=ms(0), responses=tuple(theirs), **told)
+    reply = {"error_code": ErrorCode(top), "session_id": 0}
+    entity = make(kio.FetchResponse, throttle_time=ms(0), responses=tuple(theirs), **reply)
     parts = fetch.answer(correlation, version, ours, top)
     sent = b"".join(part.read() if isinstance(part, Slice) else part for part in parts)
     body = answered(sent, correlation, entity)
