@@ -29,7 +29,7 @@ POSITION_EVERY_MS = 1000  # where nobody asked for what was written, Kafka hears
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0, 30.0)
 
 
-Tell = Callable[[CaptureStatistics], object]
+Report = Callable[[CaptureStatistics], object]
 
 
 class Capture:
@@ -37,7 +37,7 @@ class Capture:
 
     `publisher` and `source` make the two ends; they are called anew after a break. `start` is where to begin where
     Kafka holds no position yet: a position, or what asks the source for one. What was asked for is stored at once: the
-    next time the answer (now, the oldest binlog) would be another one, and what lies between would be missed. `tell`
+    next time the answer (now, the oldest binlog) would be another one, and what lies between would be missed. `report`
     hears of every commit, `lost` of every break that is survived.
     """
 
@@ -48,11 +48,11 @@ class Capture:
         clock: Clock,
         *,
         start: Position | Callable[[], Position],
-        tell: Tell = lambda statistics: None,
+        report: Report = lambda statistics: None,
         lost: Callable[[WaterclockError], object] = lambda error: None,
     ) -> None:
         self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
-        self._tell, self._lost, self._statistics = tell, lost, CaptureStatistics()
+        self._report, self._lost, self._statistics = report, lost, CaptureStatistics()
         self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
@@ -96,7 +96,7 @@ class Capture:
         self._statistics = CaptureStatistics(
             now.changes + changes, now.transactions + transactions, now.commits + 1, now.breaks, place
         )
-        self._tell(self._statistics)
+        self._report(self._statistics)
 
 
 class _Pass:

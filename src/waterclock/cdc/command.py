@@ -36,8 +36,8 @@ def add_to(parser: ArgumentParser) -> None:
 def _add_mysql(group: object) -> None:
     add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
     add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
-    told = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
-    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=told)
+    types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
+    add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
     add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
     add("--server-id", type=int, metavar="N", help="as a replica, unlike every other one's (default: from the name)")
     add("--tls", action="store_true", help="talk to the server by TLS, and check its certificate")
@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
     given = from_text(client, origins.read_file(client, file)) if file else {}
     publisher = partial(Publisher, target, name, given)
     shown = Progress(clock, arguments.json)
-    capture = Capture(publisher, origin.source, clock, start=origin.begin, tell=shown.tell, lost=shown.lost)
+    capture = Capture(publisher, origin.source, clock, start=origin.begin, report=shown.report, lost=shown.lost)
     with option.open_server(arguments.metrics, "cdc", capture.statistics, partial(prometheus, name)):
         _miss(origin.absent())
         _warn(origin.unseen())

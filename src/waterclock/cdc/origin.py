@@ -40,7 +40,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    told, skip = types_of(arguments.type), transactions_of(arguments.skip)
+    overrides, skip = types_of(arguments.type), transactions_of(arguments.skip)
 
     def now() -> str:
         return answer(login, lambda cursor: inspected(cursor).place)
@@ -49,7 +49,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
         return Position(now() if arguments.begin == "now" else answer(login, oldest))
 
     def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, overrides=told, skip=skip, queries=arguments.queries)
+        return BinlogReader(login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries)
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
@@ -104,13 +104,13 @@ def read_file(option: str, file: str) -> str:
 
 
 def types_of(given: list[str]) -> dict[str, str]:
-    told = {}
+    found = {}
     for text in given:
         column, _, word = text.rpartition("=")
         if word not in _TYPES or column.count(".") < 2:
             raise UsageError(f"--type {text}: write DATABASE.TABLE.COLUMN=TYPE, with a type of {', '.join(_TYPES)}.")
-        told[column] = word
-    return told
+        found[column] = word
+    return found
 
 
 def transactions_of(given: list[str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ class Progress:
         self._clock, self._json = clock, as_json
         self._began_ns = self._told_ns = clock.monotonic_ns()
 
-    def tell(self, now: CaptureStatistics) -> None:
+    def report(self, now: CaptureStatistics) -> None:
         if sys.stderr.isatty() and self._clock.monotonic_ns() - self._told_ns >= _EVERY_MS * 1_000_000:
             self._told_ns = self._clock.monotonic_ns()
             print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a capture tells about itself: one frozen record, whoever asks and whenever."""
+"""What a capture says about itself: one frozen record, whoever asks and whenever."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def text(metrics: Iterable[Metric]) -> str:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    told = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    pairs = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _quoted(value: str) -> str:

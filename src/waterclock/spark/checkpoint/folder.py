@@ -139,7 +139,7 @@ class Checkpoint:
             )
 
     def lies_where_it_was_made(self) -> bool:
-        """Whether it was neither moved nor copied, as far as it tells."""
+        """Whether it was neither moved nor copied, as far as it shows."""
         with suppress(StateMismatch):  # damaged, or not there
             return bool(stored(self.path / "waterclock.json").get("checkpoint") == str(self.path))
         return False
@@ -207,7 +207,7 @@ class Checkpoint:
     def refuse_if_closed(self, source: Path) -> None:
         """Raise UsageError where files came after the closing heartbeat: all of them would be late.
 
-        A file that is moved in keeps the time of its content; when it came is told by the time of its last change
+        A file that is moved in keeps the time of its content; when it came follows from the time of its last change
         of any kind. Clocks are set back, and a checkpoint that is copied has the times of its copy: so what Spark has not
         taken, or not as it stands there now, came after the close too. Names that Spark does not read do not count.
         """

@@ -50,5 +50,5 @@ def is_unchanged(file: Path, taken: Mapping[str, TakenFile]) -> bool:
 def _files_in(path: Path, ending: bytes) -> Iterator[TakenFile]:
     for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
-            told = json.loads(line)
-            yield TakenFile(unquote(told["path"].rpartition("/")[2]), told["timestamp"], told["batchId"])
+            entry = json.loads(line)
+            yield TakenFile(unquote(entry["path"].rpartition("/")[2]), entry["timestamp"], entry["batchId"])

@@ -1,4 +1,4 @@
-"""What Spark tells of a query's batches, one by one, on a thread of its own."""
+"""What Spark reports of a query's batches, one by one, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pyspark.sql.streaming import StreamingQueryListener
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Tell = Callable[[str, Any], None]  # a query's id, Spark's StreamingQueryProgress
+Report = Callable[[str, Any], None]  # a query's id, Spark's StreamingQueryProgress
 
 
 class _Listener(StreamingQueryListener):  # type: ignore[misc]  # PySpark is untyped here
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: Report) -> None:
+        self._report = report
 
     def onQueryStarted(self, event: Any) -> None: ...
 
     def onQueryProgress(self, event: Any) -> None:
-        self._tell(str(event.progress.id), event.progress)
+        self._report(str(event.progress.id), event.progress)
 
     def onQueryIdle(self, event: Any) -> None: ...
 
@@ -29,9 +29,9 @@ class _Listener(StreamingQueryListener):  # type: ignore[misc]  # PySpark is unt
 
 
 @contextmanager
-def listening(session: SparkSession, tell: Tell) -> Iterator[None]:
-    """Have Spark call `tell` after each batch of any query of the session; a little later than the batch itself."""
-    listener = _Listener(tell)
+def listening(session: SparkSession, report: Report) -> Iterator[None]:
+    """Have Spark call `report` after each batch of any query of the session; a little later than the batch itself."""
+    listener = _Listener(report)
     session.streams.addListener(listener)
     try:
         yield

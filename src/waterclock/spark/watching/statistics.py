@@ -1,4 +1,4 @@
-"""What a running pipeline tells of itself: one frozen record, whoever asks and whenever.
+"""What a running pipeline reports about itself: one frozen record, whoever asks and whenever.
 
     statistics.py   the record, and how it is gathered batch by batch
     listening.py    Spark's part of it: times of phases, rows and memory of the state
@@ -66,7 +66,7 @@ class PipelineStatistics:
     behind: Mapping[str, int] | None = None  # what the source has and no batch took: by TOPIC/PARTITION, or ""
     state_rows: int | None = None  # in Spark's state store: a row a bucket that was ever used
     state_memory_bytes: int | None = None  # that Spark's state store takes now, caches included
-    phases: Mapping[str, Phase] | None = None  # by name; docs/operations.md tells which lies in which
+    phases: Mapping[str, Phase] | None = None  # by name; docs/operations.md says which lies in which
 
     def count(self, name: str) -> int:
         """One of the totals; 0 where nothing of it was counted."""
