@@ -87,6 +87,12 @@ def everything(store: PostgresStore) -> Rows:
     return store.in_order("results::text")
 
 
+def whatever_the_batch(row: tuple[str]) -> tuple[str, ...]:
+    """A result as PostgreSQL shows it, without batch, place in the batch, and watermark."""
+    _, _, kind, key, rule, due, _, *rest = row[0].strip("()").split(",")
+    return kind, key, rule, due, *rest
+
+
 @pytest.fixture
 def clean(spark: SparkSession, server: PostgresServer, make: Make) -> Callable[[str], Rows]:
     """What a run that nothing happens to leaves."""
@@ -178,7 +184,10 @@ def test_kills_at_random_moments_change_nothing(
     file = put_into(store, make(source, "killed"))
     kill_at_random(file, 4, campaign_seed)
     run(spark, file)
-    assert everything(store) == clean(source)
+    found, wanted = everything(store), clean(source)
+    if source == "files":  # a batch may have got two files: test_crashes.py says when
+        found, wanted = (sorted(map(whatever_the_batch, rows)) for rows in (found, wanted))
+    assert found == wanted
 
 
 @pytest.mark.long(seconds=25)
