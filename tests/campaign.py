@@ -2,7 +2,7 @@
 
 A test that is marked `long(seconds=40)` belongs to the campaign of its file. CAMPAIGN_MINUTES is what the campaigns of
 a run may take, with all its processes: a number, or `all`; `make test-long` and `make test-servers` set it, and without
-it every test that is chosen is run, with the seed that is told. CAMPAIGN_SEED is the seed of the day: it says which
+it every test that is chosen is run, with the seed that is shown. CAMPAIGN_SEED is the seed of the day: it says which
 tests have their turn, and is what their kills and examples are drawn from.
 
 Rule 1: the tests stand in a ring. Each seed begins where the one before it ended: after `turns` seeds each had its turn.
@@ -28,9 +28,7 @@ from hypothesis import settings
 
 # The same examples in every run: a landing must not depend on luck. To search further: HYPOTHESIS_PROFILE=search make test
 # No deadline: how long an example takes says how busy the machine is.
-settings.register_profile(
-    "steady", derandomize=True, database=None, deadline=None
-)  # how long an example takes is the load of the machine
+settings.register_profile("steady", derandomize=True, database=None, deadline=None)
 settings.register_profile("search", derandomize=False, deadline=None)
 settings.register_profile("campaign", derandomize=False, database=None, print_blob=True, deadline=None)
 
