@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """The option."""
-    what = "serve http://127.0.0.1:PORT/metrics for Prometheus; 0 for any free port"
+    what = "serve /metrics for Prometheus and /statistics.json at http://127.0.0.1:PORT; 0 for any free port"
     parser.add_argument("--metrics", type=port, metavar="PORT", help=what)
 
 

@@ -108,7 +108,7 @@ class Server:
         try:
             content_type, text = self._routes[path]()
             return Answer(200, content_type, text.encode("utf-8", "replace"))
-        except Exception as error:  # whatever it is: the client hears of it
+        except Exception as error:  # whatever it is: the client gets it as its answer
             return _sentence(500, f"{path} could not be made: {error}")
 
 
