@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from typing import IO
 from weakref import WeakSet
 
@@ -56,14 +57,15 @@ def make_folder(folder: AnyPath) -> None:
     flush_folder(above)
 
 
-def write_whole(path: AnyPath, data: bytes) -> None:
-    """Replace the file at `path` by one with `data`, durably. OSError if the disk refuses.
+def write_whole(path: AnyPath, data: bytes, mode: int = 0o666) -> None:
+    """Replace the file at `path` by one with `data`, durably. OSError if the disk refuses. `mode` is for a new file, less
+    the umask.
 
     1. write the bytes to a file beside it    2. flush that    3. rename it    4. flush the folder
 
     A crash before 3 leaves the old file, one after 3 either of the two, and once 4 is done the new one is there.
     """
-    with replacing(path) as file:
+    with replacing(path, mode) as file:
         file.write(data)  # 1
         file.flush()
         os.fsync(file.fileno())  # 2
@@ -72,7 +74,7 @@ def write_whole(path: AnyPath, data: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: AnyPath) -> Iterator[IO[bytes]]:
+def replacing(path: AnyPath, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of the one at `path` when the block ends; if it fails, nothing stays.
 
     Nothing is flushed here. A crash of the machine may leave any part of the new bytes under the name: this alone is for
@@ -81,7 +83,7 @@ def replacing(path: AnyPath) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.new")
     try:
-        with open(fresh, "wb") as file:
+        with open(fresh, "wb", opener=partial(os.open, mode=mode)) as file:
             yield file
         os.replace(fresh, path)
     except BaseException:

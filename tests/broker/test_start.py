@@ -17,7 +17,6 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.pairs import pair
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker.errors import DataInUse, LogDamaged
@@ -68,33 +67,6 @@ def test_after_a_start_that_failed_the_same_process_can_open_the_folder(folder: 
     assert holds_all(folder)
 
 
-def test_logs_whose_store_is_gone_are_told_of_and_stay(folder: Path) -> None:
-    before = partitions(folder)
-    stores = {path: path.read_bytes() for path in folder.glob("store.sqlite*")}
-    for path in stores:
-        path.unlink()
-    for _ in range(2):  # the first start leaves a store that is new
-        with pytest.raises(LogDamaged, match=r"Restore store\.sqlite, or move the logs away"):
-            Broker(folder).start()
-        assert partitions(folder) == before
-    for path in folder.glob("store.sqlite*"):
-        path.unlink()
-    for path, data in stores.items():
-        path.write_bytes(data)
-    assert holds_all(folder)
-
-
-def test_what_a_crash_left_of_the_first_topic_is_removed_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "commit_group", lambda store, group: False)  # the crash comes before the first commit
-        with Broker(tmp_path):
-            (tmp_path / "topics" / "orders-0.0123456789abcdef").mkdir()
-    with Broker(tmp_path):
-        assert partitions(tmp_path) == []
-
-
 def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
     with Broker(tmp_path / "one") as broker:
         port = int(broker.bootstrap.rpartition(":")[2])
@@ -130,10 +102,12 @@ def damaged_log(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def damaged_store(folder: Path) -> Iterator[int]:
-    store, aside = folder / "store.sqlite", folder / "aside"
+    """That of an earlier version, which this one cannot take over."""
+    store, aside, before = folder / "store.log", folder / "aside", folder / "store.sqlite"
     store.rename(aside)
-    store.write_bytes(b"not a database at all " * 100)
+    before.write_bytes(b"not a database at all " * 100)
     yield 0
+    before.unlink()
     aside.rename(store)
 
 
@@ -155,7 +129,7 @@ def damaged_journal(folder: Path) -> Iterator[int]:
 
 
 def remember(folder: Path, follower: dict[str, Any] | None) -> None:
-    store = Store(str(folder / "store.sqlite"), lambda *arguments: None)
+    store = Store(str(folder), lambda *arguments: None)
     store.commit_at_once(Entry("self", "follower", follower))
     store.close()
 
@@ -259,21 +233,6 @@ def test_a_broker_without_a_folder_that_cannot_start_leaves_none_behind(monkeypa
 
 
 # A follower's
-
-
-def test_a_follower_whose_store_is_gone_tells_of_it_and_removes_nothing(tmp_path: Path) -> None:
-    with pair(tmp_path) as both:
-        with RawClient(both.one.bootstrap) as client:
-            assert client.produce("t", b"kept") == (0, 0)
-        both.two.close()
-        for path in (tmp_path / "two").glob("store.sqlite*"):
-            path.unlink()
-        before = partitions(tmp_path / "two")
-        assert before
-        for _ in range(2):  # the first start leaves a store that is new
-            with pytest.raises(LogDamaged, match=r"Restore store\.sqlite, or move the logs away"):
-                both.again("two", both.one.bootstrap).start()
-            assert partitions(tmp_path / "two") == before
 
 
 def test_a_follower_whose_disk_refuses_to_remember_whom_it_follows_does_not_start(

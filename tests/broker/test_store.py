@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import queue
-import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("crc32c")
 
-from waterclock.broker.errors import LogDamaged
-from waterclock.broker.store import Entry, Store
+from waterclock.broker.store import Entry, Forget, Store
+from waterclock.broker.store_file import Row, StoreFile
 
 PATIENCE_S = 20.0
 LARGE = "x" * 200_000
@@ -41,11 +41,13 @@ class Scene:
         self.loop = Loop()
         self.store = Store(str(path), self.loop.soon)
         self.ended: list[tuple[str, bool]] = []
-        self.room(False)
+        self._append = self.store._file.append
+        self.store._file.append = self.append  # type: ignore[method-assign]
 
-    def room(self, there: bool) -> None:
-        (pages,) = self.store._database.execute("PRAGMA page_count").fetchone()
-        self.store._database.execute(f"PRAGMA max_page_count = {2**30 if there else pages + 2}")
+    def append(self, rows: list[Row]) -> None:
+        if any(len(row.value or b"") >= len(LARGE) for row in rows):
+            raise OSError(28, "No space left on device")
+        self._append(rows)
 
     def put(self, key: str, value: Any) -> None:
         self.store.put("r", key, value, lambda done: self.ended.append((key, done)))
@@ -58,7 +60,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path / "store.sqlite")
+    scene = Scene(tmp_path)
     yield scene
     scene.store.close()
 
@@ -145,11 +147,11 @@ def test_the_whole_store_is_told_or_none_of_it(scene: Scene) -> None:
 
 
 def test_after_a_refusal_the_end_is_reached_all_the_same(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "store.sqlite")
+    scene = Scene(tmp_path)
     scene.put("large", LARGE)
     scene.put("behind", 1)
     scene.store.close()
-    again = Store(str(tmp_path / "store.sqlite"), lambda *arguments: None)
+    again = Store(str(tmp_path), lambda *arguments: None)
     assert again.load("r") == {}
     again.close()
 
@@ -158,31 +160,94 @@ def test_at_once_means_durable_or_an_error(scene: Scene) -> None:
     scene.store.commit_at_once(Entry("r", "a", 1), Entry("r", "b", 2))
     scene.store.commit_at_once(Entry("r", "a", None))
     assert scene.store.load("r") == {"b": 2}
-    scene.store._reader.execute("PRAGMA max_page_count = 1")
-    with pytest.raises(OSError, match=r"the store cannot be written: .*full"):
+    with pytest.raises(OSError, match=r"the store cannot be written: .*No space left"):
         scene.store.commit_at_once(Entry("r", "c", LARGE))
     assert scene.store.load("r") == {"b": 2}
 
 
 def test_a_flush_of_the_store_that_fails_ends_the_process(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file system fails at a flush on demand: SQLite's error is made by hand."""
+    """No file system fails at a flush on demand: its error is made by hand."""
     ends: list[Exception] = []
 
-    def fails(database: Any, step: Any) -> NoReturn:
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-        raise error
+    def fails(fd: int) -> NoReturn:
+        raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("waterclock.broker.store._apply", fails)
-    monkeypatch.setattr("waterclock.broker.store.flush_failed", ends.append)
+    def ended(error: Exception) -> NoReturn:
+        ends.append(error)
+        raise error  # nothing goes on behind it
+
+    monkeypatch.setattr("os.fdatasync", fails)
+    monkeypatch.setattr("waterclock.broker.store_file.flush_failed", ended)
     scene.put("k", 1)
     scene.until(1)
-    assert [str(error) for error in ends] == ["disk I/O error"]
+    assert [error.args for error in ends] == [(5, "Input/output error")]
 
 
-def test_a_file_that_is_no_store_is_said_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(b"not a database at all " * 100)
-    with pytest.raises(LogDamaged, match=r"store\.sqlite cannot be read .*Restore it"):
-        Store(str(path), lambda *arguments: None)
-    assert path.read_bytes() == b"not a database at all " * 100
+def test_what_is_forgotten_is_forgotten_after_a_restart_too(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.store.commit([Entry("own", "a", 1), Entry("r", "a", 1), Entry("s", "a", 1)])
+    scene.store.commit([Forget(frozenset({"own"})), Entry("r", "b", 2)], lambda done: scene.ended.append(("end", done)))
+    scene.until(1)
+    scene.store.close()
+    for _ in range(2):
+        again = Store(str(tmp_path), lambda *arguments: None)
+        assert [again.load(name) for name in ("own", "r", "s")] == [{"a": 1}, {"b": 2}, {}]
+        again.close()
+
+
+def test_what_is_told_has_what_stands_before_it_in_one_group(scene: Scene) -> None:
+    answer: list[Any] = []
+    scene.store._writing.acquire()  # until all are handed in
+    for key in ("first", "second"):
+        scene.put(key, key)
+    scene.store.tell_all(answer.append)
+    scene.put("third", 3)
+    scene.store._writing.release()
+    scene.until(3)
+    assert answer == [[Entry("r", "first", "first"), Entry("r", "second", "second")]]
+
+
+def test_a_store_that_was_overwritten_many_times_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.broker.store_file.RENEW", 10_000)
+    scene = Scene(tmp_path)
+    scene.store.commit_at_once(Entry("r", "stays", "x" * 100))
+    sizes = []
+    for number in range(400):
+        scene.put("k", f"{number:0200}")
+        scene.until(number + 1)
+        sizes.append((tmp_path / "store.log").stat().st_size)
+    assert max(sizes) < 11_000
+    assert sum(after < before for before, after in pairwise(sizes)) >= 8
+    assert scene.store.number > 400
+    scene.store.close()
+    again = Store(str(tmp_path), lambda *arguments: None)
+    assert again.load("r") == {"stays": "x" * 100, "k": f"{399:0200}"}
+    again.close()
+
+
+def test_a_renewal_that_the_disk_refuses_costs_nothing_but_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, data: bytes, mode: int) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("waterclock.broker.store_file.RENEW", 1000)
+    monkeypatch.setattr("waterclock.broker.store_file.write_whole", refuse)
+    scene = Scene(tmp_path)
+    for number in range(50):
+        scene.put("k", f"{number:0100}")
+    assert scene.until(50) == [("k", True)] * 50
+    scene.store.close()
+    again = Store(str(tmp_path), lambda *arguments: None)
+    assert again.load("r") == {"k": f"{49:0100}"}
+    again.close()
+
+
+def test_nobody_but_its_owner_may_read_it_however_often_it_was_renewed(tmp_path: Path) -> None:
+    file = StoreFile(str(tmp_path / "store.log"), 0)
+    file.append([Row("r", "k", b"1")])
+    file.renew({"r": {"k": b"1"}})
+    file.close()
+    assert (tmp_path / "store.log").stat().st_mode & 0o077 == 0

@@ -266,7 +266,7 @@ class Broker:
 
     async def _first_role(self) -> Core | Follower:
         """What its folder remembers goes before what it was started with, and what the other broker says before both."""
-        kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
+        kept = Store.kept_at(self._folder(), "self")
         self._follow = await whom_to_follow(kept, self._follow)
         return await self._take_role()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -39,6 +38,7 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
+from waterclock.broker.inventory import take_inventory
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.deposing import depose
@@ -81,7 +81,8 @@ class Core:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
-            self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
+            self.store = opened.enter_context(closing(Store(folder, self._soon)))
+            take_inventory(folder, self.store, copied=False)
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
@@ -96,7 +97,7 @@ class Core:
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
-            self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
+            self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
@@ -112,6 +113,7 @@ class Core:
         """Go on with what the last time left: a follower, and transactions."""
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
+        self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
 
     def _flushed(self, work: list[Work]) -> None:

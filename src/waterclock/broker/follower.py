@@ -15,7 +15,6 @@ Rule 3: if nothing was copied yet there is nothing to lead with: only an unclean
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine
 from contextlib import ExitStack, closing
 from functools import partial
@@ -33,6 +32,7 @@ from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
+from waterclock.broker.inventory import take_inventory
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
@@ -67,16 +67,15 @@ class Follower:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
-            self.store = opened.enter_context(
-                closing(Store(os.path.join(folder, "store.sqlite"), loop.call_soon_threadsafe))
-            )
-            topics = Topics(folder, settings, self.store)  # first: with an identity a store no longer looks new
+            self.store = opened.enter_context(closing(Store(folder, loop.call_soon_threadsafe)))
+            take_inventory(folder, self.store, copied=True)
+            topics = Topics(folder, settings, self.store)
             chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer()))
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
-            self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
+            self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.identity.leader = NO_NODE if self.identity.peer is None else self.identity.peer
             self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}

@@ -1,5 +1,7 @@
 """Who the broker is: what clients are given to connect to, and its id, which its folder keeps for ever.
 
+It is kept twice, in the store and in `broker.json`: what the one has lost the other knows.
+
 the folder remembers        node.id is              then the broker is
 nothing                     not set                 1, a follower 2, or 1 if its leader is 2
 nothing                     N                       N
@@ -10,11 +12,14 @@ N                           another                 refused
 from __future__ import annotations
 
 import base64
+import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.sealed import read_sealed, write_sealed
 from waterclock.broker.store import Entry, Store
 from waterclock.errors import UsageError
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 NODE: Final = 1
 NODE_ID: Final = "node.id"
 NO_NODE: Final = -1
+FILE: Final = "broker.json"
 
 
 @dataclass
@@ -31,6 +37,7 @@ class Identity:
     """`node` is the broker's id, `leader` that of who leads every partition: its own, its peer's, or NO_NODE while unknown.
 
     `peer` is the other broker's id (None: there is none, or it is unknown), `peer_at` its address (HOST:PORT, or "").
+    `folder` is the data folder, or "" where nothing is kept; `mark` is what a leader knows its follower again by.
     """
 
     cluster: str
@@ -40,15 +47,32 @@ class Identity:
     leader: int = NODE
     peer: int | None = None
     peer_at: str = ""
+    folder: str = ""
+    mark: str = ""
 
     @classmethod
-    def of(cls, store: Store, node: int, host: str, port: int) -> Identity:
-        """The leader's identity kept in the store, made at the first start."""
+    def of(cls, store: Store, folder: str, node: int, host: str, port: int) -> Identity:
+        """The leader's identity kept in the store, made at the first start; OSError if it cannot be kept."""
         kept = store.load("cluster").get("id")
         cluster = kept or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if kept is None:  # before any log: logs and no cluster say that the store is new
-            store.commit_at_once(Entry("cluster", "id", cluster), Entry("self", "node", node))
-        return cls(cluster, host, port, node, node, peer_of(store.load("self"), node))
+        if kept is None:
+            own = {"node": node, "id": uuid.uuid4().hex}
+            store.commit_at_once(Entry("cluster", "id", cluster), *(Entry("self", *item) for item in own.items()))
+        identity = cls(cluster, host, port, node, node, peer_of(store.load("self"), node), "", folder)
+        identity.mark = str(store.load("self").get("id", ""))
+        identity.remember()
+        return identity
+
+    def join(self, cluster: str) -> None:
+        """It is this cluster's from now on."""
+        self.cluster = cluster
+        self.remember()
+
+    def remember(self) -> None:
+        """Keep the ids beside the store too; OSError if the disk refuses."""
+        said = {"cluster": self.cluster, "node": self.node, "id": self.mark}
+        if self.folder and remembered(self.folder) != said:
+            write_sealed(os.path.join(self.folder, FILE), said)
 
     def brokers(self) -> list[tuple[int, str, int]]:
         """Id, host and port of each broker that clients may ask."""
@@ -67,6 +91,13 @@ class Identity:
         """The epoch to lead in after `known`: even for the lower id of the two, odd for the higher. None is shared."""
         odd = self.node > self.other
         return known + 1 if (known + 1) % 2 == odd else known + 2
+
+
+def remembered(folder: str) -> dict[str, Any]:
+    """The ids of the cluster and the broker that the folder keeps beside its store; nothing if it keeps none."""
+    with suppress(OSError, ValueError):
+        return dict(read_sealed(os.path.join(folder, FILE)))
+    return {}
 
 
 def node_of(store: Store, settings: Settings, default: int = NODE) -> int:

@@ -1,7 +1,7 @@
-"""What the coordinators must remember, in one SQLite file: topics, groups, offsets, transactions, credentials.
+"""What the coordinators must remember: topics, groups, offsets, transactions, credentials, settings.
 
 The coordinators keep everything in memory and read the store once, at the start. It is a dictionary of namespaces of
-keys that survives: what is written is JSON.
+keys that survives: what is written is JSON, in a file of checksummed frames (store_file.py).
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.
@@ -11,25 +11,30 @@ Rule 4: what a coordinator changes in memory before that it takes back in `then(
     latest first: each finds memory as it had left it. What cannot be taken back (files, answers, sessions) waits for
     `then(True)`.
 Rule 5: a flush that fails ends the process: what was to be refused may stand on the disk all the same.
+Rule 6: what is damaged costs no more than itself. It is moved aside and said, with the commits that are missing, and the
+    store is written anew without it. What can be known of them otherwise is found by inventory.py.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.durable import flush_failed
+from waterclock.broker.aside import set_aside, set_bytes_aside
+from waterclock.broker.store_file import ALL_BUT, Contents, Damage, Row, StoreContents, StoreFile, apply, read
+from waterclock.broker.store_sqlite import kept_by_sqlite
 
-FLUSH_FAILED: Final = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
+NAME: Final = "store.log"
+SQLITE: Final = "store.sqlite"  # of earlier versions
 Then: TypeAlias = "Callable[[bool], Any]"
+log = logging.getLogger("waterclock.broker")
 
 
 class Entry(NamedTuple):
@@ -67,12 +72,20 @@ class PendingCommit(NamedTuple):
 
 
 class Store:
-    """`soon(callable, *arguments)` hands a call to the loop's thread. LogDamaged if the file is none, OSError."""
+    """The store in `folder`. `soon(callable, *arguments)` hands a call to the loop's thread.
 
-    def __init__(self, path: str, soon: Callable[..., Any]) -> None:
+    LogDamaged if what an earlier version left cannot be read, OSError.
+    """
+
+    def __init__(self, folder: str, soon: Callable[..., Any]) -> None:
         self._soon = soon
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it has users' keys; SQLite's other files take its mode
-        self._database, self._reader = _opened(path)
+        found = _found(folder)
+        self.new, self.damaged = not found.number, bool(found.damages)
+        """Whether nothing was kept before, and whether some of what was is damaged."""
+        self._contents = found.contents
+        self._file = StoreFile(os.path.join(folder, NAME), found.number)
+        self._mend(folder, found)
+        self._writing = threading.Lock()  # one frame at a time: the thread's, or `commit_at_once`
         self._queue: queue.SimpleQueue[PendingCommit | None] = queue.SimpleQueue()
         self._waiting: deque[Then | None] = deque()  # whom to call for what is on its way, in its order
         self._era = 0
@@ -80,10 +93,14 @@ class Store:
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
 
+    @property
+    def number(self) -> int:
+        """The number of the last frame: it rises with every commit or several, for as long as the folder lives."""
+        return self._file.number
+
     def load(self, namespace: str) -> dict[str, Any]:
         """Everything in a namespace that was durable when this was asked."""
-        rows = self._reader.execute("SELECT key, value FROM kept WHERE room = ? ORDER BY key", (namespace,))
-        return {key: json.loads(value) for key, value in rows}
+        return decoded(self._contents.get(namespace, {}).copy())
 
     def commit(self, changes: Iterable[Entry | Forget], then: Then | None = None) -> None:
         """Make the changes durable; returns at once."""
@@ -114,30 +131,23 @@ class Store:
 
     def commit_at_once(self, *changes: Entry) -> None:
         """Changes that are durable when this returns; OSError. For a start, which has nobody to serve yet."""
-        try:
-            with self._reader:
-                for change in changes:
-                    _apply(self._reader, change)
-        except sqlite3.Error as error:
-            raise OSError(f"the store cannot be written: {error}") from error
+        rows = [_row(change) for change in changes]
+        with self._writing:
+            try:
+                self._write(rows)
+            except OSError as error:
+                raise OSError(f"the store cannot be written: {error}") from error
 
     def close(self) -> None:
         """Commit what is left and close the file."""
         self._queue.put(None)
         self._thread.join()
-        self._database.close()
-        self._reader.close()
+        self._file.close()
 
     @staticmethod
-    def kept_at(path: str, namespace: str) -> dict[str, Any]:
-        """What a store that nobody has open holds in a namespace; nothing if there is none."""
-        if not os.path.exists(path):
-            return {}
-        store = Store(path, lambda *arguments: None)
-        try:
-            return store.load(namespace)
-        finally:
-            store.close()
+    def kept_at(folder: str, namespace: str) -> dict[str, Any]:
+        """What a store that nobody has open holds in a namespace; nothing if there is none, or no such folder."""
+        return decoded(_found(folder).contents.get(namespace, {}))
 
     # In its thread
 
@@ -149,6 +159,7 @@ class Store:
             if group and self.commit_group(group):
                 for _ in group:
                     self._soon(self._stored)
+                self._renew_if_due()
             elif group:
                 refused = group[-1].era
                 self._soon(self._refused)
@@ -163,21 +174,30 @@ class Store:
         return group, True
 
     def commit_group(self, group: list[PendingCommit]) -> bool:
-        """Write what was handed in meanwhile in one transaction of SQLite; False if the disk refuses it, all of it."""
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
-            for commit in group:
-                for step in commit.steps:
-                    _apply(self._database, step)
-            self._database.execute("COMMIT")
-            return True
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") in FLUSH_FAILED:
-                flush_failed(error)
-            if self._database.in_transaction:
-                with suppress(sqlite3.Error):  # then nothing more can be begun: all is refused from now on
-                    self._database.execute("ROLLBACK")
-            return False
+        """Write what was handed in meanwhile as one frame; False if the disk refuses it, all of it."""
+        rows: list[Row] = []
+        with self._writing:
+            try:
+                for step in (step for commit in group for step in commit.steps):
+                    if isinstance(step, Snapshot):
+                        step.into.extend(_entries(self._contents, rows))
+                    else:
+                        rows.append(_row(step))
+                self._write(rows)
+            except OSError:
+                return False
+        return True
+
+    def _write(self, rows: list[Row]) -> None:
+        if rows:
+            self._file.append(rows)
+        for row in rows:
+            apply(self._contents, row)
+
+    def _renew_if_due(self) -> None:
+        if self._file.due:
+            with self._writing, suppress(OSError):  # then the old file stays, and grows
+                self._file.renew(self._contents)
 
     # In the loop's thread
 
@@ -195,42 +215,60 @@ class Store:
                 if then is not None:
                     latest_first.callback(then, False)
 
+    # At the start
 
-def _opened(path: str) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """One for the thread that commits, and one to read with."""
-    with ExitStack() as opened:
-        try:
-            database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            opened.enter_context(closing(database))
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            database.execute(
-                "CREATE TABLE IF NOT EXISTS kept "
-                "(room TEXT, key TEXT, value TEXT, PRIMARY KEY (room, key)) WITHOUT ROWID"
+    def _mend(self, folder: str, found: StoreContents) -> None:
+        """Rule 6; and what a file of an earlier version held becomes this one's."""
+        path, before, fresh = os.path.join(folder, NAME), os.path.join(folder, SQLITE), not self._file.size
+        for damage in found.damages:
+            self._say(path, damage, set_bytes_aside(folder, path, damage.at, damage.size))
+        if found.damages or (found.number and fresh):
+            self._file.renew(self._contents)
+        if os.path.exists(before):
+            how = "was taken over into" if fresh else "is of an earlier version, and was not read: there is"
+            log.warning("%s %s %s; it lies in %s from now on", before, how, path, set_aside(folder, before))
+
+    def _say(self, path: str, damage: Damage, aside: str) -> None:
+        if damage.upto is None:
+            missing = "a power cut leaves so what it interrupted; if there was none, what was committed last is missing"
+        else:
+            missing = (
+                f"commits {damage.first} to {damage.upto - 1} are missing, and what they changed is as it was before"
             )
-            reader = opened.enter_context(closing(sqlite3.connect(path)))
-            reader.execute("PRAGMA synchronous=FULL")
-        except sqlite3.OperationalError as error:
-            raise OSError(f"{path} cannot be opened: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise LogDamaged(
-                f"{path} cannot be read ({error}). Restore it: it knows the topics and the offsets"
-            ) from error
-        opened.pop_all()
-    return database, reader
+        log.error(
+            "%s is damaged: %d bytes from byte %d on are no commit, and lie in %s from now on: %s",
+            path, damage.size, damage.at, aside, missing,
+        )  # fmt: skip
 
 
-def _apply(database: sqlite3.Connection, step: Step) -> None:
-    if isinstance(step, RefusedByJournal):
-        raise sqlite3.OperationalError("the journal refused it")
-    if isinstance(step, Snapshot):
-        rows = database.execute("SELECT room, key, value FROM kept ORDER BY room, key")
-        step.into.extend(Entry(room, key, json.loads(value)) for room, key, value in rows)
-    elif isinstance(step, Forget):
-        places = ", ".join("?" * len(step.but))
-        database.execute(f"DELETE FROM kept WHERE room NOT IN ({places})", tuple(step.but))
-    elif step.value is None:
-        database.execute("DELETE FROM kept WHERE room = ? AND key = ?", (step.namespace, step.key))
-    else:
-        row = (step.namespace, step.key, json.dumps(step.value, separators=(",", ":")))
-        database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", row)
+def _found(folder: str) -> StoreContents:
+    """What is kept in a folder, by this version or an earlier one."""
+    with suppress(FileNotFoundError, NotADirectoryError), open(os.path.join(folder, NAME), "rb") as file:
+        data = file.read()
+        if data or not os.path.exists(os.path.join(folder, SQLITE)):
+            return read(data)
+    before = kept_by_sqlite(os.path.join(folder, SQLITE))
+    return StoreContents(before, 1 if before else 0, [])
+
+
+def decoded(values: dict[str, bytes]) -> dict[str, Any]:
+    """What the values say, by key and in its order."""
+    keys = sorted(values)
+    return dict(zip(keys, json.loads(b"[" + b",".join(values[key] for key in keys) + b"]"), strict=True))
+
+
+def _row(step: Step) -> Row:
+    if isinstance(step, Entry):
+        value = None if step.value is None else json.dumps(step.value, separators=(",", ":")).encode()
+        return Row(step.namespace, step.key, value)
+    if isinstance(step, Forget):
+        return Row(ALL_BUT, json.dumps(sorted(step.but)), None)
+    raise OSError("the journal refused it")
+
+
+def _entries(contents: Contents, rows: Iterable[Row]) -> list[Entry]:
+    """Everything that is kept once these rows are done too."""
+    after = {namespace: values.copy() for namespace, values in contents.items()}
+    for row in rows:
+        apply(after, row)
+    return [Entry(name, key, value) for name in sorted(after) for key, value in decoded(after[name]).items()]

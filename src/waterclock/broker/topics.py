@@ -1,16 +1,17 @@
 """The topics: their names, ids, settings, and the folders of their partitions.
 
 Rule 1: a topic is kept in the store before anybody hears of it or can append to it, and its folders are made before
-    that; so is a new partition. A folder that no topic owns is what a crash left of a creation or a deletion: it is
-    removed at the start. So would be one with records that were acknowledged, if its topic were known too early.
+    that, each with its label (labels.py); so is a new partition. What a crash leaves of that, inventory.py finds.
 Rule 2: a name is checked before it becomes a path.
-Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back.
+Rule 3: a topic is there until its deletion is durable. Meanwhile nobody changes it: its row would come back. The store
+    keeps that it was deleted until its folders are gone.
 Rule 4: folders are made and removed beside the loop (making.py). A topic grows once at a time: who asks for more meanwhile
     has its turn when it is known how that one ended.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -20,23 +21,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from waterclock.broker.errors import LogDamaged
+from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
+from waterclock.broker.labels import FolderLabel, folder_of, write_label
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
 from waterclock.broker.settings import Settings, TopicSettings
-from waterclock.broker.store import Store, Then
+from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.worker import Do, at_once
 from waterclock.disk import flush_folder, make_folder
 from waterclock.errors import UsageError
 
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
-NAMESPACE: Final = "topic"
 LONGEST_NAME: Final = 249
 Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
-START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
+log = logging.getLogger("waterclock.broker")
 
 
 def legal(name: str) -> bool:
@@ -59,6 +60,11 @@ def why_illegal(name: str | None) -> str | None:
 
 def _nobody_waits(done: bool) -> None:
     """For who does not ask how it ended."""
+
+
+def _say_refused(topic: Topic, error: Exception | None) -> None:
+    if error is not None:  # the store has them
+        log.warning("the folder of the topic %s does not have its new settings: %s", topic.name, error)
 
 
 class Topic:
@@ -87,7 +93,7 @@ class Topics:
     """
 
     def __init__(self, folder: str, settings: Settings, store: Store, do: Do = at_once) -> None:
-        self.folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
+        self.folder, self._settings, self._store = os.path.join(folder, TOPICS), settings, store
         self._do, self._maker = do, Maker(self.folder, do)
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
@@ -205,12 +211,20 @@ class Topics:
         topic.settings.replace(given)
 
         def configured(done: bool) -> None:
-            if not done:
+            if done:
+                self._label_anew(topic)
+            else:
                 topic.settings.replace(before)
             if then is not None:
                 then(done)
 
         self._store.put(NAMESPACE, topic.name, topic.kept(), configured)
+
+    def _label_anew(self, topic: Topic) -> None:
+        """Have the first partition's folder say the topic's settings too."""
+        first = topic.partitions[0]
+        label = self._label(topic, 0, topic.promised)
+        self._do(lambda: None if first.deleted else write_label(first.folder, label), partial(_say_refused, topic))
 
     def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
         """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
@@ -227,9 +241,16 @@ class Topics:
             self._forget(topic)
             if gone is not None:
                 gone()
-            self._maker.remove(topic.partitions, partial(then, True))
+            self._maker.remove(topic.partitions, partial(self._removed, topic, then))
 
-        self._store.put(NAMESPACE, topic.name, None, deleted)
+        deletion = Entry(DELETED, str(topic.id), topic.name)
+        self._store.commit((Entry(NAMESPACE, topic.name, None), deletion), deleted)
+
+    def _removed(self, topic: Topic, then: Then) -> None:
+        """What the disk refused to remove, the next start removes."""
+        if not any(os.path.lexists(partition.folder) for partition in topic.partitions):
+            self._store.put(DELETED, str(topic.id), None)
+        then(True)
 
     def drop(self, topic: Topic) -> None:
         """Forget a topic and remove its files, without a word to the store."""
@@ -263,20 +284,11 @@ class Topics:
         self.by_name[old.topic].partitions[old.number] = new
 
     def _open_all(self) -> None:
-        kept = self._store.load(NAMESPACE)
-        if os.listdir(self.folder) and not self._store.load("cluster"):
-            raise LogDamaged(
-                f"there are logs in {self.folder}, and the store that knows them is new. Restore store.sqlite, or move "
-                f"the logs away to begin without them"
-            )
-        for name, value in kept.items():
+        for name, value in self._store.load(NAMESPACE).items():
             topic = Topic(name, uuid.UUID(value["id"]), TopicSettings(self._settings, value["settings"]))
-            topic.partitions = [self._open(topic, number) for number in range(value["partitions"])]
             topic.promised = value["partitions"]
+            topic.partitions = [self._open(topic, number) for number in range(topic.promised)]
             self._add(topic)
-        owned = {os.path.basename(partition.folder) for partition in self.partitions()}
-        for name in set(os.listdir(self.folder)) - owned:
-            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
 
     def _opened(self, topic: Topic, upto: int) -> list[Partition]:
         """The partitions from those promised so far up to `upto`, which are promised from now on."""
@@ -293,11 +305,19 @@ class Topics:
 
     def _openings(self, topic: Topic, upto: int) -> list[Callable[[], Partition]]:
         """What makes the partitions from those promised so far up to `upto`."""
-        return [partial(self._open, topic, number, begin_partition) for number in range(topic.promised, upto)]
+        return [partial(self._begin, topic, number, upto) for number in range(topic.promised, upto)]
+
+    def _begin(self, topic: Topic, number: int, upto: int) -> Partition:
+        """A new partition of a topic that will have `upto`, with its label."""
+        partition = self._open(topic, number, begin_partition)
+        write_label(partition.folder, self._label(topic, number, upto))
+        return partition
+
+    def _label(self, topic: Topic, number: int, upto: int) -> FolderLabel:
+        return FolderLabel(topic.name, topic.id, number, upto, topic.settings.given, self._store.number)
 
     def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
-        # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
-        folder = os.path.join(self.folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
+        folder = os.path.join(self.folder, folder_of(topic.name, topic.id, number))
         partition = opened(topic.name, number, folder, topic.settings)
         partition.do = self._do
         return partition

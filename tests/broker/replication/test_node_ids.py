@@ -165,7 +165,7 @@ def test_folders_of_a_pair_from_before_ids_were_kept_still_open(node: int) -> No
 
 def test_a_folder_from_before_ids_were_kept_is_broker_1s(tmp_path: Path) -> None:
     Broker(tmp_path).start().close()
-    store = Store(str(tmp_path / "store.sqlite"), lambda *arguments: None)
+    store = Store(str(tmp_path), lambda *arguments: None)
     store.commit_at_once(Entry("self", "node", None))
     store.close()
     with pytest.raises(UsageError, match="is broker 1's, and cannot be broker 2's"):

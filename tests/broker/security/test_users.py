@@ -298,7 +298,7 @@ def test_no_password_lies_on_the_disk_or_in_the_log(tmp_path: Path, caplog: pyte
                 deed(wire)
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()) + caplog.text.encode()
     assert [word for word in (SECRET, "alice-mistaken", "carols-own") if word.encode() in everything] == []
-    assert (tmp_path / "store.sqlite").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "store.log").stat().st_mode & 0o077 == 0
 
 
 def test_what_goes_wrong_on_the_way_in_is_logged_without_its_text(

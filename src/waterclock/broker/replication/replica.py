@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.inventory import JOURNAL, NAMESPACE
 from waterclock.broker.log.batch import PREFIX, header_of
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
@@ -20,13 +21,12 @@ from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.replication.journal import OWN, TOPIC, JournalRecord, read
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
-from waterclock.broker.topics import NAMESPACE, Topics
+from waterclock.broker.topics import Topics
 from waterclock.disk import make_folder
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
 
-JOURNAL: Final = "journal"
 CHUNK: Final = 4 << 20
 
 
@@ -93,7 +93,7 @@ class Replica:
         self._apply_to_topics(reset, changes)
         for change in changes:
             if change.namespace == "cluster":
-                self._identity.cluster = change.value
+                self._identity.join(change.value)
         forget: list[Entry | Forget] = [Forget(OWN)] if reset else []
         await self.keep([*forget, *changes, Entry("self", "applied", self._read)])
         self.applied = self._read

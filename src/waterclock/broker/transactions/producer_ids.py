@@ -2,13 +2,14 @@
 
 Rule 1: ids are handed out from a block; the store has written down where the next block begins before the first goes out.
 Rule 2: what is left of a block at a stop is never handed out.
-Rule 3: who asks while a block is on its way waits for it, in order.
+Rule 3: what partitions know of is never handed out either, should the store have lost where the blocks end.
+Rule 4: who asks while a block is on its way waits for it, in order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from waterclock.broker.store import Store
@@ -27,6 +28,10 @@ class ProducerIds:
         self.next_id: int = store.load(NAMESPACE).get("next", 0)
         self._end = self.next_id  # of the block; nothing is left of it at the start
         self._waiting: deque[Taken] = deque()
+
+    def pass_over(self, known: Iterable[int]) -> None:
+        """These have been handed out, whatever the store says."""
+        self.next_id = self._end = max(self._end, *(producer_id + 1 for producer_id in known), 0)
 
     def take(self, then: Taken) -> None:
         """Hand out one id, now or once there is a block."""

@@ -1,0 +1,205 @@
+"""The start's inventory: the topics that the store names, held against the folders that are there.
+
+    the store names the partition    its folder                          then
+    yes                              has a good label                    it is opened
+    yes                              has no label, or a damaged one      it is opened, and gets a new one
+    yes                              is not there                        nothing starts; a follower copies it anew
+    no                               its topic's deletion is kept        what a crash left of that: removed
+    no                               has a good label, and records       its topic, or that partition, is taken up again
+    no                               anything else                       moved into `unknown/`
+
+Rule 1: no folder is removed but on two words: its topic's deletion in the store, and its own name.
+Rule 2: whatever is not in the first row is said.
+Rule 3: a store that is new although there are logs, or whose last commit is before one that a label has seen, has lost
+    what was committed since. What folders do not know is named: it is unknown from now on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from waterclock.broker.aside import set_aside
+from waterclock.broker.errors import LogDamaged
+from waterclock.broker.identity import remembered
+from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.store import NAME, Entry, Store
+from waterclock.disk import make_folder
+
+TOPICS: Final = "topics"
+JOURNAL: Final = "journal"
+NAMESPACE: Final = "topic"
+DELETED: Final = "deleted"  # the ids of topics whose folders are being removed, and their names
+UNKNOWN: Final = "groups, their offsets, transactions, and users and settings that clients made"
+log = logging.getLogger("waterclock.broker")
+
+
+@dataclass
+class KnownTopic:
+    """A topic as the store names it, and what is kept of it there."""
+
+    name: str
+    id: UUID
+    kept: dict[str, Any]
+
+    @property
+    def folders(self) -> list[str]:
+        """The names of its partitions' folders, in their order."""
+        return [folder_of(self.name, self.id, number) for number in range(self.kept["partitions"])]
+
+    def label(self, number: int, commit: int) -> FolderLabel:
+        return FolderLabel(self.name, self.id, number, self.kept["partitions"], self.kept["settings"], commit)
+
+
+def take_inventory(data: str, store: Store, *, copied: bool) -> None:
+    """Bring the store and the folders in `data` together, before anything is opened. `copied`: this is a follower, which
+    gets from its leader what it lacks. LogDamaged if a partition's folder is gone, OSError."""
+    Inventory(data, store, copied).take()
+
+
+class Inventory:
+    """One start's."""
+
+    def __init__(self, data: str, store: Store, copied: bool) -> None:
+        self._data, self._store, self._copied = data, store, copied
+        self._folder = os.path.join(data, TOPICS)
+        make_folder(self._folder)
+        kept = store.load(NAMESPACE)
+        self._known = {UUID(value["id"]): KnownTopic(name, UUID(value["id"]), value) for name, value in kept.items()}
+        self._names = set(os.listdir(self._folder))
+
+    def take(self) -> None:
+        """All steps."""
+        owned = {name for topic in self._known.values() for name in topic.folders}
+        labels = [label for name in owned & self._names if (label := read_label(self._path(name)))]
+        strange = self._finish_deletions(sorted(self._names - owned))
+        found = {name: label for name in strange if (label := read_label(self._path(name)))}
+        self._say_what_is_lost([*labels, *found.values()])
+        self._take_up_identity()
+        taken = self._take_up(found)
+        for name in strange:
+            if name not in taken:
+                self._set_aside(name)
+        self._make_good({folder_of(label.name, label.id, label.number) for label in [*labels, *found.values()]})
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    # What a crash left
+
+    def _finish_deletions(self, strange: list[str]) -> list[str]:
+        """Remove what is left of topics that were deleted; the names of the other folders."""
+        deleted = self._store.load(DELETED)
+        gone = {name for name in strange if (label := read_label(self._path(name))) and str(label.id) in deleted}
+        for name in gone:
+            shutil.rmtree(self._path(name), ignore_errors=True)
+        if deleted:
+            self._store.commit_at_once(*(Entry(DELETED, topic_id, None) for topic_id in deleted))
+        return [name for name in strange if name not in gone]
+
+    # What the store has lost
+
+    def _say_what_is_lost(self, labels: list[FolderLabel]) -> None:
+        path, latest = os.path.join(self._data, NAME), max((label.commit for label in labels), default=0)
+        if self._store.new and self._names:
+            self._say_what_a_pair_loses()
+            log.error("%s is gone, or was never here: of the logs beside it, %s are not known any more", path, UNKNOWN)
+        elif self._store.number < latest:
+            log.error(
+                "%s is older than the logs beside it: its last commit is number %d, and there was number %d. What was "
+                "committed in between is not known any more: %s", path, self._store.number, latest, UNKNOWN,
+            )  # fmt: skip
+
+    def _say_what_a_pair_loses(self) -> None:
+        """Who led is not guessed; a follower does not know how far it did what the journal says, and copies it anew."""
+        journal = os.path.join(self._data, JOURNAL)
+        if not os.path.exists(journal):
+            return
+        if self._copied:
+            log.warning("%s is copied from the leader anew; it lies in %s", journal, set_aside(self._data, journal))
+        else:
+            raise LogDamaged(
+                f"{os.path.join(self._data, NAME)} is gone, and this broker was one of two: it is not known whether it "
+                f"led. Restore the file; or start with --follow HOST:PORT if the other one leads; or, if this one does, "
+                f"move {journal} away"
+            )
+
+    def _take_up_identity(self) -> None:
+        """The ids that the folder keeps beside the store: clients and the other broker know them."""
+        ids = remembered(self._data)
+        if ids and not self._store.load("cluster"):
+            own = [Entry("self", name, ids[name]) for name in ("node", "id")]
+            self._store.commit_at_once(Entry("cluster", "id", ids["cluster"]), *own)
+
+    # Folders that the store does not name
+
+    def _take_up(self, found: dict[str, FolderLabel]) -> set[str]:
+        """Have the store name the topics of these labels that have records; the names of the folders that are theirs."""
+        taken: set[str] = set()
+        for topic_id in dict.fromkeys(label.id for label in found.values()):
+            labels = {name: label for name, label in found.items() if label.id == topic_id}
+            topic = self._topic_of(topic_id, list(labels.values()))
+            full = [label.number for name, label in labels.items() if has_records(self._path(name))]
+            if topic is not None and full:
+                topic.kept["partitions"] = max(topic.kept["partitions"], *(number + 1 for number in full))
+                self._known[topic_id] = topic
+                self._store.commit_at_once(Entry(NAMESPACE, topic.name, topic.kept))
+                taken |= labels.keys() & set(topic.folders)
+                log.error(
+                    "the topic %s was taken up again by its folders: the store named %s. It has %d partitions and the "
+                    "settings %s", topic.name, "fewer of them" if len(full) < len(topic.folders) else "none of them",
+                    topic.kept["partitions"], topic.kept["settings"],
+                )  # fmt: skip
+        return taken
+
+    def _topic_of(self, topic_id: UUID, labels: list[FolderLabel]) -> KnownTopic | None:
+        """The topic that the store names by that id, or that labels speak of; None if another one has its name."""
+        latest = max(labels, key=lambda label: label.commit)
+        if topic_id in self._known:
+            return self._known[topic_id]
+        if any(topic.name == latest.name for topic in self._known.values()):
+            return None
+        return KnownTopic(latest.name, topic_id, latest.kept())
+
+    def _set_aside(self, name: str) -> None:
+        if os.path.lexists(self._path(name)):
+            place = set_aside(self._data, self._path(name))
+            log.error("%s is not known, and lies in %s from now on", self._path(name), place)
+
+    # Folders that it does
+
+    def _make_good(self, labelled: set[str]) -> None:
+        """Every partition that the store names has its folder, with its label."""
+        for topic in self._known.values():
+            for number, name in enumerate(topic.folders):
+                if name not in self._names:
+                    self._miss(topic, number, self._path(name))
+                if name not in labelled:
+                    write_label(self._path(name), topic.label(number, self._store.number))
+
+    def _miss(self, topic: KnownTopic, number: int, path: str) -> None:
+        if not self._copied:
+            raise LogDamaged(
+                f"{path} is gone, the folder of partition {number} of the topic {topic.name}. Restore it; or make an empty "
+                f"folder of that name, to go on without its records"
+            )
+        log.error("%s is gone, and is copied from the leader anew", path)
+        os.mkdir(path)
+
+
+def has_records(folder: str) -> bool:
+    """Whether there is anything in a partition's log."""
+    return any(size for _, size in _logs(folder))
+
+
+def _logs(folder: str) -> Iterator[tuple[str, int]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".log", ".swap")):
+                yield entry.name, entry.stat().st_size

@@ -1,0 +1,67 @@
+"""What each partition's folder says of itself, whatever becomes of the store: its topic's name, id and settings.
+
+    topics/NAME-NUMBER.ID/topic.json    {"name", "id", "number", "partitions", "settings", "commit"}, with a checksum
+
+Rule 1: it is durable before the store names the partition, and nobody can append before that.
+Rule 2: the store goes before it. It is asked where the store does not know the folder.
+Rule 3: `partitions` and `settings` are the topic's when it was written: of several the one with the latest `commit`, the
+    number of the store's last commit then, is right. A topic's new settings are written into one folder only.
+Source: partition.metadata of Apache Kafka (KIP-516).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from waterclock.broker.sealed import read_sealed, write_sealed
+
+FILE: Final = "topic.json"
+START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
+
+
+class FolderLabel(NamedTuple):
+    """The label of partition `number` of the topic `name`, written after the store's commit number `commit`."""
+
+    name: str
+    id: uuid.UUID
+    number: int
+    partitions: int
+    settings: dict[str, str]
+    commit: int
+
+    def kept(self) -> dict[str, Any]:
+        """The topic, as the store keeps it."""
+        return {"id": str(self.id), "partitions": self.partitions, "settings": self.settings}
+
+
+def folder_of(name: str, topic_id: uuid.UUID, number: int) -> str:
+    """The name of a partition's folder: the id keeps it apart from one of another topic of that name.
+
+    >>> folder_of("orders", uuid.UUID(int=255), 3)
+    'orders-3.0000000000000000'
+    """
+    return f"{name[:START]}-{number}.{topic_id.hex[:16]}"
+
+
+def write_label(folder: str, label: FolderLabel) -> None:
+    """Write it into a partition's folder, durably; OSError if the disk refuses."""
+    write_sealed(os.path.join(folder, FILE), label._asdict() | {"id": str(label.id)})
+
+
+def read_label(folder: str) -> FolderLabel | None:
+    """The label of a folder; None if there is none that is whole, or it is of another folder."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        label = _label(read_sealed(os.path.join(folder, FILE)))
+        if folder_of(label.name, label.id, label.number) == os.path.basename(folder):
+            return label
+    return None
+
+
+def _label(kept: Mapping[str, Any]) -> FolderLabel:
+    settings = {str(name): str(text) for name, text in kept["settings"].items()}
+    numbers = int(kept["number"]), int(kept["partitions"])
+    return FolderLabel(str(kept["name"]), uuid.UUID(kept["id"]), *numbers, settings, int(kept["commit"]))

@@ -1,0 +1,215 @@
+"""The store's file: one frame for what was committed together, one after the other; now and then all of it written anew.
+
+    frame   MARK | number (8) | length of its rows (4) | checksum of those two and the rows (4) | rows
+    row     lengths of namespace (2), key (4) and value (4) | namespace | key | value, in JSON
+
+A value's length of GONE says that the key goes; a row without a namespace, that all namespaces go but those it lists.
+
+Rule 1: frames are numbered without a gap, across a renewal too: one that is missing is known by its number.
+Rule 2: a frame counts as a whole or not at all. No two are flushed apart that belong together.
+Rule 3: what is in no good frame is neither used nor thrown away: whoever reads is handed those bytes, with their place
+    and the numbers that are missing.
+Rule 4: a renewal writes a new file, which takes the old one's place once it is whole and durable.
+Source: the metadata log of Apache Kafka (KIP-595, KIP-630), which keeps the same things in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from waterclock.broker.log.durable import flush_failed
+from waterclock.disk import flush_folder, write_whole
+
+MARK: Final = b"wcS1"
+HEAD: Final = struct.Struct(">4sQII")
+SUMMED: Final = struct.Struct(">QI")
+ROW: Final = struct.Struct(">HII")
+GONE: Final = 0xFFFF_FFFF
+ALL_BUT: Final = ""  # the namespace of the row that says so
+PRIVATE: Final = 0o600  # it has users' keys
+LARGEST: Final = 64 << 10  # bytes of rows in one frame of a renewal: what one damaged bit can cost
+RENEW: Final = 4 << 20  # a file below this is never written anew
+SHARE: Final = 4  # nor one that is less than so many times what it holds
+
+Contents: TypeAlias = "dict[str, dict[str, bytes]]"  # namespace -> key -> value, in JSON
+
+
+class Row(NamedTuple):
+    """A key of a namespace gets a value, in JSON; with None it goes. ALL_BUT: see above."""
+
+    namespace: str
+    key: str
+    value: bytes | None
+
+
+class Damage(NamedTuple):
+    """`size` bytes from byte `at` on that are in no good frame; frames from `first` to before `upto` are missing there.
+
+    `upto` is None at the end of the file: nobody knows how many were there, if any.
+    """
+
+    at: int
+    size: int
+    first: int
+    upto: int | None
+
+
+class StoreContents(NamedTuple):
+    """What a file holds, the number of its last frame (0: none), and what of it is damaged."""
+
+    contents: Contents
+    number: int
+    damages: list[Damage]
+
+
+def read(data: bytes) -> StoreContents:
+    """The contents of a file's bytes."""
+    contents: Contents = {}
+    damages: list[Damage] = []
+    number, at = 0, 0
+    for start, end, this in _frames(data):
+        if start > at or (number and this != number + 1):
+            damages.append(Damage(at, start - at, number + 1, this))
+        for row in rows_in(data, start + HEAD.size, end):
+            apply(contents, row)
+        number, at = this, end
+    if at < len(data):
+        damages.append(Damage(at, len(data) - at, number + 1, None))
+    return StoreContents(contents, number, damages)
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Start, end and number of each good frame; the numbers rise."""
+    at, number = 0, 0
+    while at >= 0:
+        end, this = _frame_at(data, at)
+        if end and this > number:
+            yield at, end, this
+            at, number = end, this
+        else:
+            at = data.find(MARK, at + 1)
+
+
+def _frame_at(data: bytes, at: int) -> tuple[int, int]:
+    """Where the frame at byte `at` ends, and its number; (0, 0) if no good one is there."""
+    if at + HEAD.size > len(data):
+        return 0, 0
+    mark, number, length, checksum = HEAD.unpack_from(data, at)
+    start = at + HEAD.size
+    if mark != MARK or start + length > len(data):
+        return 0, 0
+    summed = crc32c(memoryview(data)[start : start + length], crc32c(SUMMED.pack(number, length)))
+    return (start + length, number) if summed == checksum else (0, 0)
+
+
+def rows_in(data: bytes, at: int, end: int) -> Iterator[Row]:
+    """The rows between two bytes."""
+    while at < end:
+        names, keys, values = ROW.unpack_from(data, at)
+        key_at = at + ROW.size + names
+        value_at = key_at + keys
+        at = value_at + (0 if values == GONE else values)
+        namespace, key = data[key_at - names : key_at], data[key_at:value_at]
+        value = None if values == GONE else data[value_at:at]
+        yield Row(namespace.decode(), key.decode("utf-8", "surrogatepass"), value)
+
+
+def apply(contents: Contents, row: Row) -> None:
+    """Do what a row says."""
+    if row.namespace == ALL_BUT:
+        kept = json.loads(row.key)
+        for namespace in contents.keys() - set(kept):
+            del contents[namespace]
+    elif row.value is None:
+        contents.get(row.namespace, {}).pop(row.key, None)
+    else:
+        contents.setdefault(row.namespace, {})[row.key] = row.value
+
+
+def packed(row: Row) -> bytes:
+    """A row's bytes."""
+    namespace, key = row.namespace.encode(), row.key.encode("utf-8", "surrogatepass")
+    if row.value is None:
+        return ROW.pack(len(namespace), len(key), GONE) + namespace + key
+    return ROW.pack(len(namespace), len(key), len(row.value)) + namespace + key + row.value
+
+
+def frame(number: int, rows: bytes) -> bytes:
+    """A frame's bytes."""
+    checksum = crc32c(rows, crc32c(SUMMED.pack(number, len(rows))))
+    return HEAD.pack(MARK, number, len(rows), checksum) + rows
+
+
+class StoreFile:
+    """The file at `path`, made if there is none, to be written by one thread at a time. OSError if it cannot be opened.
+
+    `number` is that of its last frame, `size` its bytes.
+    """
+
+    def __init__(self, path: str, number: int) -> None:
+        self._path, self.number = path, number
+        new = not os.path.exists(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+        self.size = os.fstat(self._fd).st_size
+        self._renew_at = max(RENEW, self.size)
+        if new:
+            flush_folder(os.path.dirname(path))
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Put one frame behind the others, durably; OSError, and nothing changed, if the disk refuses."""
+        data = frame(self.number + 1, b"".join(map(packed, rows)))
+        try:
+            written = os.pwrite(self._fd, data, self.size)
+            if written != len(data):
+                raise OSError(28, f"{written} of {len(data)} bytes written", self._path)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self.size)
+            raise
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:  # what was to be refused may stand on the disk all the same
+            flush_failed(error)
+        self.number, self.size = self.number + 1, self.size + len(data)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write it anew: most of it is no longer so."""
+        return self.size >= self._renew_at
+
+    def renew(self, contents: Contents) -> None:
+        """Write all of it anew (rule 4); OSError if the disk refuses, and then the old one stays."""
+        self._renew_at = max(RENEW, SHARE * self.size)  # where the disk refuses it is not asked with every commit
+        data = bytearray()
+        number = self.number
+        for rows in _in_portions(contents):
+            number += 1
+            data += frame(number, rows)
+        write_whole(self._path, bytes(data), PRIVATE)
+        fd = os.open(self._path, os.O_RDWR)
+        os.close(self._fd)
+        self._fd, self.number, self.size = fd, number, len(data)
+        self._renew_at = max(RENEW, SHARE * self.size)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+def _in_portions(contents: Contents) -> Iterator[bytes]:
+    """The rows of all, in portions of some LARGEST bytes; at least one, which may be empty."""
+    portion = bytearray()
+    for namespace, keys in contents.items():
+        for key, value in keys.items():
+            portion += packed(Row(namespace, key, value))
+            if len(portion) >= LARGEST:
+                yield bytes(portion)
+                portion.clear()
+    yield bytes(portion)
