@@ -64,8 +64,8 @@ class Steps:
             name = "folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "fsync"
             self.step(name, lambda: fsync(fd))
 
-        def opened(path: str, mode: str) -> Any:
-            return File(self.step("open", lambda: self._files.enter_context(open(path, mode))), self)
+        def opened(path: str, mode: str, **named: Any) -> Any:
+            return File(self.step("open", lambda: self._files.enter_context(open(path, mode, **named))), self)
 
         self._patches = [
             patch.object(os, "fsync", flushed),

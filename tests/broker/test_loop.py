@@ -180,7 +180,7 @@ def test_names_in_a_new_partition_are_flushed_with_its_first_record(
     assert create(client, "many", 40) == Error.NONE
     assert flushed == ["topics"]
     assert client.produce("many", b"v", partition=7) == (0, 0)
-    assert flushed == ["topics", "many-7"]
+    assert flushed == ["topics", "topic", "many-7"]  # the label, and the names
 
 
 def test_a_partition_whose_files_a_power_cut_took_before_anything_was_written_is_there(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
-from waterclock.broker.labels import FolderLabel, folder_of, write_label
+from waterclock.broker.labels import FolderLabel, begin_label, folder_of, write_label
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
@@ -310,7 +310,7 @@ class Topics:
     def _begin(self, topic: Topic, number: int, upto: int) -> Partition:
         """A new partition of a topic that will have `upto`, with its label."""
         partition = self._open(topic, number, begin_partition)
-        write_label(partition.folder, self._label(topic, number, upto))
+        begin_label(partition.folder, self._label(topic, number, upto))
         return partition
 
     def _label(self, topic: Topic, number: int, upto: int) -> FolderLabel:

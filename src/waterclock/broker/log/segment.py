@@ -21,10 +21,11 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
-from waterclock.disk import flush_folder
+from waterclock.disk import flush_file, flush_folder
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
+LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (labels.py)
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 
 
@@ -233,12 +234,15 @@ class Segment:
         self.size, self.durable = size, min(self.durable, size)
 
     def flush(self) -> None:
-        """Put what was written onto the disk; the first time, and after `name_anew`, the folder's names too."""
+        """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""
         os.fdatasync(self.fd)
         if not self._named:
             self._named = True  # before: a name that is made from here on is for the next flush
+            folder = os.path.dirname(self.path)
+            with suppress(FileNotFoundError):  # the journal has none
+                flush_file(os.path.join(folder, LABEL))
             with suppress(FileNotFoundError):  # its topic was deleted meanwhile
-                flush_folder(os.path.dirname(self.path))
+                flush_folder(folder)
 
     def name_anew(self) -> None:
         """A file beside it is new, or has another name: the next flush makes that durable along with the records."""

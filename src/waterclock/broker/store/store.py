@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.aside import set_aside, set_bytes_aside
-from waterclock.broker.store_file import ALL_BUT, Contents, Damage, Row, StoreContents, StoreFile, apply, read
-from waterclock.broker.store_sqlite import kept_by_sqlite
+from waterclock.broker.store.aside import set_aside, set_bytes_aside
+from waterclock.broker.store.file import ALL_BUT, Contents, Damage, Row, StoreContents, StoreFile, apply, read
+from waterclock.broker.store.sqlite import kept_by_sqlite
 
 NAME: Final = "store.log"
 SQLITE: Final = "store.sqlite"  # of earlier versions

@@ -18,7 +18,7 @@ pytest.importorskip("crc32c")
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store_file import ALL_BUT, Damage, Row, StoreFile, frame, packed, read
+from waterclock.broker.store.file import ALL_BUT, Damage, Row, StoreFile, frame, packed, read
 
 COMMITS = 5
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # lone surrogates too

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("crc32c")
 
 from waterclock.broker.store import Entry, Forget, Store
-from waterclock.broker.store_file import Row, StoreFile
+from waterclock.broker.store.file import Row, StoreFile
 
 PATIENCE_S = 20.0
 LARGE = "x" * 200_000
@@ -177,7 +177,7 @@ def test_a_flush_of_the_store_that_fails_ends_the_process(scene: Scene, monkeypa
         raise error  # nothing goes on behind it
 
     monkeypatch.setattr("os.fdatasync", fails)
-    monkeypatch.setattr("waterclock.broker.store_file.flush_failed", ended)
+    monkeypatch.setattr("waterclock.broker.store.file.flush_failed", ended)
     scene.put("k", 1)
     scene.until(1)
     assert [error.args for error in ends] == [(5, "Input/output error")]
@@ -210,7 +210,7 @@ def test_what_is_told_has_what_stands_before_it_in_one_group(scene: Scene) -> No
 def test_a_store_that_was_overwritten_many_times_is_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waterclock.broker.store_file.RENEW", 10_000)
+    monkeypatch.setattr("waterclock.broker.store.file.RENEW", 10_000)
     scene = Scene(tmp_path)
     scene.store.commit_at_once(Entry("r", "stays", "x" * 100))
     sizes = []
@@ -233,8 +233,8 @@ def test_a_renewal_that_the_disk_refuses_costs_nothing_but_room(
     def refuse(path: str, data: bytes, mode: int) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("waterclock.broker.store_file.RENEW", 1000)
-    monkeypatch.setattr("waterclock.broker.store_file.write_whole", refuse)
+    monkeypatch.setattr("waterclock.broker.store.file.RENEW", 1000)
+    monkeypatch.setattr("waterclock.broker.store.file.write_whole", refuse)
     scene = Scene(tmp_path)
     for number in range(50):
         scene.put("k", f"{number:0100}")

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.store_file import Contents
+from waterclock.broker.store.file import Contents
 
 log = logging.getLogger("waterclock.broker")
 
