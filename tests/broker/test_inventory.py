@@ -225,6 +225,18 @@ def test_a_label_that_is_gone_or_damaged_is_written_anew(data: Path, how: Callab
     assert again._replace(commit=0) == label._replace(commit=0)
 
 
+def test_two_folders_that_were_exchanged_are_said(data: Path) -> None:
+    one, two = folders(data).values()
+    one.rename(data / "aside")
+    two.rename(one)
+    (data / "aside").rename(two)
+    with pytest.raises(LogDamaged, match=rf"{one} holds partition 1 of the topic orders, .*the folder was {two.name}"):
+        Broker(data).start()
+    for folder in (one, two):
+        (folder / "topic.json").unlink()
+    assert ends(data) == {"orders": [1, 1]}
+
+
 # Pairs
 
 

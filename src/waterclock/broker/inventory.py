@@ -3,6 +3,7 @@
     the store names the partition    its folder                          then
     yes                              has a good label                    it is opened
     yes                              has no label, or a damaged one      it is opened, and gets a new one
+    yes                              has the label of another one        nothing starts
     yes                              is not there                        nothing starts; a follower copies it anew
     no                               its topic's deletion is kept        what a crash left of that: removed
     no                               has a good label, and records       its topic, or that partition, is taken up again
@@ -19,7 +20,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -78,16 +79,20 @@ class Inventory:
     def take(self) -> None:
         """All steps."""
         owned = {name for topic in self._known.values() for name in topic.folders}
-        labels = [label for name in owned & self._names if (label := read_label(self._path(name)))]
+        labels = self._labels(owned & self._names)
         strange = self._finish_deletions(sorted(self._names - owned))
-        found = {name: label for name in strange if (label := read_label(self._path(name)))}
-        self._say_what_is_lost([*labels, *found.values()])
+        found = {name: label for name, label in self._labels(strange).items() if label.folder == name}
+        self._say_what_is_lost([*labels.values(), *found.values()])
         self._take_up_identity()
         taken = self._take_up(found)
         for name in strange:
             if name not in taken:
                 self._set_aside(name)
-        self._make_good({folder_of(label.name, label.id, label.number) for label in [*labels, *found.values()]})
+        self._make_good(labels | found)
+
+    def _labels(self, names: Iterable[str]) -> dict[str, FolderLabel]:
+        """The labels of those folders that have a good one."""
+        return {name: label for name in names if (label := read_label(self._path(name))) is not None}
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
@@ -97,7 +102,9 @@ class Inventory:
     def _finish_deletions(self, strange: list[str]) -> list[str]:
         """Remove what is left of topics that were deleted; the names of the other folders."""
         deleted = self._store.load(DELETED)
-        gone = {name for name in strange if (label := read_label(self._path(name))) and str(label.id) in deleted}
+        gone = {
+            name for name, label in self._labels(strange).items() if str(label.id) in deleted and label.folder == name
+        }
         for name in gone:
             shutil.rmtree(self._path(name), ignore_errors=True)
         if deleted:
@@ -175,14 +182,23 @@ class Inventory:
 
     # Folders that it does
 
-    def _make_good(self, labelled: set[str]) -> None:
+    def _make_good(self, labels: Mapping[str, FolderLabel]) -> None:
         """Every partition that the store names has its folder, with its label."""
         for topic in self._known.values():
             for number, name in enumerate(topic.folders):
                 if name not in self._names:
                     self._miss(topic, number, self._path(name))
-                if name not in labelled:
+                if name not in labels:
                     write_label(self._path(name), topic.label(number, self._store.number))
+                elif labels[name].folder != name:
+                    self._refuse_another(self._path(name), labels[name])
+
+    def _refuse_another(self, path: str, label: FolderLabel) -> None:
+        raise LogDamaged(
+            f"{path} holds partition {label.number} of the topic {label.name}, by its topic.json: the folder was "
+            f"{label.folder}. Give it that name again, and restore the other one; or remove topic.json, to take what is "
+            f"there for it"
+        )
 
     def _miss(self, topic: KnownTopic, number: int, path: str) -> None:
         if not self._copied:

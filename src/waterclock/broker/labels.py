@@ -35,6 +35,11 @@ class FolderLabel(NamedTuple):
     settings: dict[str, str]
     commit: int
 
+    @property
+    def folder(self) -> str:
+        """The name of the folder that it belongs into."""
+        return folder_of(self.name, self.id, self.number)
+
     def kept(self) -> dict[str, Any]:
         """The topic, as the store keeps it."""
         return {"id": str(self.id), "partitions": self.partitions, "settings": self.settings}
@@ -65,11 +70,9 @@ def _plain(label: FolderLabel) -> dict[str, Any]:
 
 
 def read_label(folder: str) -> FolderLabel | None:
-    """The label of a folder; None if there is none that is whole, or it is of another folder."""
+    """The label in a folder, which may be another folder's; None if there is none that is whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        label = _label(read_sealed(os.path.join(folder, LABEL)))
-        if folder_of(label.name, label.id, label.number) == os.path.basename(folder):
-            return label
+        return _label(read_sealed(os.path.join(folder, LABEL)))
     return None
 
 

@@ -77,8 +77,7 @@ def read(data: bytes) -> StoreContents:
     for start, end, this in _frames(data):
         if start > at or (number and this != number + 1):
             damages.append(Damage(at, start - at, number + 1, this))
-        for row in rows_in(data, start + HEAD.size, end):
-            apply(contents, row)
+        _apply_rows(contents, data, start + HEAD.size, end)
         number, at = this, end
     if at < len(data):
         damages.append(Damage(at, len(data) - at, number + 1, None))
@@ -109,16 +108,22 @@ def _frame_at(data: bytes, at: int) -> tuple[int, int]:
     return (start + length, number) if summed == checksum else (0, 0)
 
 
-def rows_in(data: bytes, at: int, end: int) -> Iterator[Row]:
-    """The rows between two bytes."""
+def _apply_rows(contents: Contents, data: bytes, at: int, end: int) -> None:
+    """Do what the rows between two bytes say: as `apply` for each, and all that a start with many groups waits for."""
+    unpack, size = ROW.unpack_from, ROW.size
     while at < end:
-        names, keys, values = ROW.unpack_from(data, at)
-        key_at = at + ROW.size + names
+        names, keys, values = unpack(data, at)
+        key_at = at + size + names
         value_at = key_at + keys
-        at = value_at + (0 if values == GONE else values)
-        namespace, key = data[key_at - names : key_at], data[key_at:value_at]
-        value = None if values == GONE else data[value_at:at]
-        yield Row(namespace.decode(), key.decode("utf-8", "surrogatepass"), value)
+        namespace, key = data[key_at - names : key_at].decode(), data[key_at:value_at].decode("utf-8", "surrogatepass")
+        if values == GONE or namespace == ALL_BUT:
+            apply(contents, Row(namespace, key, None))
+            at = value_at
+        else:
+            at = value_at + values
+            if namespace not in contents:
+                contents[namespace] = {}
+            contents[namespace][key] = data[value_at:at]
 
 
 def apply(contents: Contents, row: Row) -> None:
