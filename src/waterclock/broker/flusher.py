@@ -149,36 +149,35 @@ class Flusher:
 
     def _flush_forever(self) -> None:
         while (work := self._queue.get()) is not None:
-            began_ns = self._now_ns()
-            if not (work[0].ahead and self._written_ahead(work)):
-                for one in work:
-                    flush_files(one.files)
-            self._loop.call_soon_threadsafe(self._flushed, work, self._now_ns() - began_ns)
+            began_ns, ahead = self._now_ns(), work[0].ahead
+            done = self._written_ahead(work) if ahead else _flushed_in_place(work)
+            self._loop.call_soon_threadsafe(self._flushed, ahead, done, self._now_ns() - began_ns)
 
-    def _written_ahead(self, work: list[Work]) -> bool:
-        """Whether there is room for a log; if not, the files themselves are flushed."""
+    def _written_ahead(self, work: list[Work]) -> list[Work]:
+        """Write it ahead, or in its own files where there is no room for a log; how it was done."""
         try:
             self._ahead.write([one.appended() for one in work])
         except OSError:
-            return False
-        return True
+            return _flushed_in_place([one._replace(ahead=False) for one in work])
+        return work
 
-    def _flushed(self, work: list[Work], took_ns: int) -> None:
+    def _flushed(self, ahead: bool, work: list[Work], took_ns: int) -> None:
         self._free += 1
         self._count += 1
         self._partitions += len(work)
         self._last_ns, self._worst_ns = took_ns, max(took_ns, self._worst_ns)
         self._flushing.difference_update(w.partition for w in work)
-        if work[0].ahead:
+        if ahead:
             self._writing = False
         if self._dirty:
             self._start()  # the disk first, then the answers
         self._on_flushed(work)
-        if self._ahead.unsettled and not self._settling:
-            self._settle()
+        self._settle()
 
     def _settle(self) -> None:
         """Have the files flushed that the full half of the log stands in for."""
+        if self._settling or not self._ahead.unsettled:
+            return
         self._settling = True
         settled: dict[Segment, int] = {}
 
@@ -186,8 +185,15 @@ class Flusher:
             self._settling = False
             for segment, size in settled.items():
                 segment.settle(size)
+            self._settle()  # the other half may be full by now
 
         self._do(lambda: settled.update(self._ahead.settle()), then)
+
+
+def _flushed_in_place(work: list[Work]) -> list[Work]:
+    for one in work:
+        flush_files(one.files)
+    return work
 
 
 def _parted(work: list[Work]) -> tuple[list[Work], list[Work]]:

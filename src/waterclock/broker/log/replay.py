@@ -14,7 +14,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -47,7 +46,9 @@ def replay(folder: str) -> None:
     """Put back what the write-ahead log in a data folder holds, durably, and remove it; OSError."""
     if not any(os.path.exists(os.path.join(folder, name)) for name in NAMES):
         return
-    pieces = _pieces(sorted(frame for name in NAMES for frame in _frames(folder, name)))
+    frames = sorted(frame for name in NAMES for frame in _frames(os.path.join(folder, name)))
+    _say_gaps(folder, frames)
+    pieces = _pieces(frames)
     restored = sum(
         _put_back(os.path.join(folder, path, f"{base:020}{ENDING}"), several)
         for path, segments in pieces.items()
@@ -58,20 +59,24 @@ def replay(folder: str) -> None:
     remove(folder)
 
 
-def _frames(folder: str, name: str) -> list[Frame]:
-    """The frames of a half, as far as they are of the last time that it was begun."""
-    with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+def _frames(path: str) -> list[Frame]:
+    """The whole frames of a half, as far as they are of the last time that it was begun."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
         found = list(whole_frames(file.read()))
         first = max((frame.first for frame in found), default=0)
-        frames = [frame for frame in found if frame.first == first]
-        for before, after in pairwise([first - 1, *(frame.number for frame in frames)]):
-            if after != before + 1:
-                log.error(
-                    "%s is damaged: frames %d to %d cannot be read. What they held is in the logs, unless the power was cut",
-                    file.name, before + 1, after - 1,
-                )  # fmt: skip
-        return frames
+        return [frame for frame in found if frame.first == first]
     return []
+
+
+def _say_gaps(folder: str, frames: list[Frame]) -> None:
+    before = frames[0].first - 1 if frames else 0
+    for frame in frames:
+        if frame.number != before + 1:
+            log.error(
+                "the write-ahead log in %s is damaged: frames %d to %d cannot be read. The logs have what they held, "
+                "unless power was cut", folder, before + 1, frame.number - 1,
+            )  # fmt: skip
+        before = frame.number
 
 
 def whole_frames(data: bytes) -> Iterator[Frame]:
