@@ -18,7 +18,7 @@ pytest.importorskip("crc32c")
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.file import ALL_BUT, Damage, Row, StoreFile, frame, packed, read
+from waterclock.broker.store.file import ALL_BUT, RESERVED, Damage, Row, StoreFile, frame, packed, read
 
 COMMITS = 5
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=8)  # lone surrogates too
@@ -71,6 +71,11 @@ def test_a_flipped_bit_anywhere_costs_one_commit_and_is_said_with_its_number() -
             assert found.damages == [Damage(starts[hit], len(FIVE[hit]), hit + 1, upto)]
 
 
+def test_zeros_behind_the_last_commit_are_room_for_the_next_and_anything_else_is_damage() -> None:
+    assert read(WHOLE + bytes(1000)).damages == []
+    assert read(WHOLE + bytes(1000) + b"x").damages == [Damage(len(WHOLE), 1001, COMMITS + 1, None)]
+
+
 def test_a_range_of_zeros_is_said_as_one_damage() -> None:
     start, end = len(FIVE[0]) + 3, len(FIVE[0] + FIVE[1]) + 5
     data = WHOLE[:start] + bytes(end - start) + WHOLE[end:]
@@ -119,12 +124,12 @@ def room_for(size: int) -> Iterator[None]:
 
 def test_what_a_disk_takes_in_part_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store.log"
-    file = StoreFile(str(path), 0)
+    file = StoreFile(str(path), 0, 0)
     file.append([Row("r", "a", b"1")])
     size = path.stat().st_size
-    with room_for(size + 100), pytest.raises(OSError, match="bytes written"):
-        file.append([Row("r", "b", b"2" * 1000)])
-    assert path.stat().st_size == size
+    with room_for(size + 100), pytest.raises(OSError, match=r"bytes written|File too large"):
+        file.append([Row("r", "b", b"2" * 2 * RESERVED)])
+    assert path.stat().st_size == file.size < size
     file.append([Row("r", "c", b"3")])
     file.close()
     assert read(path.read_bytes()).contents == {"r": {"a": b"1", "c": b"3"}}

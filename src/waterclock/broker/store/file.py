@@ -10,6 +10,7 @@ Rule 2: a frame counts as a whole or not at all. No two are flushed apart that b
 Rule 3: what is in no good frame is neither used nor thrown away: whoever reads is handed those bytes, with their place
     and the numbers that are missing.
 Rule 4: a renewal writes a new file, which takes the old one's place once it is whole and durable.
+Rule 5: room is reserved, since a flush of a file that grew takes longer: zeros behind the last frame are no damage.
 Source: the metadata log of Apache Kafka (KIP-595, KIP-630), which keeps the same things in the same way.
 """
 
@@ -35,6 +36,7 @@ GONE: Final = 0xFFFF_FFFF
 ALL_BUT: Final = ""  # the namespace of the row that says so
 PRIVATE: Final = 0o600  # it has users' keys
 LARGEST: Final = 64 << 10  # bytes of rows in one frame of a renewal: what one damaged bit can cost
+RESERVED: Final = 256 << 10  # bytes at a time (rule 5)
 RENEW: Final = 4 << 20  # a file below this is never written anew
 SHARE: Final = 4  # nor one that is less than so many times what it holds
 
@@ -62,10 +64,11 @@ class Damage(NamedTuple):
 
 
 class StoreContents(NamedTuple):
-    """What a file holds, the number of its last frame (0: none), and what of it is damaged."""
+    """What a file holds, the number of its last frame (0: none) and where that ends, and what of it is damaged."""
 
     contents: Contents
     number: int
+    end: int
     damages: list[Damage]
 
 
@@ -79,9 +82,9 @@ def read(data: bytes) -> StoreContents:
             damages.append(Damage(at, start - at, number + 1, this))
         _apply_rows(contents, data, start + HEAD.size, end)
         number, at = this, end
-    if at < len(data):
+    if data[at:].strip(b"\0"):
         damages.append(Damage(at, len(data) - at, number + 1, None))
-    return StoreContents(contents, number, damages)
+    return StoreContents(contents, number, at, damages)
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -155,15 +158,15 @@ def frame(number: int, rows: bytes) -> bytes:
 class StoreFile:
     """The file at `path`, made if there is none, to be written by one thread at a time. OSError if it cannot be opened.
 
-    `number` is that of its last frame, `size` its bytes.
+    `number` is that of its last frame, `size` the bytes of all.
     """
 
-    def __init__(self, path: str, number: int) -> None:
-        self._path, self.number = path, number
+    def __init__(self, path: str, number: int, size: int) -> None:
+        self._path, self.number, self.size = path, number, size
         new = not os.path.exists(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
-        self.size = os.fstat(self._fd).st_size
-        self._renew_at = max(RENEW, self.size)
+        self._room = size
+        self._renew_at = max(RENEW, size)
         if new:
             flush_folder(os.path.dirname(path))
 
@@ -171,18 +174,31 @@ class StoreFile:
         """Put one frame behind the others, durably; OSError, and nothing changed, if the disk refuses."""
         data = frame(self.number + 1, b"".join(map(packed, rows)))
         try:
+            self._reserve(len(data))
             written = os.pwrite(self._fd, data, self.size)
             if written != len(data):
                 raise OSError(28, f"{written} of {len(data)} bytes written", self._path)
         except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._fd, self.size)
+            self._cut()
             raise
         try:
             os.fdatasync(self._fd)
         except OSError as error:  # what was to be refused may stand on the disk all the same
             flush_failed(error)
         self.number, self.size = self.number + 1, self.size + len(data)
+
+    def _reserve(self, size: int) -> None:
+        """Have room for so many bytes more (rule 5)."""
+        if self.size + size > self._room:
+            room = self.size + max(size, RESERVED)
+            os.posix_fallocate(self._fd, self.size, room - self.size)
+            self._room = room
+
+    def _cut(self) -> None:
+        """Leave nothing behind the last frame."""
+        self._room = self.size
+        with suppress(OSError):
+            os.ftruncate(self._fd, self.size)
 
     @property
     def due(self) -> bool:
@@ -201,10 +217,12 @@ class StoreFile:
         fd = os.open(self._path, os.O_RDWR)
         os.close(self._fd)
         self._fd, self.number, self.size = fd, number, len(data)
+        self._room = self.size
         self._renew_at = max(RENEW, SHARE * self.size)
 
     def close(self) -> None:
         """Close the file."""
+        self._cut()
         os.close(self._fd)
 
 

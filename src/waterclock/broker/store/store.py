@@ -83,7 +83,7 @@ class Store:
         self.new, self.damaged = not found.number, bool(found.damages)
         """Whether nothing was kept before, and whether some of what was is damaged."""
         self._contents = found.contents
-        self._file = StoreFile(os.path.join(folder, NAME), found.number)
+        self._file = StoreFile(os.path.join(folder, NAME), found.number, found.end)
         self._mend(folder, found)
         self._writing = threading.Lock()  # one frame at a time: the thread's, or `commit_at_once`
         self._queue: queue.SimpleQueue[PendingCommit | None] = queue.SimpleQueue()
@@ -248,7 +248,7 @@ def _found(folder: str) -> StoreContents:
         if data or not os.path.exists(os.path.join(folder, SQLITE)):
             return read(data)
     before = kept_by_sqlite(os.path.join(folder, SQLITE))
-    return StoreContents(before, 1 if before else 0, [])
+    return StoreContents(before, 1 if before else 0, 0, [])
 
 
 def decoded(values: dict[str, bytes]) -> dict[str, Any]:
