@@ -3,6 +3,7 @@ are flushed."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,15 @@ def test_what_was_acknowledged_is_there_after_a_power_cut_that_took_it_from_its_
     assert logs(tmp_path) == before
 
 
+def test_and_where_the_broker_follows_another_from_then_on(broker: Broker, tmp_path: Path) -> None:
+    fill(broker)
+    before = logs(tmp_path)
+    broker.cut_power()
+    with Broker(tmp_path, follow="127.0.0.1:9"):
+        assert logs(tmp_path) == before
+        assert not ahead(tmp_path)
+
+
 def test_and_after_many_power_cuts_and_turns_of_the_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +126,27 @@ def test_files_are_flushed_beside_the_loop_once_half_of_the_room_is_used(
     segments = broker.call(lambda: [p.active for p in broker.inside.topics.partitions()])
     assert any(segment.settled > 0 for segment in segments)
     assert all(segment.settled <= segment.durable == segment.size for segment in segments)
+
+
+def test_a_half_that_is_full_before_the_other_one_is_flushed_is_flushed_too(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_ahead, "ROOM", 5000)
+    first, go_on = threading.Event(), threading.Event()
+    real = write_ahead.WriteAheadLog.settle
+
+    def slow(log: write_ahead.WriteAheadLog) -> None:
+        real(log)
+        first.set()
+        go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(write_ahead.WriteAheadLog, "settle", slow)
+    fill(broker)
+    assert first.wait(PATIENCE_S)
+    fill(broker)
+    assert broker.inside.ahead.unsettled
+    go_on.set()
+    until(lambda: not broker.inside.ahead.unsettled, "both halves stand in their own files")
 
 
 def test_a_compaction_is_not_undone_by_the_log(tmp_path: Path) -> None:

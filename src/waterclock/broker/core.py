@@ -84,7 +84,6 @@ class Core:
             self._lock = locked(folder)
             opened.callback(self._lock.release)
             replay(folder)
-            self.ahead = WriteAheadLog(folder)
             self.store = opened.enter_context(closing(Store(folder, self._soon)))
             take_inventory(folder, self.store, copied=False)
             node = node_of(self.store, settings)
@@ -104,14 +103,11 @@ class Core:
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
-            self.flusher = opened.enter_context(
-                closing(Flusher(loop, clock.monotonic_ns, self.ahead, self.worker.do, self._flushed))
-            )
+            self.ahead = WriteAheadLog(folder)
+            self.flusher = opened.enter_context(closing(self._flusher()))
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
-            self.upkeep = Upkeep(
-                self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed, self.ahead.stands
-            )
+            self.upkeep = self._upkeep()
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
@@ -123,6 +119,13 @@ class Core:
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _flusher(self) -> Flusher:
+        return Flusher(self._loop, self.clock.monotonic_ns, self.ahead, self.worker.do, self._flushed)
+
+    def _upkeep(self) -> Upkeep:
+        changed, stands = self.watermarks.changed, self.ahead.stands
+        return Upkeep(self.topics, self.settings, self.worker, self.clock.wall_ms, changed, stands)
 
     def _flushed(self, work: list[Work]) -> None:
         self.watermarks.flushed(work, self.replicas.raise_high)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.log.durable import flush_files
-from waterclock.broker.log.write_ahead import MOST, SMALL, Appended, WriteAheadLog
+from waterclock.broker.log.write_ahead import MOST, SMALL, SegmentBytes, WriteAheadLog
 from waterclock.broker.statistics import FlushStatistics
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class Work(NamedTuple):
             return 0
         (segment, size), *_ = self.files
         new = size - segment.durable
-        return new if new <= SMALL and segment.named and segment is self.partition.active else 0
+        return new if new <= SMALL and segment.named else 0
 
-    def appended(self) -> Appended:
+    def appended(self) -> SegmentBytes:
         """The bytes that are new."""
         (segment, size), *_ = self.files
-        return Appended(segment, segment.durable, size - segment.durable)
+        return SegmentBytes(segment, segment.durable, size - segment.durable)
 
     def note(self) -> None:
         """Have the partition know what is durable."""
@@ -179,15 +179,11 @@ class Flusher:
         if self._settling or not self._ahead.unsettled:
             return
         self._settling = True
-        settled: dict[Segment, int] = {}
+        self._do(self._ahead.settle, self._settled)
 
-        def then(error: Exception | None) -> None:
-            self._settling = False
-            for segment, size in settled.items():
-                segment.settle(size)
-            self._settle()  # the other half may be full by now
-
-        self._do(lambda: settled.update(self._ahead.settle()), then)
+    def _settled(self, error: Exception | None) -> None:
+        self._settling = False
+        self._settle()  # the other half may be full by now
 
 
 def _flushed_in_place(work: list[Work]) -> list[Work]:

@@ -16,7 +16,7 @@ pytest.importorskip("crc32c")
 from waterclock.broker.log import write_ahead
 from waterclock.broker.log.replay import replay, whole_frames
 from waterclock.broker.log.segment import Segment
-from waterclock.broker.log.write_ahead import NAMES, Appended, WriteAheadLog
+from waterclock.broker.log.write_ahead import NAMES, SegmentBytes, WriteAheadLog
 
 PATHS = ("topics/a-0.0", "topics/b-1.0", "journal")
 
@@ -32,7 +32,6 @@ class Disk:
             (folder / path).mkdir(parents=True, exist_ok=True)
             self.segments.append(Segment(str(folder / path), 0))
         self.durable = dict.fromkeys(self.segments, b"")  # what the log was handed
-        self.settled = dict.fromkeys(self.segments, 0)
 
     def append(self, *several: tuple[int, bytes]) -> None:
         """Append to segments, by number, and make it durable with one frame."""
@@ -40,19 +39,15 @@ class Disk:
         for number, data in several:
             segment = self.segments[number]
             os.pwrite(segment.fd, data, segment.size)
-            appended.append(Appended(segment, segment.size, len(data)))
+            appended.append(SegmentBytes(segment, segment.size, len(data)))
             segment.size += len(data)
             self.durable[segment] += data
         self.log.write(appended)
 
-    def settle(self) -> None:
-        for segment, size in self.log.settle().items():
-            self.settled[segment] = max(self.settled[segment], size)
-
     def cut_power(self) -> None:
         self.log.abandon()
         for segment in self.segments:
-            os.ftruncate(segment.fd, self.random.randint(self.settled[segment], segment.size))
+            os.ftruncate(segment.fd, self.random.randint(segment.settled, segment.size))
 
     def holds_all(self) -> bool:
         replay(str(self.folder))
@@ -88,7 +83,7 @@ def test_so_it_is_however_often_the_halves_were_turned(tmp_path: Path, seed: int
             count = disk.random.randint(1, 3)
             disk.append(*((number, disk.random.randbytes(99)) for number in disk.random.sample(range(3), count)))
             if disk.log.unsettled and disk.random.random() < 0.5:
-                disk.settle()
+                disk.log.settle()
         disk.cut_power()
         assert disk.holds_all()
 
@@ -105,7 +100,7 @@ def test_a_half_is_begun_anew_only_when_all_of_it_stands_in_its_own_files(
         assert not flushed
         disk.append((2, b"x" * 700))
         assert flushed == ["a-0.0"]
-        disk.settle()
+        disk.log.settle()
         assert flushed == ["a-0.0", "b-1.0"]
         disk.append((2, b"x" * 700))  # nothing is left to be flushed for it
         assert flushed == ["a-0.0", "b-1.0"]
@@ -192,11 +187,65 @@ def test_frames_of_an_earlier_turn_are_not_put_back(tmp_path: Path) -> None:
         disk = Disk(tmp_path)
         for size in (400, 400, 900, 300):  # the second half, and the first one anew over the longer ones of before
             disk.append((0, os.urandom(size)))
-            disk.settle()
+            disk.log.settle()
         newest = next(whole_frames((tmp_path / NAMES[0]).read_bytes()))
         assert (newest.number, newest.first) == (4, 4)
         disk.cut_power()
         assert disk.holds_all()
+
+
+def test_what_an_earlier_turn_has_left_behind_is_not_put_back_over_what_was_rewritten_since(tmp_path: Path) -> None:
+    with room(1000):
+        disk = Disk(tmp_path)
+        disk.append((0, b"x" * 300))
+        disk.append((1, b"old" * 100))  # stays behind the frames of the next turn
+        disk.append((2, b"x" * 600))
+        disk.log.stands(disk.segments[1:2])  # and this goes with the turn after that
+        Path(disk.segments[1].path + ".log").write_bytes(b"rewritten")
+        disk.durable[disk.segments[1]] = b"rewritten"
+        for size in (300, 800):
+            disk.log.settle()
+            disk.append((0, b"y" * size))
+        assert disk.holds_all()
+
+
+def test_a_turn_while_a_full_half_is_flushed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The half is begun anew meanwhile: what is in it then has not been flushed."""
+    with room(1000):
+        disk = Disk(tmp_path)
+        for _ in range(2):
+            disk.append((0, b"x" * 600))
+        real = Segment.flush
+
+        def flush(segment: Segment) -> None:
+            monkeypatch.setattr(Segment, "flush", real)
+            real(segment)
+            disk.append((1, b"y" * 600))
+
+        monkeypatch.setattr(Segment, "flush", flush)
+        disk.log.settle()
+        disk.append((2, b"z" * 600))
+        assert disk.log.unsettled
+        disk.log.settle()
+        disk.cut_power()
+        assert disk.holds_all()
+
+
+def test_it_is_on_the_disk_when_it_is_said_to_be(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: flushed.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
+    disk.append((0, b"one"), (1, b"two"))
+    disk.append((0, b"three"))
+    assert flushed == [NAMES[0]] * 2
+
+
+def test_what_is_put_back_is_durable_before_the_log_goes(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    disk.append((0, b"one"), (1, b"two"))
+    monkeypatch.setattr(os, "fdatasync", lambda fd: steps.append(Path(os.readlink(f"/proc/self/fd/{fd}")).parent.name))
+    monkeypatch.setattr("waterclock.broker.log.replay.remove", lambda folder: steps.append("remove"))
+    replay(str(disk.folder))
+    assert steps == ["a-0.0", "b-1.0", "remove"]
 
 
 def test_where_there_is_no_room_nothing_is_written_and_nothing_left_open(

@@ -229,8 +229,10 @@ class Partition:
         return files[::-1]
 
     def flushed_ahead(self, end: int, segment: Segment, size: int) -> None:
-        """Everything before offset `end` is durable: the write-ahead log has the active segment up to byte `size`."""
+        """Everything before offset `end` is durable: the write-ahead log has a segment up to byte `size`."""
         segment.flushed(size)
+        if segment is not self.active:
+            segment.rest()
         self._durable_to(end)
 
     def flushed(self, end: int, files: list[tuple[Segment, int]]) -> None:

@@ -130,7 +130,7 @@ class Segment:
                 self._held.save(size)
 
     def settle(self, size: int) -> None:
-        """All before byte `size` is durable in this file itself."""
+        """All before byte `size` is durable in this file itself. Any thread: what it overwrites costs a flush too many."""
         self.settled = max(self.settled, size)
 
     @property

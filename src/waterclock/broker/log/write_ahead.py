@@ -23,12 +23,12 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.log.durable import flush_failed
+from waterclock.broker.log.durable import flush_failed, flush_files
 from waterclock.disk import flush_folder
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ SMALL: Final = 16 << 10  # what is larger is flushed in its own file: here it wo
 MOST: Final = 1 << 20  # bytes of appends in one frame
 
 
-class Appended(NamedTuple):
+class SegmentBytes(NamedTuple):
     """`size` bytes of a segment from byte `at` on: in its file, and not durable there."""
 
     segment: Segment
@@ -67,7 +67,7 @@ class WriteAheadLog:
             {},
         )  # of each half: size up to which it has it
 
-    def write(self, appended: Collection[Appended]) -> None:
+    def write(self, appended: Collection[SegmentBytes]) -> None:
         """Make these bytes durable, some MOST at most. OSError if there is no room for a log; then nothing was done."""
         rows = b"".join(self._row(*one) for one in appended)
         with self._lock:
@@ -86,7 +86,7 @@ class WriteAheadLog:
 
     def stands(self, segments: Collection[Segment]) -> None:
         """Flush the files of these segments, which may change from here on (rule 2)."""
-        _flush(segments)
+        _settle({segment: segment.size for segment in segments})
         paths = [self._path(os.path.dirname(segment.path)) for segment in segments]
         rows = (ROW.pack(len(path), STANDS, one.base, 0) + path for one, path in zip(segments, paths, strict=True))
         with self._lock:
@@ -127,7 +127,7 @@ class WriteAheadLog:
     def _turn(self) -> None:
         """Go on in the other half (rule 1)."""
         other = 1 - self._half
-        _flush(self._unflushed[other])  # where `settle` came too late
+        _settle(self._unflushed[other])  # where nobody has done so beside it
         self._unflushed[other].clear()
         self._half, self._first, self._at = other, self._number + 1, 0
 
@@ -136,16 +136,15 @@ class WriteAheadLog:
         """Whether the half that is not written to has something that does not stand in its own files."""
         return bool(self._unflushed[1 - self._half])
 
-    def settle(self) -> dict[Segment, int]:
-        """Flush the files of all that the full half has, up to which sizes; so that it can be begun anew at once."""
+    def settle(self) -> None:
+        """Flush the files of all that the full half has, so that it can be begun anew at once."""
         with self._lock:
             half = 1 - self._half
-            settled = dict(self._unflushed[half])
-        _flush(settled)
+            unflushed = dict(self._unflushed[half])
+        _settle(unflushed)
         with self._lock:
             if half != self._half:
                 self._unflushed[half].clear()
-        return settled
 
     def close(self) -> None:
         """Everything stands in its own files: the log goes."""
@@ -168,12 +167,11 @@ def remove(folder: str) -> None:
     flush_folder(folder)
 
 
-def _flush(segments: Iterable[Segment]) -> None:
-    try:
-        for segment in segments:
-            segment.flush()
-    except OSError as error:
-        flush_failed(error)
+def _settle(sizes: Mapping[Segment, int]) -> None:
+    """Flush files that are so long at least."""
+    flush_files(sizes.items())
+    for segment, size in sizes.items():
+        segment.settle(size)
 
 
 def _close(files: list[int]) -> None:
