@@ -41,6 +41,8 @@ from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.inventory import take_inventory
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.replay import replay
+from waterclock.broker.log.write_ahead import WriteAheadLog
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
@@ -81,6 +83,7 @@ class Core:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
+            replay(folder)
             self.store = opened.enter_context(closing(Store(folder, self._soon)))
             take_inventory(folder, self.store, copied=False)
             node = node_of(self.store, settings)
@@ -100,10 +103,11 @@ class Core:
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
-            self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
+            self.ahead = WriteAheadLog(folder)
+            self.flusher = opened.enter_context(closing(self._flusher()))
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
-            self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
+            self.upkeep = self._upkeep()
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
@@ -115,6 +119,13 @@ class Core:
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _flusher(self) -> Flusher:
+        return Flusher(self._loop, self.clock.monotonic_ns, self.ahead, self.worker.do, self._flushed)
+
+    def _upkeep(self) -> Upkeep:
+        changed, stands = self.watermarks.changed, self.ahead.stands
+        return Upkeep(self.topics, self.settings, self.worker, self.clock.wall_ms, changed, stands)
 
     def _flushed(self, work: list[Work]) -> None:
         self.watermarks.flushed(work, self.replicas.raise_high)
@@ -231,13 +242,13 @@ class Core:
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
-        self._end(_settle)
+        self._end(_settle, self.ahead.close)
 
     async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
-        self._end(Partition.lose_undurable)
+        self._end(Partition.lose_undurable, self.ahead.abandon)
 
-    def _end(self, leave: Callable[[Partition], None]) -> None:
+    def _end(self, leave: Callable[[Partition], None], leave_ahead: Callable[[], None]) -> None:
         if self._deposing is not None:
             self._deposing.cancel()
         self.listener.close()
@@ -248,6 +259,7 @@ class Core:
         self.flusher.close()
         for partition in self._partitions():
             leave(partition)
+        leave_ahead()
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         self._lock.release()

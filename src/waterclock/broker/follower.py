@@ -33,6 +33,7 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.inventory import take_inventory
+from waterclock.broker.log.replay import replay
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
@@ -67,6 +68,7 @@ class Follower:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
+            replay(folder)
             self.store = opened.enter_context(closing(Store(folder, loop.call_soon_threadsafe)))
             take_inventory(folder, self.store, copied=True)
             topics = Topics(folder, settings, self.store)

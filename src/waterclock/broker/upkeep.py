@@ -33,7 +33,8 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Upkeep:
-    """`changed(partitions)` is called when a partition's start has moved."""
+    """`changed(partitions)` is called when a partition's start has moved, `stands(segments)` before segments are rewritten:
+    from then on nothing puts back what was in them."""
 
     def __init__(
         self,
@@ -42,9 +43,10 @@ class Upkeep:
         worker: Worker,
         wall_ms: Callable[[], int],
         changed: Callable[[list[Partition]], Any],
+        stands: Callable[[list[Segment]], Any],
     ) -> None:
         self._topics, self._settings, self.worker = topics, settings, worker
-        self._wall_ms, self._changed = wall_ms, changed
+        self._wall_ms, self._changed, self._stands = wall_ms, changed, stands
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
 
@@ -99,10 +101,14 @@ class Upkeep:
         self.compacting, partition.upkept = partition, True
         work = compaction.Compaction(plan)
         self.worker.do_in_steps(
-            work.steps(),
+            self._steps(plan, work),
             lambda swapped: compaction.adopt(partition, swapped),
             lambda error: self._compacted(partition, work, error),
         )
+
+    def _steps(self, plan: compaction.Plan, work: compaction.Compaction) -> Iterator[compaction.Swap | None]:
+        self._stands(plan.segments)
+        yield from work.steps()
 
     def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
         now_ms = self._wall_ms()

@@ -24,10 +24,10 @@ class Watermarks:
 
     def flushed(self, work: list[Work], raise_high: Callable[[Partition], None]) -> None:
         """The flusher has made this durable; `raise_high` raises a partition's high watermark as far as it may be."""
-        for partition, end, files in work:
-            if not partition.deleted:
-                partition.flushed(end, files)
-                raise_high(partition)
+        for one in work:
+            if not one.partition.deleted:
+                one.note()
+                raise_high(one.partition)
         self.changed([w.partition for w in work])
 
     def changed(self, partitions: Iterable[Partition]) -> None:

@@ -386,3 +386,10 @@ def test_a_flush_that_failed_ends_the_process_and_nobody_is_told_that_it_is_kept
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 1
     assert "a flush failed, the process ends" in errors
+
+
+def test_what_is_appended_where_a_torn_tail_was_is_flushed_like_anything_else(folder: Path) -> None:
+    rewrite(at(folder, 36), -1, b"?")
+    log = opened(folder)
+    fill(log, 1, 10)
+    assert [(segment, size) for segment, size in log.unflushed()] == [(log.active, log.active.size)]

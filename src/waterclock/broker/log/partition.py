@@ -219,21 +219,32 @@ class Partition:
     # Becoming durable
 
     def unflushed(self) -> list[tuple[Segment, int]]:
-        """The segments with bytes that are not durable, and how far they go; the oldest first."""
+        """The segments with bytes that are not durable in their own files, and how far they go; the oldest first."""
         files = []
         for segment in reversed(self.segments):
-            if segment.durable < segment.size:
+            if segment.settled < segment.size:
                 files.append((segment, segment.size))
             elif segment.size:
                 break  # all before it is durable too
         return files[::-1]
 
+    def flushed_ahead(self, end: int, segment: Segment, size: int) -> None:
+        """Everything before offset `end` is durable: the write-ahead log has a segment up to byte `size`."""
+        segment.flushed(size)
+        if segment is not self.active:
+            segment.rest()
+        self._durable_to(end)
+
     def flushed(self, end: int, files: list[tuple[Segment, int]]) -> None:
         """Everything before offset `end` is durable, and so are `files` as far as they went."""
         for segment, size in files:
+            segment.settle(size)
             segment.flushed(size)
             if segment is not self.active:
                 segment.rest()
+        self._durable_to(end)
+
+    def _durable_to(self, end: int) -> None:
         if end > self.durable:
             self.durable = end
             self.aborted.save(self.segments, end)
@@ -267,13 +278,13 @@ class Partition:
         self.active.name_anew()
 
     def lose_undurable(self) -> None:
-        """Drop what is not durable: nobody can say that it would have survived a power cut."""
+        """Drop what its own files may not have: nobody can say that it would have survived a power cut there."""
         whole = True
         for segment in self.segments:
             if not whole:
                 segment.delete()
-            elif segment.durable < segment.size:
-                segment.cut(segment.durable)
+            elif segment.settled < segment.size:
+                segment.cut(segment.settled)
                 whole = False
 
     # Reading

@@ -1,7 +1,8 @@
 """One file of a partition's log: batches one after the other, and its index.
 
 Rule 1: `size` is where the next batch goes. What a failed or cut-off write left behind it is overwritten by the next.
-Rule 2: `durable` bytes are on the disk; nobody but the writer of this file reads beyond them.
+Rule 2: `durable` bytes are on the disk; nobody but the writer of this file reads beyond them. `settled` of them are so in
+    this file, the others in the write-ahead log (write_ahead.py).
 Rule 3: the file is open as long as somebody holds the segment: a flusher or an answer on its way may outlive its deletion.
 Rule 4: its index file is made before it, empty. An index that is there and empty says: nothing here was ever durable.
 Rule 5: while it grows its index is in memory. Afterwards it is looked up in the file: what is held does not grow with the
@@ -43,7 +44,7 @@ class Segment:
         self.base = base
         self.path = os.path.join(folder, f"{base:020}")
         self.fd, self._named = _opened(self.path)
-        self.size = self.durable = os.fstat(self.fd).st_size
+        self.size = self.durable = self.settled = os.fstat(self.fd).st_size
         self.latest = NEVER  # the latest timestamp, in ms, of what was noted since it was opened
         self.began_ms = NEVER  # the latest timestamp of its first batch: from there on segment.ms counts
         self._pinned: int | None = None  # its index, opened
@@ -127,6 +128,15 @@ class Segment:
             self.durable = size
             if self._held is not None:
                 self._held.save(size)
+
+    def settle(self, size: int) -> None:
+        """All before byte `size` is durable in this file itself. Any thread: what it overwrites costs a flush too many."""
+        self.settled = max(self.settled, size)
+
+    @property
+    def named(self) -> bool:
+        """Whether its files' names are durable."""
+        return self._named
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Byte and size of the batch that holds `offset`, or of the first one after it. It must be there."""
@@ -231,7 +241,7 @@ class Segment:
         """Drop everything from byte `size` on."""
         os.ftruncate(self.fd, size)
         self.index.forget(size)
-        self.size, self.durable = size, min(self.durable, size)
+        self.size, self.durable, self.settled = size, min(self.durable, size), min(self.settled, size)
 
     def flush(self) -> None:
         """Put what was written onto the disk; the first time, and after `name_anew`, the folder's label and names too."""

@@ -1,0 +1,179 @@
+"""The write-ahead log: small appends to many partitions made durable with one flush of one file.
+
+A flush of a file that grew costs the file system a commit of its own: a hundred partitions, a hundred commits. So what is
+small is written here too, all partitions' bytes in one frame, into room that was reserved before. The partitions' own
+files are flushed when half of the room is used up: once for all that was appended to them meanwhile.
+
+    write-ahead.0, write-ahead.1    the halves, filled in turn
+    frame   MARK | number (8) | its half's first number (8) | length of the rows (4) | checksum of all these (4) | rows
+    row     lengths of path (2) and bytes (4) | base of the segment (8) | byte (8) | path | bytes
+
+A row of STANDS bytes says that the segment stands in its own file, whatever was written here before.
+
+Rule 1: a half is begun anew when everything in it stands in its own files.
+Rule 2: who rewrites bytes of a segment flushes it before, and says STANDS. Nobody else needs to: bytes that are put back
+    twice are the same, and a segment or a partition that is gone is passed over.
+Rule 3: the files are there from the first small append on until everything stands in its own files, at a stop. A start that
+    finds them puts back what they hold before a partition is opened (replay.py), and removes them.
+Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from waterclock.broker.log.durable import flush_failed, flush_files
+from waterclock.disk import flush_folder
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.segment import Segment
+
+NAMES: Final = ("write-ahead.0", "write-ahead.1")
+MARK: Final = b"wcA1"
+HEAD: Final = struct.Struct(">4sQQII")
+SUMMED: Final = struct.Struct(">QQI")
+ROW: Final = struct.Struct(">HIqQ")
+STANDS: Final = 0xFFFF_FFFF
+ROOM: Final = 4 << 20  # bytes of a half
+SMALL: Final = 16 << 10  # what is larger is flushed in its own file: here it would be written twice
+MOST: Final = 1 << 20  # bytes of appends in one frame
+
+
+class SegmentBytes(NamedTuple):
+    """`size` bytes of a segment from byte `at` on: in its file, and not durable there."""
+
+    segment: Segment
+    at: int
+    size: int
+
+
+class WriteAheadLog:
+    """The write-ahead log in the data folder `folder`, which has none yet."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._files: list[int] = []
+        self._number = self._half = self._at = 0
+        self._first = 1
+        self._unflushed: tuple[dict[Segment, int], dict[Segment, int]] = (
+            {},
+            {},
+        )  # of each half: size up to which it has it
+
+    def write(self, appended: Collection[SegmentBytes]) -> None:
+        """Make these bytes durable, some MOST at most. OSError if there is no room for a log; then nothing was done."""
+        rows = b"".join(self._row(*one) for one in appended)
+        with self._lock:
+            self._write(rows)
+            unflushed = self._unflushed[self._half]
+            for segment, at, size in appended:
+                unflushed[segment] = at + size
+
+    def _row(self, segment: Segment, at: int, size: int) -> bytes:
+        data = os.pread(segment.fd, size, at)
+        path = self._path(os.path.dirname(segment.path))
+        return ROW.pack(len(path), len(data), segment.base, at) + path + data
+
+    def _path(self, folder: str) -> bytes:
+        return os.fsencode(folder[len(self._folder) :].strip(os.sep))
+
+    def stands(self, segments: Collection[Segment]) -> None:
+        """Flush the files of these segments, which may change from here on (rule 2)."""
+        _settle({segment: segment.size for segment in segments})
+        paths = [self._path(os.path.dirname(segment.path)) for segment in segments]
+        rows = (ROW.pack(len(path), STANDS, one.base, 0) + path for one, path in zip(segments, paths, strict=True))
+        with self._lock:
+            if self._files:
+                self._write(b"".join(rows))
+
+    def _write(self, rows: bytes) -> None:
+        if not self._files:
+            self._open()
+        size = HEAD.size + len(rows)
+        if self._at + size > ROOM:
+            self._turn()
+        number = self._number + 1
+        checksum = crc32c(rows, crc32c(SUMMED.pack(number, self._first, len(rows))))
+        frame = HEAD.pack(MARK, number, self._first, len(rows), checksum) + rows
+        try:
+            if os.pwrite(self._files[self._half], frame, self._at) != size:
+                raise OSError(28, "a frame was not written whole", NAMES[self._half])
+            os.fdatasync(self._files[self._half])
+        except OSError as error:
+            flush_failed(error)
+        self._number, self._at = number, self._at + size
+
+    def _open(self) -> None:
+        """Reserve the room (rule 3)."""
+        files: list[int] = []
+        try:
+            for name in NAMES:
+                files.append(os.open(os.path.join(self._folder, name), os.O_RDWR | os.O_CREAT, 0o600))
+                os.posix_fallocate(files[-1], 0, ROOM)
+                os.fsync(files[-1])
+            flush_folder(self._folder)
+        except OSError:
+            _close(files)
+            raise
+        self._files = files
+
+    def _turn(self) -> None:
+        """Go on in the other half (rule 1)."""
+        other = 1 - self._half
+        _settle(self._unflushed[other])  # where nobody has done so beside it
+        self._unflushed[other].clear()
+        self._half, self._first, self._at = other, self._number + 1, 0
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the half that is not written to has something that does not stand in its own files."""
+        return bool(self._unflushed[1 - self._half])
+
+    def settle(self) -> None:
+        """Flush the files of all that the full half has, so that it can be begun anew at once."""
+        with self._lock:
+            half = 1 - self._half
+            unflushed = dict(self._unflushed[half])
+        _settle(unflushed)
+        with self._lock:
+            if half != self._half:
+                self._unflushed[half].clear()
+
+    def close(self) -> None:
+        """Everything stands in its own files: the log goes."""
+        if self._files:
+            _close(self._files)
+            self._files = []
+            remove(self._folder)
+
+    def abandon(self) -> None:
+        """The power is gone: the log stays."""
+        _close(self._files)
+        self._files = []
+
+
+def remove(folder: str) -> None:
+    """Remove the log from a data folder, durably; OSError."""
+    for name in NAMES:
+        if os.path.exists(path := os.path.join(folder, name)):
+            os.unlink(path)
+    flush_folder(folder)
+
+
+def _settle(sizes: Mapping[Segment, int]) -> None:
+    """Flush files that are so long at least."""
+    flush_files(sizes.items())
+    for segment, size in sizes.items():
+        segment.settle(size)
+
+
+def _close(files: list[int]) -> None:
+    for fd in files:
+        os.close(fd)
