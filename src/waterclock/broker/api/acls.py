@@ -2,6 +2,7 @@
 
 Rule 1: a change is answered once it is durable, and holds from then on.
 Rule 2: each ACL that is to be made is checked for itself; one that stands there already is made again, without an error.
+    Only ANY and MATCH refuse the whole request.
 Rule 3: a number that the protocol never had (0) closes the connection; one that is not known here matches nothing.
 Source: KIP-140, KIP-290.
 """
@@ -38,6 +39,11 @@ NOT_KEPT: Final[dict[str, Any]] = {
     "error_code": Error.KAFKA_STORAGE_ERROR,
     "error_message": "The change could not be kept.",
 }
+FOR_FILTERS: Final[dict[str, Any]] = {
+    "error_code": Error.UNKNOWN_SERVER_ERROR,  # Kafka's answer
+    "error_message": "ANY and MATCH stand in filters only: none of these ACLs was made.",
+}
+ANY: Final = 1
 Kinds = tuple[tuple[str, type[IntEnum]], ...]
 OF_ACL: Final[Kinds] = (
     ("resource_type", ResourceType),
@@ -77,6 +83,9 @@ class AclApis:
             request.answer(results=(request.make("AclCreationResult", **NO_AUTHORIZER),) * len(creations))
             return
         acls = [_acl(one) for one in creations]
+        if not all(map(_no_filter, acls)):
+            request.answer(results=(request.make("AclCreationResult", **FOR_FILTERS),) * len(creations))
+            return
         problems = [_problem(acl) for acl in acls]
         good = [acl for acl, problem in zip(acls, problems, strict=True) if problem is None]
 
@@ -150,6 +159,13 @@ def _filter(row: Any) -> AclFilter:
     return wanted
 
 
+def _no_filter(acl: Acl) -> bool:
+    """Whether nothing stands in an ACL that only filters may have."""
+    return ANY not in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission) and (
+        acl.pattern_type != PatternType.MATCH
+    )
+
+
 def _problem(acl: Acl) -> str | None:
     """Why there cannot be such an ACL."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
@@ -157,12 +173,11 @@ def _problem(acl: Acl) -> str | None:
     if not acl.name:
         return "An ACL needs the name of a resource"
     for field, kind in OF_ACL:
-        number = getattr(acl, field)
-        if number not in set(kind) or number == kind.ANY or (kind is PatternType and number == PatternType.MATCH):  # type: ignore[attr-defined]
-            return f"An ACL cannot have the {field.replace('_', ' ')} {number}"
+        if getattr(acl, field) not in set(kind):
+            return f"An ACL cannot have the {field.replace('_', ' ')} {getattr(acl, field)}"
     if ":" not in acl.principal:
         return f"A principal is a type and a name, such as User:alice; got {acl.principal!r}"
-    return None if acl.host else "An ACL needs a host, or *"
+    return None
 
 
 def _resource(request: Request, resource_type: int, name: str, pattern_type: int, acls: list[Acl]) -> Any:
