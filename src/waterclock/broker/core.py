@@ -94,7 +94,7 @@ class Core:
             self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
             self.users = Users(access.users, self.store)
-            self.authorizer = Authorizer.of(settings, self.store)
+            self.authorizer = self.topics.sight = Authorizer.of(settings, self.store)
             self.sasl = SaslApis(self.users, self.timer.call_later)
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))

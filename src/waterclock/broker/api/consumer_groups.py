@@ -19,6 +19,7 @@ from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, HeartbeatRefusal, check
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
 from waterclock.broker.security.acls import Operation
+from waterclock.broker.security.authorizer import principal_of
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -54,6 +55,7 @@ class ConsumerGroupApis:
             getattr(body, "subscribed_topic_regex", None), body.server_assignor,
             None if has is None else frozenset((row.topic_id, number) for row in has for number in row.partitions),
             connection.client_id, "/" + connection.peer().rpartition(":")[0],
+            principal_of(connection),
         )  # fmt: skip
         if not all(may_with_topic(request, Operation.DESCRIBE, name) for name in topics or ()):
             self._heard(request, HeartbeatAnswer(Error.TOPIC_AUTHORIZATION_FAILED))

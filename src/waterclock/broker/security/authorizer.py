@@ -58,10 +58,16 @@ EVERYTHING: Final = {kind: sum(1 << one for one in known) for kind, known in OPE
 log = logging.getLogger("waterclock.broker.authorizer")
 
 
-class Asker(Protocol):
+class Named(Protocol):
+    """Somebody who may have said who it is."""
+
+    @property
+    def principal(self) -> str | None: ...
+
+
+class Asker(Named, Protocol):
     """The connection of whoever asks. `rights`: what was found out about it, for the authorizer to keep."""
 
-    principal: str | None
     rights: Any
 
     def peer(self) -> str: ...
@@ -124,8 +130,12 @@ class Authorizer:
         rights: Rights | None = asker.rights
         if rights is None:
             host = asker.peer().rpartition(":")[0]
-            rights = asker.rights = Rights(self, f"User:{asker.principal or ANONYMOUS}", same_host(host))
+            rights = asker.rights = Rights(self, principal_of(asker), same_host(host))
         return rights
+
+    def sees(self, principal: str, host: str, topic: str) -> bool:
+        """Whether `principal` may describe a topic."""
+        return self.allows(principal, same_host(host), Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     def allows(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Whether `principal` may do that to the resource `name`, from `host` as `same_host` writes it."""
@@ -159,6 +169,16 @@ class Authorizer:
         if (PatternType.LITERAL, EVERY) in forbidden:
             return False
         return any(not _dominated(acl, forbidden) for acl in granted)
+
+
+def principal_of(asker: Named) -> str:
+    """Who asks, as ACLs have it.
+
+    >>> from types import SimpleNamespace
+    >>> principal_of(SimpleNamespace(principal=None))
+    'User:ANONYMOUS'
+    """
+    return f"User:{asker.principal or ANONYMOUS}"
 
 
 def _concerns(acl: Acl, principal: str, host: str) -> bool:
