@@ -207,7 +207,7 @@ def _forbidden(
     rights: Rights, request: ProduceRequest, key: bytes, partitions: list[Partition] | None, version: int
 ) -> Error:
     """Why nothing may be written to a topic by this client. A topic that is not there is one by its name only."""
-    if not _may_be_transactional(rights, request):
+    if request.transactional_id is not None and not _may_be_transactional(rights, request):
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if partitions is None and version >= produce.BY_ID:
         return Error.NONE
@@ -217,7 +217,7 @@ def _forbidden(
 
 
 def _may_be_transactional(rights: Rights, request: ProduceRequest) -> bool:
-    name = request.transactional_id
-    if name is not None and rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+    """Whether the client may write with this id, or has nothing that is of a transaction."""
+    if rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return True
     return not any(transactional(batch) for _, batches in request.topics for _, batch in batches)

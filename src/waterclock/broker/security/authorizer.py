@@ -58,14 +58,14 @@ EVERYTHING: Final = {kind: sum(1 << one for one in known) for kind, known in OPE
 log = logging.getLogger("waterclock.broker.authorizer")
 
 
-class Named(Protocol):
+class Caller(Protocol):
     """Somebody who may have said who it is."""
 
     @property
     def principal(self) -> str | None: ...
 
 
-class Asker(Named, Protocol):
+class Asker(Caller, Protocol):
     """The connection of whoever asks. `rights`: what was found out about it, for the authorizer to keep."""
 
     rights: Any
@@ -171,7 +171,7 @@ class Authorizer:
         return any(not _dominated(acl, forbidden) for acl in granted)
 
 
-def principal_of(asker: Named) -> str:
+def principal_of(asker: Caller) -> str:
     """Who asks, as ACLs have it.
 
     >>> from types import SimpleNamespace
