@@ -118,7 +118,7 @@ def test_confluent_kafka_with_acls() -> None:
         assert produced(kafka, alice) is None
         hers = admin.AdminClient(alice)
         with pytest.raises(kafka.KafkaException) as refused:
-            hers.describe_acls(every).result(20)
+            results(hers.create_acls([acl]))
         assert refused.value.args[0].code() == kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED
         assert results(client.delete_acls([every])) == [[acl]]
         assert client.describe_acls(every).result(20) == []

@@ -211,6 +211,16 @@ def test_decisions_are_remembered_and_not_without_end(monkeypatch: pytest.Monkey
     assert len(rights._known) <= 3
 
 
+def test_connections_of_one_client_share_what_is_remembered() -> None:
+    authorizer = made([acl("t")])
+    one = authorizer.rights(asker())
+    assert authorizer.rights(asker()) is one
+    assert authorizer.rights(asker(host=THERE)) is not one
+    assert authorizer.rights(asker("b")) is not one
+    del one
+    assert len(authorizer._rights) == 0
+
+
 def test_a_refusal_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "waterclock.broker.authorizer")
     rights = made([acl("t")]).rights(asker())

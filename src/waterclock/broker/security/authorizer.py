@@ -9,9 +9,11 @@ Asked about an operation on a resource, in this order:
     no ACL about the resource, of anybody             `allow.everyone.if.no.acl.found`
 
 Rule 1: what implies an operation is asked of ACLs that grant; one that forbids READ does not forbid DESCRIBE.
-Rule 2: a decision is remembered by its connection until an ACL changes: what a client does again costs a look-up.
+Rule 2: a decision is remembered for all connections of one principal from one address until an ACL changes: what a
+    client does again costs a look-up.
 Rule 3: a change holds from the moment on at which it is durable.
-Rule 4: a refusal is told at level INFO of the logger waterclock.broker.authorizer, once a connection and change.
+Rule 4: a refusal is told at level INFO of the logger waterclock.broker.authorizer, when it is decided; what is remembered
+    is told no more.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from waterclock.broker.security.acl_index import AclIndex
 from waterclock.broker.security.acls import (
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "acl"
 ANONYMOUS: Final = "ANONYMOUS"  # whoever did not say who it is
-MOST_REMEMBERED: Final = 10_000  # decisions of one connection: names come from clients
+MOST_REMEMBERED: Final = 10_000  # decisions about one principal from one address: names come from clients
 IMPLIED_BY: Final = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
@@ -81,6 +84,7 @@ class Authorizer:
         self.era = 0
         """How often the ACLs have changed: what was decided in an earlier one does not hold."""
         self.acls = AclIndex()
+        self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         self._kept: Any = None
         self.reload()
 
@@ -129,8 +133,9 @@ class Authorizer:
         """What a connection may do."""
         rights: Rights | None = asker.rights
         if rights is None:
-            host = asker.peer().rpartition(":")[0]
-            rights = asker.rights = Rights(self, principal_of(asker), same_host(host))
+            who = principal_of(asker), same_host(asker.peer().rpartition(":")[0])
+            rights = asker.rights = self._rights.get(who) or Rights(self, *who)
+            self._rights[who] = rights
         return rights
 
     def sees(self, principal: str, host: str, topic: str) -> bool:
@@ -196,9 +201,9 @@ def _dominated(acl: Acl, forbidden: set[tuple[int, str]]) -> bool:
 
 
 class Rights:
-    """What one client may do: the authorizer's decisions, remembered."""
+    """What a principal may do from one address: the authorizer's decisions, remembered."""
 
-    __slots__ = ("_authorizer", "_era", "_host", "_known", "principal")
+    __slots__ = ("__weakref__", "_authorizer", "_era", "_host", "_known", "principal")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self._authorizer, self.principal, self._host = authorizer, principal, host
