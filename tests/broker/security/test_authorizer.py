@@ -213,6 +213,14 @@ def test_decisions_are_remembered_and_not_without_end(monkeypatch: pytest.Monkey
     assert len(rights._known) <= 3
 
 
+@pytest.mark.parametrize("key", ["", "[]", "[1,2,3,4,5,6,7,8]", "{"])
+def test_an_acl_that_cannot_be_read_is_an_error(key: str) -> None:
+    store: Any = MemoryStore()
+    store.kept[key] = {}
+    with pytest.raises(UsageError, match="cannot be read"):
+        Authorizer(store)
+
+
 def test_connections_of_one_client_share_what_is_remembered() -> None:
     authorizer = made([acl("t")])
     one = authorizer.rights(asker())
@@ -224,7 +232,7 @@ def test_connections_of_one_client_share_what_is_remembered() -> None:
 
 
 def test_a_refusal_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "waterclock.broker.authorizer")
+    caplog.set_level(logging.DEBUG, "waterclock.broker.authorizer")
     rights = made([acl("t")]).rights(asker())
     for name in ("t", "u", "u"):
         rights.may(READ, TOPIC, name)

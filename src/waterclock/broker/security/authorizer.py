@@ -12,8 +12,9 @@ Rule 1: what implies an operation is asked of ACLs that grant; one that forbids 
 Rule 2: a decision is remembered for all connections of one principal from one address until an ACL changes: what a
     client does again costs a look-up.
 Rule 3: a change holds from the moment on at which it is durable.
-Rule 4: a refusal is told at level INFO of the logger waterclock.broker.authorizer, when it is decided; what is remembered
+Rule 4: a refusal is told at level DEBUG of the logger waterclock.broker.authorizer, when it is decided; what is remembered
     is told no more.
+Rule 5: an ACL that cannot be read is an error: one that forbids must not be lost in silence.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from waterclock.broker.security.acls import (
     same_host,
 )
 from waterclock.broker.store import Entry, Store, Then
+from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
     from waterclock.broker.settings import Settings
@@ -104,7 +106,7 @@ class Authorizer:
         kept = self._store.load(NAMESPACE)
         if kept != self._kept:
             self._kept, self.era = kept, self.era + 1
-            self.acls.replace(map(Acl.of, kept))
+            self.acls.replace(map(_read, kept))
 
     # Changes
 
@@ -176,6 +178,15 @@ class Authorizer:
         return any(not _dominated(acl, forbidden) for acl in granted)
 
 
+def _read(key: str) -> Acl:
+    try:
+        return Acl.of(key)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"the store has an ACL that cannot be read ({error}): {key!r}. Was it of a newer version?"
+        ) from error
+
+
 def principal_of(asker: Caller) -> str:
     """Who asks, as ACLs have it.
 
@@ -218,10 +229,6 @@ class Rights:
                 return known
         return self._decide(operation, kind, name)
 
-    def may_any(self, operation: Operation, kind: ResourceType) -> bool:
-        """Whether there may be a resource of a type to which it may do that."""
-        return self.may(operation, kind, None)
-
     def operations(self, kind: ResourceType, name: str) -> int:
         """All that it may do to a resource, one bit for each operation."""
         allows, who = self._authorizer.allows, (self.principal, self._host)
@@ -237,5 +244,5 @@ class Rights:
             decided = self._authorizer.allows(*who, operation, kind, name)
         self._known[operation, kind, name] = decided
         if not decided:
-            log.info("%r from %s may not %s %s %r", *who, operation.name, kind.name, EVERY if name is None else name)
+            log.debug("%r from %s may not %s %s %r", *who, operation.name, kind.name, EVERY if name is None else name)
         return decided
