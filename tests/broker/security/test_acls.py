@@ -16,6 +16,7 @@ from tests.broker.replication.pairs import Pair, until
 from tests.conformance.acls import AUTHORIZED, CLUSTER, Granting, acl, filter_of
 from tests.conformance.batches import batch
 from tests.conformance.dialogue import Dialogue, produce_fields
+from tests.conformance.test_consumer_groups import Reader
 from tests.conformance.wire import Wire
 from waterclock.broker import Access, Broker
 
@@ -149,3 +150,19 @@ def test_nobody_becomes_a_follower_or_deposes_the_leader_without_the_right_to() 
             assert [t.partitions[0].error_code.value for t in answer.responses] == [29] * len(topics)
         assert broker.call(lambda: broker.inside.leading._follower is broker.inside.leading._coming is None)
         assert broker.leads
+
+
+def test_a_pattern_finds_a_topic_from_the_acl_on_that_shows_it() -> None:
+    with Broker(access=USERS, settings=BY_NAME) as broker, logged_in(broker, "bob") as bob:
+        granting = Granting(bob)
+        topics = {name: create(bob, name).topic_id for name in ("pay-a", "pay-b")}
+        granting.create(acl("read", "group", "g"), acl("read", "topic", "pay-a"))
+        with logged_in(broker, "alice") as alice:
+            reader = Reader(Dialogue(alice), "g", [])
+            pattern = {"subscribed_topic_names": None, "subscribed_topic_regex": "pay-.*"}
+            assert reader.error(**pattern) == "none"
+            assert reader.owned == [(topics["pay-a"], 0)]
+            granting.create(acl("read", "topic", "pay-b"))
+            until(lambda: reader.error() == "none" and len(reader.owned) == 2)
+            granting.delete(filter_of(name="pay-a"))
+            until(lambda: reader.error() == "none" and reader.owned == [(topics["pay-b"], 0)])
