@@ -20,6 +20,7 @@ from waterclock.bench.servers.server import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.conformance.acls import Granting
     from tests.conformance.dialogue import Dialogue
     from tests.conformance.wire import Wire
 
@@ -139,3 +140,49 @@ def new_topic(dialogue: Dialogue) -> Callable[..., str]:
 def topic(new_topic: Callable[..., str]) -> str:
     """A topic with one partition, made for this test."""
     return new_topic()
+
+
+@pytest.fixture(scope="session")
+def authorized(start: Callable[[Mapping[str, str]], Server]) -> Server:
+    """A broker with an authorizer; its guarded listener is the one to ask."""
+    from tests.conformance.acls import AUTHORIZED
+
+    return start(AUTHORIZED)
+
+
+@pytest.fixture(scope="session")
+def super_user(authorized: Server) -> Iterator[Wire]:
+    """A connection of one who may do everything."""
+    from tests.conformance.acls import BOB, logged_in
+    from tests.conformance.readiness import await_coordinators_over
+
+    with logged_in(authorized, BOB) as wire:
+        await_coordinators_over(wire)
+        yield wire
+
+
+@pytest.fixture
+def bob(super_user: Wire) -> Dialogue:
+    """The super user, with whole sentences."""
+    from tests.conformance.dialogue import Dialogue
+
+    return Dialogue(super_user)
+
+
+@pytest.fixture
+def granting(super_user: Wire) -> Iterator[Granting]:
+    """The super user, who makes ACLs; they are gone after the test."""
+    from tests.conformance.acls import Granting
+
+    granting = Granting(super_user)
+    yield granting
+    granting.clear()
+
+
+@pytest.fixture
+def alice(authorized: Server) -> Iterator[Wire]:
+    """A connection of a user who may do nothing but what a test grants."""
+    from tests.conformance.acls import ALICE, logged_in
+
+    with logged_in(authorized, ALICE) as wire:
+        yield wire

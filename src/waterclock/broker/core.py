@@ -16,6 +16,7 @@ from typing import Any
 
 from waterclock.broker.api import fetch, produce
 from waterclock.broker.api.absent import AbsentApis
+from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.elections import ElectionApis
 from waterclock.broker.api.fetch import FetchApi
@@ -50,6 +51,7 @@ from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
@@ -96,6 +98,7 @@ class Core:
             self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
             self.users = Users(access.users, self.store)
+            self.authorizer = self.topics.sight = Authorizer.of(settings, self.store)
             self.sasl = SaslApis(self.users, self.timer.call_later)
             self.listener = opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
@@ -139,6 +142,7 @@ class Core:
 
     def _table(self) -> Table:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
+        self.produce.authorizer = fetches.authorizer = self.authorizer
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
@@ -148,6 +152,7 @@ class Core:
             ElectionApis(self.topics),
             LogDirApis(self.folder, self.topics),
             AbsentApis(),
+            AclApis(self.authorizer),
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
@@ -156,7 +161,8 @@ class Core:
             self.sasl,
             ScramApis(self.users, self.store),
         )
-        return Table(fast, {key: api for some in apis for key, api in some.apis().items()})
+        rights = self.authorizer.rights if self.authorizer is not None else None
+        return Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
 
     def _settings_changed(self) -> None:
         for topic in self.topics:

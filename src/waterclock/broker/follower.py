@@ -21,6 +21,8 @@ from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.api.absent import AbsentApis
+from waterclock.broker.api.acls import DESCRIBE as DESCRIBE_ACLS
+from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.elections import ELECT_LEADERS, answer_election
 from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
@@ -35,12 +37,14 @@ from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside,
 from waterclock.broker.inventory import take_inventory
 from waterclock.broker.log.replay import replay
 from waterclock.broker.net.connection import Connection
+from waterclock.broker.net.outgoing import Client
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
@@ -89,6 +93,7 @@ class Follower:
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
             self._promotion: asyncio.Task[None] | None = None
+            self._authorizer = Authorizer.of(settings, self.store)
             self.table = self._table(settings, folder)
             opened.pop_all()
 
@@ -105,12 +110,21 @@ class Follower:
             LogDirApis(folder, topics),
             AbsentApis(),
         )
+        looking = {DESCRIBE_ACLS: AclApis(self._authorizer).apis()[DESCRIBE_ACLS]}
         here = {key: api for some in apis for key, api in some.apis().items()}
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
-        return Table(fast, {**elsewhere(self.identity, self._start), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
+        rights = self._rights if self._authorizer is not None else None
+        electing = {ELECT_LEADERS: Api(self._elect, 0, 2)}
+        return Table(fast, {**elsewhere(self.identity, self._start), **here, **looking, **electing}, rights)
+
+    def _rights(self, client: Client) -> Rights:
+        """By the ACLs as far as they are copied."""
+        assert self._authorizer is not None
+        self._authorizer.reload()
+        return self._authorizer.rights(client)
 
     def _start(self, asking: Coroutine[Any, Any, None]) -> None:
         """Ask the leader for a client."""

@@ -18,6 +18,7 @@ from waterclock.errors import UsageError
 LONGEST: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,19 @@ def _compression(text: str) -> str:
     if text not in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
         raise ValueError("must be producer, uncompressed, gzip, snappy, lz4 or zstd")
     return text
+
+
+def _authorizer(text: str) -> str:
+    if text not in ("", AUTHORIZER):
+        raise ValueError(f"must be {AUTHORIZER}, or nothing")
+    return text
+
+
+def _principals(text: str) -> frozenset[str]:
+    named = [part.strip() for part in text.split(";") if part.strip()]
+    if not all(":" in one for one in named):
+        raise ValueError("must be principals such as User:alice, with ; between them")
+    return frozenset(named)
 
 
 KINDS: Final[dict[Any, str]] = {_int: "number", _float: "number", _bool: "boolean", _list: "list", _policy: "list"}
@@ -137,6 +151,9 @@ _TABLE: Final = (
     ("offset.metadata.max.bytes", None, _int, "4096", "text that a committed offset may carry"),
     ("offsets.retention.minutes", None, _int, "10080", "how long offsets of an empty group are kept"),
     ("offsets.retention.check.interval.ms", None, _int, "600000", "how often they are looked at"),
+    ("authorizer.class.name", None, _authorizer, "", "who may do what: nothing for no ACLs, or Kafka's StandardAuthorizer"),
+    ("super.users", None, _principals, "", "who may do everything whatever the ACLs say: User:alice;User:bob"),
+    ("allow.everyone.if.no.acl.found", None, _bool, "false", "whether what no ACL is about is everybody's"),
     ("transaction.max.timeout.ms", None, _int, "900000", "the longest timeout of a transaction"),
     ("transactional.id.expiration.ms", None, _int, str(7 * DAY_MS), "how long an idle transactional id is known"),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", None, _int, "10000", "accepted; to the moment here"),

@@ -19,7 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from waterclock.broker.inventory import DELETED, NAMESPACE, TOPICS
 from waterclock.broker.labels import FolderLabel, begin_label, folder_of, write_label
@@ -86,6 +86,15 @@ class Topic:
         return {"id": str(self.id), "partitions": self.promised, "settings": self.settings.given}
 
 
+class Sight(Protocol):
+    """Who may see which topics; `era` counts the changes of that."""
+
+    @property
+    def era(self) -> int: ...
+
+    def sees(self, principal: str, host: str, topic: str) -> bool: ...
+
+
 class Topics:
     """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch.
 
@@ -98,6 +107,8 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
+        self.sight: Sight | None = None
+        """Who may see which of them; None: everybody all."""
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
         make_folder(self.folder)
         self._open_all()

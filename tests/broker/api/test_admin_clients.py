@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
-from waterclock.broker import Broker
+from waterclock.broker import Access, Broker
 
 
 @pytest.fixture
@@ -85,3 +85,49 @@ def test_aiokafka(bootstrap: str) -> None:
         await client.close()
 
     asyncio.run(talk())
+
+
+def test_confluent_kafka_with_acls() -> None:
+    """ACLs made, found and taken away; what a producer and a consumer are told that may not."""
+    admin = pytest.importorskip("confluent_kafka.admin")
+    kafka = pytest.importorskip("confluent_kafka")
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with Broker(access=Access(users=("admin:a", "alice:b")), settings=settings) as broker:
+        login = {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+        }
+        client = admin.AdminClient({**login, "sasl.username": "admin", "sasl.password": "a"})
+        alice = {**login, "sasl.username": "alice", "sasl.password": "b"}
+        results(client.create_topics([admin.NewTopic("t", 1)]))
+        assert produced(kafka, alice) == kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+        acl = admin.AclBinding(
+            admin.ResourceType.TOPIC, "t", admin.ResourcePatternType.LITERAL, "User:alice", "*",
+            admin.AclOperation.WRITE, admin.AclPermissionType.ALLOW,
+        )  # fmt: skip
+        results(client.create_acls([acl]))
+        every = admin.AclBindingFilter(
+            admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None, admin.AclOperation.ANY,
+            admin.AclPermissionType.ANY,
+        )  # fmt: skip
+        assert client.describe_acls(every).result(20) == [acl]
+        assert produced(kafka, alice) is None
+        hers = admin.AdminClient(alice)
+        with pytest.raises(kafka.KafkaException) as refused:
+            results(hers.create_acls([acl]))
+        assert refused.value.args[0].code() == kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED
+        assert results(client.delete_acls([every])) == [[acl]]
+        assert client.describe_acls(every).result(20) == []
+
+
+def produced(kafka: Any, login: dict[str, Any]) -> Any:
+    """The code of what a producer is told; None: it is written."""
+    told: list[Any] = []
+    producer = kafka.Producer({**login, "message.timeout.ms": 20_000})
+    producer.produce("t", b"x", on_delivery=lambda error, message: told.append(error and error.code()))
+    producer.flush(20)
+    return told[0]

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.demands import ERRORS
 from waterclock.broker.api.resources import BROKER, TOPIC, Resource, ResourceRefusal, Resources, described
 from waterclock.broker.api.table import Api
 from waterclock.broker.bounds import TYPES
+from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from waterclock.broker.settings import Setting
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -24,6 +26,7 @@ DESCRIBE: Final = 32
 ALTER: Final = 33
 ALTER_INCREMENTALLY: Final = 44
 LIST: Final = 74
+GUARDED_BY: Final = {TOPIC: ResourceType.TOPIC, 32: ResourceType.GROUP}  # all others: the cluster
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LISTED_KINDS: Final = frozenset({TOPIC, BROKER, 8, 16, 32})
 
@@ -51,6 +54,7 @@ class ConfigApis:
     def _result(self, request: Request, requested: Any) -> Any:
         error, message, rows = Error.NONE, "", []
         try:
+            _check(request, Operation.DESCRIBE_CONFIGS, requested)
             resource = self._resources.find(requested.resource_type, requested.resource_name)
             wanted = set(requested.configuration_keys or resource.names())
             rows = [self._row(request, resource, name) for name in resource.names() if name in wanted]
@@ -86,6 +90,7 @@ class ConfigApis:
             try:
                 if times[one.resource_type, one.resource_name] > 1:
                     raise ResourceRefusal(Error.INVALID_REQUEST, "A resource may stand in a request once only.")
+                _check(request, Operation.ALTER_CONFIGS, one)
                 self._alter(request, one, change, several, row)
             except ResourceRefusal as refused:
                 row(refused.error, str(refused))
@@ -128,6 +133,14 @@ class ConfigApis:
                 request.make("ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
             ),
         )
+
+
+def _check(request: Request, operation: Operation, requested: Any) -> None:
+    """Refused if the client may not do that to the settings of a topic, of a group, or of brokers."""
+    kind = GUARDED_BY.get(requested.resource_type, ResourceType.CLUSTER)
+    name = CLUSTER_NAME if kind is ResourceType.CLUSTER else requested.resource_name
+    if not request.may(operation, kind, name):
+        raise ResourceRefusal(ERRORS[kind], "Authorization failed.")
 
 
 def _checked(requested: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,12 +10,16 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.demands import may_with_group, may_with_topic
 from waterclock.broker.api.group_admin import authorized
+from waterclock.broker.api.metadata import NOBODY_ASKED
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.assignors import TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, HeartbeatRefusal, check
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
+from waterclock.broker.security.acls import Operation
+from waterclock.broker.security.authorizer import principal_of
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -51,7 +55,11 @@ class ConsumerGroupApis:
             getattr(body, "subscribed_topic_regex", None), body.server_assignor,
             None if has is None else frozenset((row.topic_id, number) for row in has for number in row.partitions),
             connection.client_id, "/" + connection.peer().rpartition(":")[0],
+            principal_of(connection),
         )  # fmt: skip
+        if not all(may_with_topic(request, Operation.DESCRIBE, name) for name in topics or ()):
+            self._heard(request, HeartbeatAnswer(Error.TOPIC_AUTHORIZATION_FAILED))
+            return
         try:
             check(beat, request.version)
             self._coordinator.hear(beat, lambda heard: self._heard(request, heard))
@@ -87,6 +95,8 @@ class ConsumerGroupApis:
         request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.group_ids))
 
     def _described(self, request: Request, group_id: str) -> Any:
+        if not may_with_group(request, Operation.DESCRIBE, group_id):
+            return _undescribed(request, group_id, Error.GROUP_AUTHORIZATION_FAILED, None, NOBODY_ASKED)
         group = self._coordinator.get(group_id) if group_id else None
         if not isinstance(group, ConsumerGroup):
             error, problem = (
@@ -95,17 +105,25 @@ class ConsumerGroupApis:
             )
             if not group_id:
                 error, problem = Error.INVALID_GROUP_ID, ""
-            return request.make(
-                "DescribedGroup", error_code=error, error_message=problem or None, group_id=group_id, group_state="",
-                group_epoch=0, assignment_epoch=0, assignor_name="", members=(), authorized_operations=authorized(request),
-            )  # fmt: skip
+            return _undescribed(request, group_id, error, problem or None, authorized(request, group_id))
+        if not all(may_with_topic(request, Operation.DESCRIBE, name) for name in self._topics_of(request, group)):
+            problem = "The group has topics that the client may not describe."
+            return _undescribed(request, group_id, Error.TOPIC_AUTHORIZATION_FAILED, problem, NOBODY_ASKED)
         return request.make(
             "DescribedGroup", error_code=Error.NONE, error_message=None, group_id=group_id, group_state=group.state_name,
             group_epoch=group.epoch, assignment_epoch=group.target_epoch,
             assignor_name=group.assignor or self._settings["group.consumer.assignors"][0],
             members=tuple(self._member(request, group, member) for member in group.members.values()),
-            authorized_operations=authorized(request),
+            authorized_operations=authorized(request, group_id),
         )  # fmt: skip
+
+    def _topics_of(self, request: Request, group: ConsumerGroup) -> set[str]:
+        """The topics of which a member has partitions, or is to have some; nobody asks for them without an authorizer."""
+        if request.rights is None:
+            return set()
+        parts = (group.target.get(member.id, NO_PARTS) | member.assigned for member in group.members.values())
+        known = (self._topics.by_id.get(topic_id) for topic_id in {one for some in parts for one, _ in some})
+        return {topic.name for topic in known if topic is not None}
 
     def _member(self, request: Request, group: ConsumerGroup, member: ConsumerMember) -> Any:
         target = group.target.get(member.id, NO_PARTS)
@@ -116,3 +134,10 @@ class ConsumerGroupApis:
             assignment=request.make("Assignment", topic_partitions=self._rows(request, member.assigned)),
             target_assignment=request.make("Assignment", topic_partitions=self._rows(request, target)),
         )  # fmt: skip
+
+
+def _undescribed(request: Request, group_id: str, error: Error, message: str | None, operations: int) -> Any:
+    return request.make(
+        "DescribedGroup", error_code=error, error_message=message, group_id=group_id, group_state="", group_epoch=0,
+        assignment_epoch=0, assignor_name="", members=(), authorized_operations=operations,
+    )  # fmt: skip

@@ -10,7 +10,8 @@ A `DelayedFetch` waits in the purgatory, watched under each of its partitions, a
 Rule 1: the reader's end is the high watermark; for committed records the last stable offset; for a follower the log's end.
 Rule 2: a batch is never cut: an answer has at least one whole batch if there is one, however large. KIP-74
 Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
-Rule 4: if a file is damaged, its partition is refused, with a line in the log; the others are answered.
+Rule 4: topics that a reader may not read are refused before anything is looked for; of a follower: everything.
+Rule 5: if a file is damaged, its partition is refused, with a line in the log; the others are answered.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from waterclock.broker.wire import fetch
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -29,16 +31,21 @@ if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
     from waterclock.broker.replication.leader import Leader
+    from waterclock.broker.security.authorizer import Authorizer, Rights
     from waterclock.broker.topics import Topics
 
 VERSIONS: Final = (4, 18)
+NOTHING: Final[frozenset[bytes]] = frozenset()
 log = logging.getLogger("waterclock.broker")
 
 
 class DelayedFetch:
-    """One fetch. `partitions` are in the order of the request, None for one that does not exist."""
+    """One fetch. `partitions` are in the order of the request, None for one that does not exist.
 
-    __slots__ = ("_correlation", "_most", "_request", "_slot", "_version", "partitions")
+    So it is for those of topics that are `forbidden`, by their keys in the request.
+    """
+
+    __slots__ = ("_correlation", "_forbidden", "_most", "_request", "_slot", "_version", "partitions")
 
     def __init__(
         self,
@@ -48,9 +55,10 @@ class DelayedFetch:
         request: FetchRequest,
         partitions: list[Partition | None],
         most: int,
+        forbidden: frozenset[bytes] = NOTHING,
     ) -> None:
         self._slot, self._correlation, self._version = slot, correlation, version
-        self._request, self.partitions, self._most = request, partitions, most
+        self._request, self.partitions, self._most, self._forbidden = request, partitions, most, forbidden
 
     def try_complete(self, op: DelayedOperation | None) -> bool:
         """Whether there is something to say."""
@@ -112,18 +120,21 @@ class DelayedFetch:
         for key, rows in self._request.topics:
             found = []
             for wanted in rows:
-                found.append(row := self._row(next(partitions), wanted, left, left == most))
+                partition = next(partitions)
+                if partition is None:
+                    found.append(self._missing(key, wanted))
+                    continue
+                found.append(row := self._row(partition, wanted, left, left == most))
                 left -= row.records.size if row.records is not None else 0
             topics.append((key, found))
         return topics
 
-    def _row(self, partition: Partition | None, wanted: FetchPartition, left: int, first: bool) -> FetchedPartition:
+    def _missing(self, key: bytes, wanted: FetchPartition) -> FetchedPartition:
+        error = Error.UNKNOWN_TOPIC_ID if self._version >= fetch.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return FetchedPartition(wanted.partition, Error.TOPIC_AUTHORIZATION_FAILED if key in self._forbidden else error)
+
+    def _row(self, partition: Partition, wanted: FetchPartition, left: int, first: bool) -> FetchedPartition:
         """`first`: nothing has been found yet, so a batch that is larger than the limits may go along."""
-        if partition is None:
-            by_id = self._version >= fetch.BY_ID
-            return FetchedPartition(
-                wanted.partition, Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
-            )
         error = self._error(partition, wanted)
         if error:
             follows = self._request.replica >= 0  # and is answered where to begin anew
@@ -153,6 +164,7 @@ class FetchApi:
 
     def __init__(self, topics: Topics, purgatory: Purgatory, most_bytes: int, leading: Leader) -> None:
         self._topics, self._purgatory, self._most, self._leading = topics, purgatory, most_bytes, leading
+        self.authorizer: Authorizer | None = None
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
         """Handle the request whose body begins at `at`."""
@@ -161,13 +173,18 @@ class FetchApi:
         if request.session:
             slot.answer(fetch.answer(correlation, version, [], Error.FETCH_SESSION_ID_NOT_FOUND))
             return
-        if request.replica >= 0:
+        forbidden, follows = NOTHING, request.replica >= 0
+        if self.authorizer is not None:
+            rights = self.authorizer.rights(connection)
+            follows = follows and rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            forbidden = NOTHING if follows else self._forbidden(rights, request, version)
+        if follows:
             request, error = self._of_replica(connection.client_id, request)
             if error:
                 slot.answer(fetch.answer(correlation, version, [], error))
                 return
-        partitions = self._partitions(request)
-        delayed = DelayedFetch(slot, correlation, version, request, partitions, self._most)
+        partitions = self._partitions(request, forbidden)
+        delayed = DelayedFetch(slot, correlation, version, request, partitions, self._most, forbidden)
         watched = tuple(partition for partition in delayed.partitions if partition is not None)
         if request.max_wait_ms <= 0 or not watched or delayed.try_complete(None):
             delayed.on_complete(None)
@@ -191,9 +208,26 @@ class FetchApi:
                         self._leading.fetches(partition, row.offset)
         return request, error
 
-    def _partitions(self, request: FetchRequest) -> list[Partition | None]:
+    def _forbidden(self, rights: Rights, request: FetchRequest, version: int) -> frozenset[bytes]:
+        """The keys of the topics that the client may not read: all, if it calls itself a follower and must not be one."""
+        if request.replica >= 0:
+            return frozenset(key for key, _ in request.topics)
+        return frozenset(key for key, _ in request.topics if not self._may_read(rights, key, version))
+
+    def _may_read(self, rights: Rights, key: bytes, version: int) -> bool:
+        """A topic that is not there is one by its name only."""
+        known = self._topics.by_key.get(key)
+        if known is None and version >= fetch.BY_ID:
+            return True
+        name = known[0].topic if known else key.decode(errors="replace")
+        return rights.may(Operation.READ, ResourceType.TOPIC, name)
+
+    def _partitions(self, request: FetchRequest, forbidden: frozenset[bytes] = NOTHING) -> list[Partition | None]:
         partitions: list[Partition | None] = []
         for key, rows in request.topics:
+            if key in forbidden:
+                partitions += [None] * len(rows)
+                continue
             known = self._topics.by_key.get(key)
             if known is None and request.replica >= 0:
                 partitions += (self._leading.journal_at(key, row.partition) for row in rows)

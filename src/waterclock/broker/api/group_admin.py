@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.demands import may_with_cluster, may_with_group, operations
 from waterclock.broker.api.metadata import NOBODY_ASKED
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.classic import ClassicGroup, State
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from waterclock.broker.groups.coordinator import GroupCoordinator
 
 DESCRIBE, LIST, DELETE = 15, 16, 42
-EVERYTHING: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11  # read, delete, describe, configs read and altered
 
 
-def authorized(request: Request) -> int:
-    """What a client may do to a group, if it asks for that: here everybody may do everything."""
-    return EVERYTHING if getattr(request.body, "include_authorized_operations", False) else NOBODY_ASKED
+def authorized(request: Request, group_id: str) -> int:
+    """What a client may do to a group, if it asks for that."""
+    if not getattr(request.body, "include_authorized_operations", False):
+        return NOBODY_ASKED
+    return operations(request, ResourceType.GROUP, group_id)
 
 
 class GroupAdminApis:
@@ -40,20 +43,26 @@ class GroupAdminApis:
         request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.groups))
 
     def _described(self, request: Request, group_id: str) -> Any:
+        if not may_with_group(request, Operation.DESCRIBE, group_id):
+            return request.make(
+                "DescribedGroup", group_id=group_id, group_state="", protocol_type="", protocol_data="",
+                error_code=Error.GROUP_AUTHORIZATION_FAILED, error_message=None, members=(),
+                authorized_operations=NOBODY_ASKED,
+            )  # fmt: skip
         group = self._coordinator.get(group_id)
         if not isinstance(group, ClassicGroup):
             problem = f"Group {group_id} " + ("not found." if group is None else "is not a classic group.")
             return request.make(
                 "DescribedGroup", group_id=group_id, group_state=State.DEAD.value, protocol_type="", protocol_data="",
                 error_code=Error.GROUP_ID_NOT_FOUND if request.version >= 6 else Error.NONE, error_message=problem,
-                members=(), authorized_operations=authorized(request),
+                members=(), authorized_operations=authorized(request, group_id),
             )  # fmt: skip
         return request.make(
             "DescribedGroup", group_id=group_id, group_state=group.state_name, error_code=Error.NONE,
             error_message=None, protocol_type=group.protocol_type or "",
             protocol_data=group.protocol or "" if group.state is State.STABLE else "",
             members=tuple(self._member(request, group, member_id) for member_id in group.members),
-            authorized_operations=authorized(request),
+            authorized_operations=authorized(request, group_id),
         )  # fmt: skip
 
     def _member(self, request: Request, group: ClassicGroup, member_id: str) -> Any:
@@ -69,13 +78,16 @@ class GroupAdminApis:
     def list(self, request: Request) -> None:
         states = {state.strip().lower() for state in getattr(request.body, "states_filter", ())}
         kinds = {kind.strip().lower() for kind in getattr(request.body, "types_filter", ())}
+        sees_all = may_with_cluster(request, Operation.DESCRIBE)
         rows = tuple(
             request.make(
                 "ListedGroup", group_id=group.id, protocol_type=group.protocol_type or "",
                 group_state=group.state_name, group_type=group.kind,
             )
             for group in self._coordinator
-            if (not states or group.state_name.lower() in states) and (not kinds or group.kind.lower() in kinds)
+            if (not states or group.state_name.lower() in states)
+            and (not kinds or group.kind.lower() in kinds)
+            and (sees_all or may_with_group(request, Operation.DESCRIBE, group.id))
         )  # fmt: skip
         request.answer(error_code=Error.NONE, groups=rows)
 
@@ -88,7 +100,10 @@ class GroupAdminApis:
         several = Countdown(len(names), lambda: self._deleted(request, errors))
         for row_number, group_id in enumerate(names):
             refused = partial(errors.__setitem__, row_number, Error.COORDINATOR_NOT_AVAILABLE)
-            errors[row_number] = self._coordinator.delete(group_id, several.after(refused))
+            if not may_with_group(request, Operation.DELETE, group_id):
+                errors[row_number] = Error.GROUP_AUTHORIZATION_FAILED
+            else:
+                errors[row_number] = self._coordinator.delete(group_id, several.after(refused))
             if errors[row_number]:
                 several.settled()
 

@@ -9,18 +9,22 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.demands import may_with_group, may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.offsets import NEVER, CommittedOffset
+from waterclock.broker.security.acls import Operation
 from waterclock.broker.topics import Topic, TopicPartition, Topics
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
     from waterclock.broker.groups.coordinator import GroupCoordinator
 
 COMMIT, FETCH, DELETE = 8, 9, 47
 BY_ID: Final = 10
+TOP_LEVEL_ERROR: Final = 2  # OffsetFetch has an error of its own from here on
 MILLISECOND: Final = timedelta(milliseconds=1)
 NOTHING: Final = CommittedOffset(-1, -1, "", 0)
 
@@ -65,6 +69,8 @@ class GroupOffsetApis:
     def _rows_of(self, request: Request) -> Iterable[tuple[tuple[int, int], str, int, Error, Any]]:
         for at, requested in enumerate(request.body.topics):
             name, topic, missing = self._topic(request, requested)
+            if name and not may_with_topic(request, Operation.READ, name):
+                topic, missing = None, Error.TOPIC_AUTHORIZATION_FAILED
             for row, one in enumerate(requested.partitions):
                 there = topic is not None and 0 <= one.partition_index < len(topic.partitions)
                 error = Error.NONE if there else missing or Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -125,14 +131,27 @@ class GroupOffsetApis:
         if groups is not None:
             request.answer(groups=tuple(self._group(request, requested, stable) for requested in groups))
             return
-        unstable = self._coordinator.offsets.pending(request.body.group_id) if stable else set()
-        topics = self._rows(request, request.body.group_id, request.body.topics, unstable, "")
+        group_id = request.body.group_id
+        if not may_with_group(request, Operation.DESCRIBE, group_id):
+            self._refuse_fetch(request)
+            return
+        unstable = self._coordinator.offsets.pending(group_id) if stable else set()
+        topics = self._rows(request, group_id, request.body.topics, unstable, "")
         request.answer(topics=topics, error_code=Error.NONE)
+
+    @staticmethod
+    def _refuse_fetch(request: Request) -> None:
+        if request.version < TOP_LEVEL_ERROR:
+            refuse(request, Error.GROUP_AUTHORIZATION_FAILED)
+        else:
+            request.answer(topics=(), error_code=Error.GROUP_AUTHORIZATION_FAILED)
 
     def _group(self, request: Request, requested: Any, stable: bool) -> Any:
         unstable = self._coordinator.offsets.pending(requested.group_id) if stable else set()
         member, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
-        error = self._coordinator.check_fetch(requested.group_id, member, epoch)
+        error = Error.GROUP_AUTHORIZATION_FAILED
+        if may_with_group(request, Operation.DESCRIBE, requested.group_id):
+            error = self._coordinator.check_fetch(requested.group_id, member, epoch)
         rows = () if error else self._rows(request, requested.group_id, requested.topics, unstable, "s")
         return request.make("OffsetFetchResponseGroup", group_id=requested.group_id, topics=rows, error_code=error)
 
@@ -165,6 +184,8 @@ class GroupOffsetApis:
             for name, number in self._coordinator.offsets.all(group):
                 numbers.setdefault(name, []).append(number)
             for name, some in numbers.items():
+                if not may_with_topic(request, Operation.DESCRIBE, name):
+                    continue
                 topic = self._topics.by_name.get(name)
                 if topic is not None or request.version < BY_ID:
                     yield {"name": name, "topic_id": topic.id if topic else None}, name, some, Error.NONE
@@ -174,6 +195,8 @@ class GroupOffsetApis:
                 name, _, error = self._topic(request, one)
             else:
                 name, error = one.name, Error.NONE
+            if name and not may_with_topic(request, Operation.DESCRIBE, name):
+                error = Error.TOPIC_AUTHORIZATION_FAILED
             yield _name_of(one), name, one.partition_indexes, error
 
     # OffsetDelete

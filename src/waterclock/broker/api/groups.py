@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.consumer_groups import ConsumerGroupApis
+from waterclock.broker.api.demands import ERRORS
 from waterclock.broker.api.group_admin import GroupAdminApis
 from waterclock.broker.api.group_offsets import GroupOffsetApis
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.members import JoinAnswer, JoinRequest, SyncAnswer
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 10, 11, 12, 13, 14
 GROUP, TRANSACTION = 0, 1  # what FindCoordinator may ask for; 2 is for share groups, which there are none of here
+COORDINATED: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -40,18 +43,25 @@ class GroupApis:
 
     def find(self, request: Request) -> None:
         """It is always this broker."""
-        body, us = request.body, self._identity
-        error, where = Error.NONE, {"node_id": us.node, "host": us.host, "port": us.port}
-        if getattr(body, "key_type", GROUP) not in (GROUP, TRANSACTION):
-            error, where = Error.INVALID_REQUEST, {"node_id": -1, "host": "", "port": -1}
         if request.version < 4:
+            error, where = self._found(request, request.body.key)
             request.answer(error_code=error, error_message=error.name, **where)
             return
+        found = ((key, *self._found(request, key)) for key in request.body.coordinator_keys)
         rows = (
             request.make("Coordinator", key=key, error_code=error, error_message="", **where)
-            for key in body.coordinator_keys
+            for key, error, where in found
         )
         request.answer(coordinators=tuple(rows))
+
+    def _found(self, request: Request, key: str) -> tuple[Error, dict[str, Any]]:
+        us, kind = self._identity, getattr(request.body, "key_type", GROUP)
+        nowhere = {"node_id": -1, "host": "", "port": -1}
+        if kind not in COORDINATED:
+            return Error.INVALID_REQUEST, nowhere
+        if not request.may(Operation.DESCRIBE, COORDINATED[kind], key):
+            return ERRORS[COORDINATED[kind]], nowhere
+        return Error.NONE, {"node_id": us.node, "host": us.host, "port": us.port}
 
     # JoinGroup
 

@@ -2,6 +2,8 @@
 
 Rule 1: a topic that is created because a client asked for it is answered once it is durable: what is appended to it
     would go at the next start otherwise, as the files of a topic that nobody knows.
+Rule 2: who may not describe a topic does not learn whether it is there: of all topics it is left out, by its name it is
+    refused before anything is looked for.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.demands import may_with_cluster, may_with_topic, operations, operations_with_cluster
 from waterclock.broker.api.table import Api
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topic, Topics, legal
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -24,8 +28,6 @@ if TYPE_CHECKING:
 METADATA: Final = 3
 DESCRIBE_CLUSTER: Final = 60
 NOBODY_ASKED: Final = -(2**31)  # "authorized operations" that nobody asked for
-EVERYTHING_WITH_A_TOPIC: Final = 3576  # there is no authorizer: the bits of all operations that a topic knows
-EVERYTHING_WITH_THE_CLUSTER: Final = 8096
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
 
 
@@ -54,15 +56,29 @@ class MetadataApis:
         """The topics that are made because they are asked for, and those that are being made."""
         body, topics = request.body, self._topics
         leads = self._identity.leader == self._identity.node
-        may = getattr(body, "allow_auto_topic_creation", True) and self._settings["auto.create.topics.enable"] and leads
+        may = self._makes_topics(request) and leads
         names = {requested.name: None for requested in body.topics or () if not getattr(requested, "topic_id", None)}
         free = [name for name in names if name and legal(name) and name not in topics.by_name]
-        return [name for name in free if name in topics.making or (may and topics.namesake(name) is None)]
+        seen = [name for name in free if not self._refused(request, name)]
+        return [name for name in seen if name in topics.making or (may and topics.namesake(name) is None)]
+
+    def _makes_topics(self, request: Request) -> bool:
+        wanted = getattr(request.body, "allow_auto_topic_creation", True)
+        return bool(wanted and self._settings["auto.create.topics.enable"])
+
+    def _refused(self, request: Request, name: str) -> bool:
+        """Whether the client may not see a topic, or not make it where asking would."""
+        if not may_with_topic(request, Operation.DESCRIBE, name):
+            return True
+        if request.rights is None or name in self._topics.by_name or not self._makes_topics(request):
+            return False
+        creates = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
+        return not creates
 
     def _answer(self, request: Request) -> None:
         identity, body = self._identity, request.body
         everything = body.topics is None or (request.version == 0 and not body.topics)
-        rows = [self._known(request, t) for t in self._topics] if everything else self._asked(request)
+        rows = self._seen(request) if everything else self._asked(request)
         brokers = tuple(
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
@@ -70,8 +86,14 @@ class MetadataApis:
         requested = getattr(body, "include_cluster_authorized_operations", False)
         request.answer(
             brokers=brokers, cluster_id=identity.cluster, controller_id=identity.leader, topics=tuple(rows),
-            error_code=Error.NONE, cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if requested else NOBODY_ASKED,
+            error_code=Error.NONE,
+            cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
         )  # fmt: skip
+
+    def _seen(self, request: Request) -> list[Any]:
+        """The rows of all topics that the client may see."""
+        seen = [t for t in self._topics if may_with_topic(request, Operation.DESCRIBE, t.name)]
+        return [self._known(request, topic) for topic in seen]
 
     def _asked(self, request: Request) -> list[Any]:
         """The rows of the topics asked for, each once."""
@@ -82,11 +104,15 @@ class MetadataApis:
 
     def _by_id(self, request: Request, topic_id: uuid.UUID) -> Any:
         topic = self._topics.by_id.get(topic_id)
+        if topic is not None and not may_with_topic(request, Operation.DESCRIBE, topic.name):
+            return self._topic(request, None, topic_id, Error.TOPIC_AUTHORIZATION_FAILED, ())
         if topic is not None:
             return self._known(request, topic)
         return self._topic(request, None, topic_id, Error.UNKNOWN_TOPIC_ID, ())
 
     def _by_name(self, request: Request, name: str | None) -> Any:
+        if self._refused(request, name or ""):
+            return self._topic(request, name or "", None, Error.TOPIC_AUTHORIZATION_FAILED, ())
         topic = self._topics.by_name.get(name) if name else None
         if topic is not None:
             return self._known(request, topic)
@@ -108,10 +134,12 @@ class MetadataApis:
     def _topic(
         self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error, partitions: tuple[Any, ...]
     ) -> Any:
-        requested = getattr(request.body, "include_topic_authorized_operations", False) and not error
+        bits = NOBODY_ASKED
+        if name is not None and not error and getattr(request.body, "include_topic_authorized_operations", False):
+            bits = operations(request, ResourceType.TOPIC, name)
         return request.make(
             "MetadataResponseTopic", error_code=error, name=name, topic_id=topic_id, is_internal=False,
-            partitions=partitions, topic_authorized_operations=EVERYTHING_WITH_A_TOPIC if requested else NOBODY_ASKED,
+            partitions=partitions, topic_authorized_operations=bits,
         )  # fmt: skip
 
     def describe_cluster(self, request: Request) -> None:
@@ -137,5 +165,5 @@ class MetadataApis:
         request.answer(
             error_code=Error.NONE, error_message=None, cluster_id=identity.cluster, controller_id=identity.leader,
             brokers=brokers, endpoint_type=BROKERS,
-            cluster_authorized_operations=EVERYTHING_WITH_THE_CLUSTER if requested else NOBODY_ASKED,
+            cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
         )  # fmt: skip

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
 from waterclock.broker.replication.leader import KnownFollower
+from waterclock.broker.security.acls import Operation
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -45,6 +47,10 @@ class OffsetApis:
         topics = []
         for topic in request.body.topics:
             numbers = Counter(requested.partition_index for requested in topic.partitions)
+            if not may_with_topic(request, Operation.DESCRIBE, topic.name):
+                rows = tuple(_listed(request, number, Error.TOPIC_AUTHORIZATION_FAILED) for number in numbers)
+                topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
+                continue
             rows = tuple(
                 self._row(request, topic.name, requested, committed)
                 if numbers[requested.partition_index] == 1
@@ -79,9 +85,14 @@ class OffsetApis:
 
     def leader_epoch(self, request: Request) -> None:
         topics = []
-        copied = getattr(request.body, "replica_id", -1) >= 0 and KnownFollower.of(request.slot.connection.client_id)
+        follows = may_with_cluster(request, Operation.CLUSTER_ACTION)
+        called = KnownFollower.of(request.slot.connection.client_id)
+        copied = follows and getattr(request.body, "replica_id", -1) >= 0 and called
         for topic in request.body.topics:
-            rows = tuple(self._end_of(request, topic.topic, requested, bool(copied)) for requested in topic.partitions)
+            if not (follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)):
+                rows = tuple(_end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED) for one in topic.partitions)
+            else:
+                rows = tuple(self._end_of(request, topic.topic, one, bool(copied)) for one in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
 
@@ -95,15 +106,19 @@ class OffsetApis:
             # a follower keeps what it has beyond the high watermark: the leader has it on its disk too
             readers_end = partition.durable if copied else partition.high
             epoch, end = partition.memo.end_of(requested.leader_epoch, readers_end)
-        return request.make(
-            "EpochEndOffset", error_code=error, partition=requested.partition, leader_epoch=epoch, end_offset=end
-        )
+        return _end(request, requested.partition, error, epoch, end)
 
 
 def _listed(request: Request, partition: int, error: Error, found: Moment = NONE, epoch: int = -1) -> Any:
     return request.make(
         "ListOffsetsPartitionResponse", partition_index=partition, error_code=error, timestamp=found.timestamp,
         offset=found.offset, leader_epoch=epoch,
+    )  # fmt: skip
+
+
+def _end(request: Request, partition: int, error: Error, epoch: int = -1, end: int = -1) -> Any:
+    return request.make(
+        "EpochEndOffset", error_code=error, partition=partition, leader_epoch=epoch, end_offset=end
     )  # fmt: skip
 
 

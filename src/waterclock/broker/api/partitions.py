@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.api.metadata import EVERYTHING_WITH_A_TOPIC, InSync
+from waterclock.broker.api.demands import may_with_topic, operations
+from waterclock.broker.api.metadata import NOBODY_ASKED, InSync
 from waterclock.broker.api.table import Api
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics, legal
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -35,7 +37,10 @@ class PartitionApis:
         body = request.body
         left = min(max(body.response_partition_limit, 1), MOST)
         rows, following = [], None
+        refused = self._refused(request)
         for name, first in self._portion(body):
+            if name in refused:
+                continue
             if not left:
                 following = request.make("Cursor", topic_name=name, partition_index=first)
                 break
@@ -45,7 +50,20 @@ class PartitionApis:
             if first + len(partitions) < len(self._of(name)):
                 following = request.make("Cursor", topic_name=name, partition_index=first + len(partitions))
                 break
+        rows += [self._row(request, name, [], Error.TOPIC_AUTHORIZATION_FAILED) for name in self._named(body, refused)]
         request.answer(topics=tuple(rows), next_cursor=following)
+
+    def _refused(self, request: Request) -> set[str]:
+        """The topics that the client may not see, of those that it means."""
+        if request.rights is None:
+            return set()
+        names = (name for name, _ in self._portion(request.body))
+        return {name for name in names if not may_with_topic(request, Operation.DESCRIBE, name)}
+
+    @staticmethod
+    def _named(body: Any, names: set[str]) -> list[str]:
+        """Those of `names` that stand in the request."""
+        return sorted(names & {requested.name for requested in body.topics})
 
     def _portion(self, body: Any) -> list[tuple[str, int]]:
         """The names from the cursor on, each with its first partition."""
@@ -59,14 +77,15 @@ class PartitionApis:
         topic = self._topics.by_name.get(name)
         return topic.partitions if topic is not None else []
 
-    def _row(self, request: Request, name: str, partitions: list[Partition]) -> Any:
-        topic, error = self._topics.by_name.get(name), Error.NONE
-        if topic is None:
+    def _row(self, request: Request, name: str, partitions: list[Partition], error: Error = Error.NONE) -> Any:
+        refused = error is Error.TOPIC_AUTHORIZATION_FAILED
+        topic = self._topics.by_name.get(name) if not error else None
+        if topic is None and not error:
             error = Error.UNKNOWN_TOPIC_OR_PARTITION if legal(name) else Error.INVALID_TOPIC_EXCEPTION
         return request.make(
             "DescribeTopicPartitionsResponseTopic", error_code=error, name=name, topic_id=topic.id if topic else None,
             is_internal=False, partitions=tuple(self._partition(request, p) for p in partitions),
-            topic_authorized_operations=EVERYTHING_WITH_A_TOPIC,
+            topic_authorized_operations=operations(request, ResourceType.TOPIC, name) if not refused else NOBODY_ASKED,
         )  # fmt: skip
 
     def _partition(self, request: Request, partition: Partition) -> Any:

@@ -6,6 +6,9 @@
     -1      once every partition's records are below the high watermark: on the disk, and with the followers in sync;
             and once the store knows of the partitions that joined a transaction by it
 
+Where there is an authorizer, topics that the producer may not write to are refused, each for itself; so is a whole
+request with a transaction that it may not write in.
+
 A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags gets
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
 """
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from waterclock.broker.log.batch import CODEC
 from waterclock.broker.log.partition import ZSTD, Partition
 from waterclock.broker.log.refusal import explain
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.transactions.admission import Admission, transactional
 from waterclock.broker.wire import produce
 from waterclock.broker.wire.errors import Error
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.outgoing import Slot
     from waterclock.broker.replication.replicas import Replicas
+    from waterclock.broker.security.authorizer import Authorizer, Rights
     from waterclock.broker.topics import Topics
 
 ALL: Final = -1
@@ -108,11 +113,13 @@ class ProduceApi:
         self._topics, self._flusher, self._purgatory, self._replicas = topics, flusher, purgatory, replicas
         self._wall_ms, self._admission = wall_ms, admission
         self.records = self.bytes = 0
+        self.authorizer: Authorizer | None = None
 
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
         """Handle the request whose body begins at `at`."""
         request = produce.read(data, at, version)
-        rows, waits = self._append_all(request, version)
+        rights = self.authorizer.rights(connection) if self.authorizer is not None else None
+        rows, waits = self._append_all(request, version, rights)
         name = request.transactional_id
         written = self._admission.written(name) if name is not None else None
         if request.acks == 0:
@@ -137,13 +144,18 @@ class ProduceApi:
         keys: tuple[Hashable, ...] = tuple(wait[0] for wait in waits)
         self._purgatory.try_complete_else_watch(op, keys if name is None else (*keys, name))
 
-    def _append_all(self, request: ProduceRequest, version: int) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
+    def _append_all(
+        self, request: ProduceRequest, version: int, rights: Rights | None
+    ) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
         rows: Rows = []
         waits: list[tuple[Partition, int, int, int]] = []
         missing = Error.UNKNOWN_TOPIC_ID if version >= produce.BY_ID else Error.UNKNOWN_TOPIC_OR_PARTITION
         now_ms = self._wall_ms()
         for key, batches in request.topics:
             partitions, some = self._topics.by_key.get(key), []
+            if rights is not None and (refused := _forbidden(rights, request, key, partitions, version)):
+                rows.append((key, [ProducedPartition(number, refused) for number, _ in batches]))
+                continue
             for number, batch in batches:
                 if partitions is None or not 0 <= number < len(partitions):
                     error = missing if partitions is None else Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -189,3 +201,23 @@ class ProduceApi:
         if request.transactional_id is not None:
             return self._admission.admit(request.transactional_id, partition, batch, version)
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional(batch) else Error.NONE
+
+
+def _forbidden(
+    rights: Rights, request: ProduceRequest, key: bytes, partitions: list[Partition] | None, version: int
+) -> Error:
+    """Why nothing may be written to a topic by this client. A topic that is not there is one by its name only."""
+    if request.transactional_id is not None and not _may_be_transactional(rights, request):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if partitions is None and version >= produce.BY_ID:
+        return Error.NONE
+    name = partitions[0].topic if partitions else key.decode(errors="replace")
+    may = rights.may(Operation.WRITE, ResourceType.TOPIC, name)
+    return Error.NONE if may else Error.TOPIC_AUTHORIZATION_FAILED
+
+
+def _may_be_transactional(rights: Rights, request: ProduceRequest) -> bool:
+    """Whether the client may write with this id, or has nothing that is of a transaction."""
+    if rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return True
+    return not any(transactional(batch) for _, batches in request.topics for _, batch in batches)

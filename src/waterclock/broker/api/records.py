@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.demands import may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.security.acls import Operation
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import DelayedOperation, Purgatory
@@ -44,7 +46,8 @@ class RecordApis:
 
     def delete(self, request: Request) -> None:
         topics = [
-            (topic.name, [self._begin(topic.name, row) for row in topic.partitions]) for topic in request.body.topics
+            (topic.name, [self._begin_if_may(request, topic.name, row) for row in topic.partitions])
+            for topic in request.body.topics
         ]
         deletions = [one for _, rows in topics for one in rows]
         waited = tuple(one.partition for one in deletions if one.partition is not None)
@@ -57,6 +60,11 @@ class RecordApis:
             request.body.timeout.total_seconds(),
         )
         self._purgatory.try_complete_else_watch(op, waited)
+
+    def _begin_if_may(self, request: Request, topic: str, row: Any) -> Deletion:
+        if not may_with_topic(request, Operation.DELETE, topic):
+            return Deletion(row.partition_index, None, Error.TOPIC_AUTHORIZATION_FAILED)
+        return self._begin(topic, row)
 
     def _begin(self, topic: str, row: Any) -> Deletion:
         partition = self._topics.partition(topic, row.partition_index)

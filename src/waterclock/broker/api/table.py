@@ -1,7 +1,8 @@
 """From a request's first bytes to its handler: one table, API key -> handler and versions.
 
 Rule 1: what the table says is what ApiVersions answers.
-Rule 2: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
+Rule 2: what a whole request takes (`demands.py`) is asked before its handler is.
+Rule 3: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.wire.codec import API_VERSIONS, Request, unsupported
+from waterclock.broker.api.demands import refusal, refuse_whole
+from waterclock.broker.wire.codec import API_VERSIONS, Request, Rights, unsupported
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import skip_tags, text_span
 from waterclock.broker.wire.names import NAMES
 
 if TYPE_CHECKING:
     from waterclock.broker.net.connection import Connection
-    from waterclock.broker.net.outgoing import Slot
+    from waterclock.broker.net.outgoing import Client, Slot
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
@@ -54,11 +56,20 @@ def _without_tags(data: bytes) -> bytes:
 
 
 class Table:
-    """Serves requests: `Listener` calls it with each."""
+    """Serves requests: `Listener` calls it with each. `rights` says what a client may do, unless everybody may everything.
 
-    def __init__(self, fast: Mapping[int, FastApi], apis: Mapping[int, Api]) -> None:
+    Produce and Fetch ask for themselves.
+    """
+
+    def __init__(
+        self,
+        fast: Mapping[int, FastApi],
+        apis: Mapping[int, Api],
+        rights: Callable[[Client], Rights] | None = None,
+    ) -> None:
         self._fast = dict(fast)
         self._apis = {**apis, API_VERSIONS: Api(self._api_versions, 0, 4)}
+        self._rights = rights
         self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
@@ -93,7 +104,13 @@ class Table:
         if api is None or not api.lowest <= version <= api.highest:
             raise ValueError(f"API {key} in version {version} is not known here")
         known = _without_tags(data) if key == API_VERSIONS and version >= CLIENT_NAMED else data
-        api.handle(Request(key, version, correlation, slot, known))
+        request = Request(key, version, correlation, slot, known)
+        if self._rights is not None:
+            request.rights = self._rights(slot.connection)
+            if (error := refusal(request)) is not None:
+                refuse_whole(request, error)
+                return
+        api.handle(request)
 
     def requests(self) -> dict[str, int]:
         """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""

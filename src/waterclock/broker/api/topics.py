@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api import assignments
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
+from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
 from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
 from waterclock.broker.wire.codec import Request
@@ -29,6 +31,7 @@ UNSET: Final = -1
 Refusal = tuple[Error, str | None]
 NOT_KEPT: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
 TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
+FORBIDDEN: Final = Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
 
 
 class ToDelete(NamedTuple):
@@ -60,7 +63,7 @@ class TopicApis:
         rows: dict[str, Any] = {}
         several = Countdown(len(requested), lambda: request.answer(topics=tuple(rows.values())))
         for name, topic in requested.items():
-            refusal = TWICE if times[name] > 1 else self._create_refused(topic)
+            refusal = TWICE if times[name] > 1 else self._may_not_create(request, name) or self._create_refused(topic)
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
             if refusal is not None or request.body.validate_only:
                 several.settled()
@@ -75,6 +78,11 @@ class TopicApis:
             requested.name, self._partitions(requested), _given(requested), several.after(failed)
         )
         rows[requested.name] = self._created(request, requested, None, topic.id)
+
+    @staticmethod
+    def _may_not_create(request: Request, name: str) -> Refusal | None:
+        may = may_with_cluster(request, Operation.CREATE) or may_with_topic(request, Operation.CREATE, name)
+        return None if may else FORBIDDEN
 
     def _create_refused(self, requested: Any) -> Refusal | None:
         illegal = why_illegal(requested.name)
@@ -129,11 +137,15 @@ class TopicApis:
 
     def _created(self, request: Request, requested: Any, refusal: Refusal | None, topic_id: uuid.UUID) -> Any:
         error, message = refusal or (Error.NONE, None)
+        sees = may_with_topic(request, Operation.DESCRIBE_CONFIGS, requested.name)
+        hidden = Error.NONE if error or sees else Error.TOPIC_AUTHORIZATION_FAILED
+        untold = bool(error or hidden)
         return request.make(
             "CreatableTopicResult", name=requested.name, topic_id=None if error else topic_id, error_code=error,
-            error_message=message, topic_config_error_code=0, num_partitions=-1 if error else self._partitions(requested),
-            replication_factor=-1 if error else len(self._brokers()),
-            configs=() if error else self._configs(request, requested),
+            error_message=message, topic_config_error_code=hidden,
+            num_partitions=-1 if untold else self._partitions(requested),
+            replication_factor=-1 if untold else len(self._brokers()),
+            configs=() if untold else self._configs(request, requested),
         )  # fmt: skip
 
     def _configs(self, request: Request, requested: Any) -> tuple[Any, ...]:
@@ -152,7 +164,7 @@ class TopicApis:
     # DeleteTopics
 
     def delete(self, request: Request) -> None:
-        requested = self._to_delete(request.body)
+        requested = self._to_delete(request)
         rows = [self._deleted(request, one) for one in requested]
         several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
 
@@ -166,17 +178,33 @@ class TopicApis:
                 then = several.after(partial(failed, row_number))
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
 
-    def _to_delete(self, body: Any) -> list[ToDelete]:
+    def _to_delete(self, request: Request) -> list[ToDelete]:
+        body = request.body
         named = getattr(body, "topics", None)
         pairs = [(t.name, t.topic_id) for t in named] if named is not None else [(n, None) for n in body.topic_names]
-        return [self._one_to_delete(name, topic_id, times) for (name, topic_id), times in Counter(pairs).items()]
+        return [self._one_to_delete(request, name, topic_id, n) for (name, topic_id), n in Counter(pairs).items()]
 
-    def _one_to_delete(self, name: str | None, topic_id: Any, times: int) -> ToDelete:
+    def _one_to_delete(self, request: Request, name: str | None, topic_id: Any, times: int) -> ToDelete:
         topic = self._topics.changeable(topic_id or name or "")
+        if times == 1 and (name is None) != (not topic_id):
+            hidden = self._may_not_delete(request, name, topic_id, topic)
+            if hidden is not None:
+                return hidden
         refusal = self._delete_refused(name, topic_id, topic, times)
         if topic is None or (name is not None and topic_id):
             return ToDelete(name, topic_id, None, refusal)
         return ToDelete(topic.name, topic.id, topic, refusal)
+
+    @staticmethod
+    def _may_not_delete(request: Request, name: str | None, topic_id: Any, topic: Topic | None) -> ToDelete | None:
+        """The row of a topic that the client may not delete: it says no more than the client may know."""
+        called = name if topic is None else topic.name
+        if called is None or may_with_cluster(request, Operation.DELETE):
+            return None
+        sees = may_with_topic(request, Operation.DESCRIBE, called)
+        if may_with_topic(request, Operation.DELETE, called) or (sees and topic is None):
+            return None
+        return ToDelete(name if name is not None or not sees else called, topic_id, None, FORBIDDEN)
 
     def _delete_refused(self, name: str | None, topic_id: Any, topic: Topic | None, times: int) -> Refusal | None:
         if name is not None and topic_id:
@@ -208,7 +236,8 @@ class TopicApis:
         rows: dict[str, Any] = {}
         several = Countdown(len(requested), lambda: request.answer(results=tuple(rows.values())))
         for name, one in requested.items():
-            refusal = TWICE if times[name] > 1 else self._grow_refused(one)
+            may = may_with_topic(request, Operation.ALTER, name)
+            refusal = TWICE if times[name] > 1 else self._grow_refused(one) if may else FORBIDDEN
             rows[name] = self._grown(request, name, refusal)
             if refusal or request.body.validate_only:
                 several.settled()

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from waterclock.broker.api.demands import may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.patterns import matcher
+from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topics
 from waterclock.broker.transactions.coordinator import TransactionCoordinator
 from waterclock.broker.transactions.ledger import Transaction
@@ -46,9 +48,12 @@ class TransactionViewApis:
         request.answer(topics=tuple(topics))
 
     def _partition(self, request: Request, name: str, number: int) -> Any:
-        partition = self._topics.partition(name, number)
+        may = may_with_topic(request, Operation.READ, name)
+        partition = self._topics.partition(name, number) if may else None
         error, message = Error.NONE, None
-        if partition is None:
+        if not may:
+            error = Error.TOPIC_AUTHORIZATION_FAILED
+        elif partition is None:
             there = name in self._topics.by_name
             error, message = Error.UNKNOWN_TOPIC_OR_PARTITION, None if there else NOT_HERE
         rows = tuple(_producers(request, partition)) if partition is not None else ()
@@ -63,13 +68,16 @@ class TransactionViewApis:
         request.answer(transaction_states=rows)
 
     def _described(self, request: Request, name: str) -> Any:
+        if not request.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name):
+            return _transaction(request, name, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "", 0, 0, 0, 0, ())
         transaction = self._coordinator.ledger.known(name)
         if transaction is None:
             error = Error.TRANSACTIONAL_ID_NOT_FOUND if name else Error.INVALID_REQUEST
             return _transaction(request, name, error, "", 0, 0, 0, 0, ())
         record = transaction.record
         partitions: dict[str, list[int]] = {}
-        for topic, number in record.partitions:
+        seen = (tp for tp in record.partitions if may_with_topic(request, Operation.DESCRIBE, tp[0]))
+        for topic, number in seen:
             partitions.setdefault(topic, []).append(number)
         topics = tuple(request.make("TopicData", topic=t, partitions=tuple(n)) for t, n in partitions.items())
         return _transaction(
@@ -90,6 +98,7 @@ class TransactionViewApis:
                 t
                 for n, t in self._coordinator.ledger.by_name.items()
                 if t.record.producer_id >= 0 and fits(t) and matches(n)
+                if request.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, n)
             )
             rows = tuple(_listed(request, t) for t in found)
         request.answer(error_code=error, unknown_state_filters=unknown, transaction_states=rows)

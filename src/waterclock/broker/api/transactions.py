@@ -8,13 +8,16 @@ Rule 2: a request about several partitions is done for all of them or for none.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.demands import may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.offsets import CommittedOffset
+from waterclock.broker.security.acls import Operation
 from waterclock.broker.topics import TopicPartition, Topics
 from waterclock.broker.transactions.coordinator import Member, TransactionCoordinator
 from waterclock.broker.transactions.record import NONE, ProducerId
@@ -85,8 +88,14 @@ class TransactionApis:
         )
 
         def answer(error: Error, missing: set[TopicPartition]) -> None:
-            request.answer(results_by_topic_v3_and_below=self._results(request, topics, error, missing))
+            rows = self._results(request, topics, error, missing, forbidden)
+            request.answer(results_by_topic_v3_and_below=rows)
 
+        forbidden = {one.name for one in topics if not may_with_topic(request, Operation.WRITE, one.name)}
+        if forbidden:
+            partitions = ((topic.name, number) for topic in topics for number in topic.partitions)
+            answer(Error.OPERATION_NOT_ATTEMPTED, {tp for tp in partitions if self._topics.partition(*tp) is None})
+            return
         self._add(body.v3_and_below_transactional_id, producer, topics, answer)
 
     def _add_of_several(self, request: Request, requested: Any, rows: list[Any], row: int, several: Countdown) -> None:
@@ -120,11 +129,15 @@ class TransactionApis:
         else:
             self._coordinator.add(name, producer, partitions, [], lambda error: answer(error, set()))
 
-    def _results(self, request: Request, topics: Any, error: Error, missing: set[TopicPartition]) -> tuple[Any, ...]:
+    def _results(
+        self, request: Request, topics: Any, error: Error, missing: set[TopicPartition],
+        forbidden: Container[str] = (),
+    ) -> tuple[Any, ...]:  # fmt: skip
         error = known_error(request, error)
 
         def row(tp: TopicPartition) -> Any:
             code = Error.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else error
+            code = Error.TOPIC_AUTHORIZATION_FAILED if tp[0] in forbidden else code
             return request.make("AddPartitionsToTxnPartitionResult", partition_index=tp[1], partition_error_code=code)
 
         return tuple(
@@ -185,7 +198,9 @@ class TransactionApis:
         for topic in request.body.topics:
             for requested in topic.partitions:
                 tp, text = (topic.name, requested.partition_index), requested.committed_metadata or ""
-                if self._topics.partition(*tp) is None:
+                if not may_with_topic(request, Operation.READ, topic.name):
+                    errors[tp] = Error.TOPIC_AUTHORIZATION_FAILED
+                elif self._topics.partition(*tp) is None:
                     errors[tp] = Error.UNKNOWN_TOPIC_OR_PARTITION
                 elif len(text) > self._longest:
                     errors[tp] = Error.OFFSET_METADATA_TOO_LARGE

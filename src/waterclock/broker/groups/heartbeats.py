@@ -73,6 +73,7 @@ class Beat:
     has: frozenset[TopicIdPartition] | None
     client_id: str
     client_host: str
+    principal: str = ""
 
     @property
     def says_all(self) -> bool:
@@ -160,7 +161,11 @@ class Heartbeats:
 
     def _said(self, member: ConsumerMember, beat: Beat) -> ConsumerMember:
         """The member with what it says anew."""
-        news: dict[str, Any] = {"client_id": beat.client_id, "client_host": beat.client_host}
+        news: dict[str, Any] = {
+            "client_id": beat.client_id,
+            "client_host": beat.client_host,
+            "principal": beat.principal,
+        }
         for name in ("instance", "rack", "topics", "regex", "assignor"):
             if getattr(beat, name) is not None:
                 news[name] = getattr(beat, name)

@@ -35,6 +35,7 @@ class ConsumerMember:
     rack: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
     rebalance_ms: int = -1
     topics: frozenset[str] = frozenset()
     regex: str = ""

@@ -2,6 +2,7 @@
 
 Rule 1: names and patterns are counted, so that a heartbeat costs as much as there are topics, not members.
 Rule 2: a pattern must match the whole name (patterns.py).
+Rule 3: a pattern finds the topics that its member may see; it is looked at anew when that changes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
 
+class Pattern(NamedTuple):
+    """A pattern, and whose it is: two members with the same one may see different topics."""
+
+    text: str
+    principal: str
+    host: str
+
+    @classmethod
+    def of(cls, member: ConsumerMember) -> Pattern:
+        return cls(member.regex, member.principal, member.client_host.removeprefix("/"))
+
+
 class SeenTopic(NamedTuple):
     """A topic as the group last saw it: with other partitions, or made anew, it must be divided again."""
 
@@ -30,9 +43,10 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._names: Counter[str] = Counter()
-        self._patterns: Counter[str] = Counter()
+        self._patterns: Counter[Pattern] = Counter()
         self._known: frozenset[str] = frozenset()  # topics when the patterns were last looked at
-        self._matches: dict[str, frozenset[str]] = {}
+        self._era = 0  # and the era of who sees what
+        self._matches: dict[Pattern, frozenset[str]] = {}
 
     def replace(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
         """A member came, changed, or went."""
@@ -42,25 +56,29 @@ class Subscriptions:
             for name in member.topics:
                 self._names[name] += step
             if member.regex:
-                self._patterns[member.regex] += step
+                self._patterns[Pattern.of(member)] += step
         self._names, self._patterns = +self._names, +self._patterns
 
     def names(self, member: ConsumerMember, topics: Topics) -> frozenset[str]:
         """All topics that one member subscribes to."""
-        return member.topics | self._matching(member.regex, topics) if member.regex else member.topics
+        return member.topics | self._matching(Pattern.of(member), topics) if member.regex else member.topics
 
     def seen(self, topics: Topics) -> dict[str, SeenTopic]:
         """The topics that the group subscribes to and that are there."""
-        names = set(self._names).union(*(self._matching(text, topics) for text in self._patterns))
+        names = set(self._names).union(*(self._matching(pattern, topics) for pattern in self._patterns))
         there = {name: topics.by_name[name] for name in sorted(names) if name in topics.by_name}
         return {name: SeenTopic(topic.id, len(topic.partitions)) for name, topic in there.items()}
 
-    def _matching(self, text: str, topics: Topics) -> frozenset[str]:
-        if self._known != topics.by_name.keys():
-            self._known, self._matches = frozenset(topics.by_name), {}
-        if text not in self._matches:
-            self._matches[text] = _matched(text, self._known)
-        return self._matches[text]
+    def _matching(self, pattern: Pattern, topics: Topics) -> frozenset[str]:
+        era = topics.sight.era if topics.sight is not None else 0
+        if self._era != era or self._known != topics.by_name.keys():
+            self._known, self._era, self._matches = frozenset(topics.by_name), era, {}
+        if pattern not in self._matches:
+            found = _matched(pattern.text, self._known)
+            if topics.sight is not None:
+                found = frozenset(t for t in found if topics.sight.sees(pattern.principal, pattern.host, t))
+            self._matches[pattern] = found
+        return self._matches[pattern]
 
 
 def _matched(text: str, names: Iterable[str]) -> frozenset[str]:

@@ -62,6 +62,7 @@ class Connection:
         self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
         self.login: Any = None  # how far it has come with saying so
+        self.rights: Any = None  # what it may do, as far as the authorizer was asked
         self.client_id = ""
         self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
         self.unsent = 0  # bytes of answers, those in files not counted
@@ -187,7 +188,7 @@ class Connection:
 
     def admit(self, user: str, serve: Serve) -> None:
         """It is known who this is: from now on requests are served by `serve`, and may be large."""
-        self.principal, self.login = user, None
+        self.principal, self.login, self.rights = user, None, None
         self._serve, self._largest = serve, self._hub.largest_request
 
     def deafen(self) -> None:

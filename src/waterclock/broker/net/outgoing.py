@@ -24,7 +24,9 @@ class Client(Protocol):
     slots: deque[Slot]
     ready: Ready
     client_id: str
+    principal: str | None
     login: Any
+    rights: Any
 
     def peer(self) -> str: ...
 

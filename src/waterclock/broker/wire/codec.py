@@ -4,6 +4,7 @@ Rule 1: a schema is imported when its version is first asked for: all of them at
 Rule 2: where hypothesis is installed, kio would import it and prepare strategies for its types: 0.2 s that the first
     client would wait for. It is hidden for that one import.
 Rule 3: a handler names every field that any version has; `make` leaves out what the version at hand lacks.
+Rule 4: a handler asks `may` about each resource that it answers for; what a whole request takes, its table asks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import io
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from waterclock.broker.net.outgoing import Slot
 from waterclock.broker.wire.bounds import Check, checker
@@ -76,21 +77,34 @@ def make(entity: Any, /, **values: Any) -> Any:
     return entity(**{name: value for name, value in values.items() if name in names})
 
 
+class Rights(Protocol):
+    """What a client may do, by Kafka's numbers of operations and of resource types."""
+
+    def may(self, operation: Any, resource_type: Any, name: str | None) -> bool: ...
+
+    def operations(self, resource_type: Any, name: str) -> int: ...
+
+
 class Request:
     """One request on its way: `body` is what was asked, and `answer` may be called now or later, once.
 
     `correlation` and `slot` say where the answer goes. kio's names of fields and classes are used throughout.
     """
 
-    __slots__ = ("body", "correlation", "key", "schema", "slot", "version")
+    __slots__ = ("body", "correlation", "key", "rights", "schema", "slot", "version")
 
     def __init__(self, key: int, version: int, correlation: int, slot: Slot, data: bytes) -> None:
+        self.rights: Rights | None = None  # there is no authorizer: everybody may do everything
         self.key, self.version, self.correlation, self.slot = key, version, correlation, slot
         self.schema = schema(key, version)
         at = skip_tags(data, 0) if self.schema.flexible else 0
         if self.schema.check is not None:
             self.schema.check(data, at)
         self.body: Any = self.schema.read(data, at)[0]
+
+    def may(self, operation: int, resource_type: int, name: str | None) -> bool:
+        """Whether its client may do that to the resource `name`; None: to any of that type."""
+        return self.rights is None or self.rights.may(operation, resource_type, name)
 
     def make(self, name: str, /, **values: Any) -> Any:
         """A part of the answer, by its class's name."""
