@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.groups.embedded import subscribed_topics
 from waterclock.broker.groups.members import (
     CONSUMER,
     Join,
@@ -33,10 +34,12 @@ from waterclock.broker.groups.members import (
     Member,
     Sync,
     SyncAnswer,
-    subscription,
 )
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
+
+if TYPE_CHECKING:
+    from waterclock.broker.groups.consumer import ConsumerGroup
 
 NAMESPACE: Final = "group"
 
@@ -77,6 +80,7 @@ class ClassicGroup:
         self.static: dict[str, str] = {}  # instance -> member id
         self.promised: dict[str, None] = {}  # member ids given out, not yet used to join
         self.unsynced: set[str] = set()  # members that have not asked for their share of this generation
+        self.made_of: ConsumerGroup | None = None  # what it was, where it was one of the other protocol
         self.newcomers = False  # somebody joined while the first rebalance waited for more
         self.topics: frozenset[str] | None = None  # what its consumers subscribe to, if that is known
         self._joined = 0  # members that wait for the next generation
@@ -268,7 +272,7 @@ class ClassicGroup:
     def _subscribed_topics(self) -> frozenset[str] | None:
         if not self.is_consumers:
             return None
-        found = [subscription(member.metadata(self.protocol)) for member in self.members.values()]
+        found = [subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()]
         return None if None in found else frozenset().union(*(topics for topics in found if topics))
 
     def joined(self, member: Member, *, skip: bool = False) -> JoinAnswer:
@@ -311,3 +315,10 @@ class ClassicGroup:
         group.topics = group._subscribed_topics()
         group.state = State.STABLE if group.members else State.EMPTY
         return group
+
+    def stand(self, protocol_type: str, generation: int) -> None:
+        """Its members are stable in a generation that was not divided here."""
+        self.protocol_type, self.generation = protocol_type, generation
+        self.protocol = self.elected_protocol()
+        self.topics = self._subscribed_topics()
+        self.state = State.STABLE

@@ -3,7 +3,7 @@
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
     then; what a consumer group has become is taken back if the store refuses it.
-Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
+Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.groups import consumer
+from waterclock.broker.groups import consumer, migration
 from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
 from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
-from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest
+from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, MemberIdentity, Sync, SyncAnswer
+from waterclock.broker.groups.mixed import Mixed
 from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
+from waterclock.broker.groups.presence import Presence
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
-from waterclock.broker.store import Store, Then
+from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import TopicPartition, Topics
 
 MINUTE_MS: Final = 60_000
+UNDIVIDED: Final = "undivided"  # of a classic group that was a consumer group, until it has divided by itself
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
@@ -48,13 +51,14 @@ class GroupCoordinator:
     def __init__(
         self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
     ) -> None:
-        self._store, self._settings, self.wall_ms = store, settings, wall_ms
+        self._store, self._settings, self._topics, self.wall_ms = store, settings, topics, wall_ms
         self.offsets = GroupOffsets(store, topics)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")
         self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
-        revocations = Sessions(self.joins, "revoke")
-        self.consumers = Heartbeats(self.sessions, revocations, settings, topics, self._keep_changes)
+        self.presence = Presence(self.sessions, self.joins, settings, self._keep_changes)
+        self.consumers = Heartbeats(self.presence, settings, topics, self._keep_changes)
+        self.mixed = Mixed(self.presence, settings, topics, self._keep_changes)
         self._groups: dict[str, Group] = {}
         self._load()
         timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
@@ -63,10 +67,12 @@ class GroupCoordinator:
         for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
             self.classic.resume(group)
+            if kept.get(UNDIVIDED):
+                self.classic.divide_anew(group)
         kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
         for one in consumer.loaded(*kept):
             self._groups[one.id] = one
-            self.consumers.resume(one)
+            self.presence.resume(one)
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -100,6 +106,10 @@ class GroupCoordinator:
             then(True)
             return
         before = group.standing if changes else None
+        if before is NEVER and group.made_of is not None:
+            changes += group.made_of.removals()
+        if before is not None and migration.downgrades(group, before, self._settings):
+            changes = self._downgrade(group)
         if changes:
             group.standing = group.stands()
         group.on_their_way += 1
@@ -107,11 +117,51 @@ class GroupCoordinator:
 
     def _kept(self, group: ConsumerGroup, before: GroupSnapshot | None, then: Then, done: bool) -> None:
         group.on_their_way -= 1
-        if not done and before is not None:
-            self.consumers.take_back(group, before)
-            if before is NEVER and self._groups.get(group.id) is group:
-                del self._groups[group.id]
+        if done:
+            group.made_of = None
+        elif before is not None:
+            self._take_back(group, before)
         then(done)
+
+    def _take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
+        """The store refused what a consumer group has become: it is what it was, and of the protocol that it was of."""
+        there = self._groups.get(group.id)
+        if isinstance(there, ClassicGroup) and there.made_of is group:
+            self.classic.retire(there)
+            self._groups[group.id] = there = group
+        self.consumers.take_back(group, before)
+        if before is not NEVER or there is not group:
+            return
+        if group.made_of is None:
+            del self._groups[group.id]
+        else:
+            self._groups[group.id] = group.made_of
+            self.classic.reinstate(group.made_of)
+
+    # Groups that go over to the other protocol
+
+    def _upgrade(self, group: ClassicGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
+        migration.check_upgrade(group, self._settings)
+        self._groups[group.id] = made = migration.upgraded(group, self._topics)
+        try:
+            self.consumers.hear(made, beat, answer)
+        except HeartbeatRefusal:
+            self._groups[group.id] = group
+            raise
+        self.classic.retire(group)
+        self.presence.resume(made)
+
+    def _downgrade(self, group: ConsumerGroup) -> list[Entry]:
+        """What makes it durable. Unless everybody is at its target the members divide anew, after a restart too."""
+        removals, undivided = group.removals(), group.state_name != "Stable"
+        for member_id in group.members:
+            self.presence.forget(group, member_id)
+        made = self._groups[group.id] = migration.downgraded(group, self._topics, self.wall_ms())
+        kept = {**made.kept(), UNDIVIDED: undivided}
+        self.classic.resume(made)
+        if undivided:
+            self.classic.divide_anew(made)
+        return [*removals, Entry(NAMESPACE, made.id, kept)]
 
     def _make_way(self, group: Group, then: Then) -> None:
         """An empty group of the other protocol goes; its offsets stay."""
@@ -140,7 +190,7 @@ class GroupCoordinator:
         elif not least <= request.session_ms <= most:
             answer(JoinAnswer(Error.INVALID_SESSION_TIMEOUT, request.member))
         elif isinstance(group, ConsumerGroup) and not group.empty:
-            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
+            self.mixed.join(group, request, version, answer)
         elif not isinstance(group, ClassicGroup) and request.member != NOBODY:
             answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, request.member))
         else:
@@ -155,12 +205,48 @@ class GroupCoordinator:
         else:
             answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
 
-    def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
-        """The classic group that a member speaks of, or the error if there is none."""
+    def sync(
+        self,
+        group_id: str,
+        member: MemberIdentity,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        shares: dict[str, bytes],
+        answer: Sync,
+    ) -> None:
+        """SyncGroup. `protocol` is (type, name), as the member says them; a leader brings all `shares`."""
+        group, error = self._find(group_id)
+        if isinstance(group, ClassicGroup):
+            self.classic.sync(group, *member, generation, protocol, shares, answer)
+        elif isinstance(group, ConsumerGroup):
+            self.mixed.sync(group, *member, generation, protocol, answer)
+        else:
+            answer(SyncAnswer(error))
+
+    def heartbeat(self, group_id: str, member: MemberIdentity, generation: int) -> Error:
+        """Heartbeat."""
+        group, error = self._find(group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.heartbeat(group, *member, generation)
+        if isinstance(group, ConsumerGroup):
+            return self.mixed.heartbeat(group, *member, generation)
+        return error
+
+    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[Error]:
+        """LeaveGroup, of a group of either protocol; an error for each."""
+        group, error = self._find(group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.leave(group, leaving)
+        if isinstance(group, ConsumerGroup):
+            return self.mixed.leave(group, leaving)
+        return [error] * len(leaving)
+
+    def _find(self, group_id: str) -> tuple[Group | None, Error]:
+        """The group that a member speaks of, or the error if there is none."""
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.get(group_id)
-        return (group, Error.NONE) if isinstance(group, ClassicGroup) else (None, Error.UNKNOWN_MEMBER_ID)
+        return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
 
     # The consumer protocol
 
@@ -174,10 +260,10 @@ class GroupCoordinator:
             problem = "is not a consumer group." if group is not None else "was not found."
             raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
         if group is not None:
-            if not group.empty:
-                problem = f"The classic group {beat.group} has members: it becomes a consumer group once it is empty."
-                raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, problem)
-            self._make_way(group, partial(self._hear_again, beat, answer))
+            if group.empty:
+                self._make_way(group, partial(self._hear_again, beat, answer))
+            else:
+                self._upgrade(group, beat, answer)
             return
         self._hear_first(beat, answer)
 

@@ -23,7 +23,16 @@ from typing import Any, Final
 
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
-from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, Member, Sync, SyncAnswer
+from waterclock.broker.groups.members import (
+    NOBODY,
+    Join,
+    JoinAnswer,
+    JoinRequest,
+    Member,
+    MemberIdentity,
+    Sync,
+    SyncAnswer,
+)
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
@@ -284,7 +293,7 @@ class Rebalance:
         if member_id in group.members and group.state in (State.STABLE, State.PREPARING):
             self._begin_session(group, group.members[member_id])
 
-    def leave(self, group: ClassicGroup, leaving: list[tuple[str, str | None]]) -> list[Error]:
+    def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[Error]:
         """Put out these (member id, instance); a static member may be named by its instance alone."""
         errors = [self._leave(group, member_id, instance) for member_id, instance in leaving]
         if Error.NONE in errors and not group.empty:
@@ -302,6 +311,32 @@ class Rebalance:
                 return error
         self._put_out(group, member_id)
         return Error.NONE
+
+    # The other protocol: migration.py
+
+    def divide_anew(self, group: ClassicGroup) -> None:
+        """A group that was a consumer group is to divide by itself, if it has members."""
+        if group.state is State.STABLE:
+            self._prepare(group)
+
+    def retire(self, group: ClassicGroup) -> None:
+        """The group is one of the other protocol: who waits is to join again there, and nothing runs for it here."""
+        for sort in ("join", "sync"):
+            self._joins.cancel_for_key((sort, group.id))
+        for member_id in [*group.members, *group.promised]:
+            self._sessions.end(group.id, member_id)
+        for member in group.members.values():
+            group.answer_join(member, JoinAnswer(Error.REBALANCE_IN_PROGRESS, member.id))
+            group.answer_sync(member, SyncAnswer(Error.REBALANCE_IN_PROGRESS))
+        group.promised.clear()
+        if group.state is State.COMPLETING:
+            group.move(State.PREPARING, self._wall_ms())
+
+    def reinstate(self, group: ClassicGroup) -> None:
+        """It is not, since the store refused that: members have whole sessions, and a rebalance begins anew."""
+        self.resume(group)
+        if group.state is State.PREPARING:
+            self._wait_for_all(group)
 
     # Sessions
 
