@@ -198,6 +198,7 @@ def test_who_waits_in_a_rebalance_is_told_to_join_again(ann: OldReader, old: Mak
     until(lambda: ann.heartbeat() == "rebalance_in_progress")
     bob.beat()
     assert cid.joined().error_code.name == "rebalance_in_progress"
+    assert cid.enter() == "none"
     settle(ann, bob, cid)
 
 
