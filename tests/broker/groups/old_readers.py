@@ -87,7 +87,9 @@ def assignment(some: Iterable[Part], user_data: bytes | None = None) -> bytes:
 
 
 def parts(data: bytes) -> list[Part]:
-    """The partitions of an assignment, which must end where it says."""
+    """The partitions of an assignment, which must end where it says. No bytes are none."""
+    if not data:
+        return []
     (count,), at, found = struct.unpack_from(">i", data, 2), 6, []
     for _ in range(count):
         (size,) = struct.unpack_from(">h", data, at)

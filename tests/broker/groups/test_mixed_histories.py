@@ -71,7 +71,7 @@ def history(folder: Path, seed: int, way: str, steps: int) -> None:
 
 @pytest.mark.parametrize("way", [EAGER, COOPERATIVE])
 def test_no_partition_is_read_by_two(tmp_path: Path, way: str) -> None:
-    history(tmp_path, 1, way, 120)
+    history(tmp_path, 7, way, 400)  # ten changes of protocol and more, four restarts
 
 
 @pytest.mark.long(seconds=40)

@@ -110,16 +110,20 @@ class GroupApis:
         body = request.body
         several = getattr(body, "members", None)
         leaving = [_identity(body)] if several is None else [_identity(member) for member in several]
-        errors = self._coordinator.leave(body.group_id, leaving)
-        error, rows = Error.NONE if body.group_id else Error.INVALID_GROUP_ID, list[Any]()
-        if several is None:
-            error = errors[0]
-        elif not error:
-            rows = [
-                request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
-                for (member, instance), wrong in zip(leaving, errors, strict=True)
-            ]
-        self._coordinator.settle(lambda done: request.answer(error_code=error, members=tuple(rows)))
+        self._coordinator.leave(body.group_id, leaving, lambda errors: self._left(request, leaving, errors))
+
+    @staticmethod
+    def _left(request: Request, leaving: list[MemberIdentity], errors: list[Error]) -> None:
+        if getattr(request.body, "members", None) is None:
+            request.answer(error_code=errors[0], members=())
+            return
+        rows = (
+            request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
+            for (member, instance), wrong in zip(leaving, errors, strict=True)
+        )
+        named = bool(request.body.group_id)
+        error = Error.NONE if named else Error.INVALID_GROUP_ID
+        request.answer(error_code=error, members=tuple(rows) if named else ())
 
 
 def _identity(named: Any) -> MemberIdentity:

@@ -232,14 +232,14 @@ class GroupCoordinator:
             return self.mixed.heartbeat(group, *member, generation)
         return error
 
-    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> list[Error]:
-        """LeaveGroup, of a group of either protocol; an error for each."""
+    def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Callable[[list[Error]], Any]) -> None:
+        """LeaveGroup, of a group of either protocol; an error for each. Answered when what it did is durable."""
         group, error = self._find(group_id)
-        if isinstance(group, ClassicGroup):
-            return self.classic.leave(group, leaving)
         if isinstance(group, ConsumerGroup):
-            return self.mixed.leave(group, leaving)
-        return [error] * len(leaving)
+            self.mixed.leave(group, leaving, answer)
+            return
+        errors = [error] * len(leaving) if group is None else self.classic.leave(group, leaving)
+        self.settle(lambda done: answer(errors))
 
     def _find(self, group_id: str) -> tuple[Group | None, Error]:
         """The group that a member speaks of, or the error if there is none."""

@@ -134,19 +134,18 @@ class Mixed:
         self._presence.called(group, member)
         return Error.REBALANCE_IN_PROGRESS
 
-    def leave(self, group: ConsumerGroup, leaving: list[MemberIdentity]) -> list[Error]:
-        """Put out these (member id, instance); a static member may be named by its instance alone."""
+    def leave(self, group: ConsumerGroup, leaving: list[MemberIdentity], answer: Callable[[list[Error]], Any]) -> None:
+        """Put out these; answered when that is durable. A static member may be named by its instance alone."""
         errors, gone = [], dict[str, ConsumerMember]()
         for member_id, instance in leaving:
-            holder = group.static.get(instance or "", NOBODY)
-            who = holder if instance is not None and member_id == NOBODY else member_id
+            by_instance = instance is not None and member_id == NOBODY
+            who = group.static.get(instance or "", NOBODY) if by_instance else member_id
             errors.append(check_member(group, who, instance))
             if not errors[-1]:
                 gone[who] = group.members[who]
         if gone:
             self._presence.put_out(group, *gone.values())
-            self._keep(group, lambda done: None)
-        return errors
+        self._keep(group, partial(_left, errors, answer))
 
 
 def check_member(group: ConsumerGroup, member_id: str, instance: str | None) -> Error:
@@ -191,6 +190,10 @@ def _joined(member: ConsumerMember, request: JoinRequest, answer: Join, done: bo
         answer(JoinAnswer(Error.NONE, member.id, member.epoch, CONSUMER, request.protocols[0][0]))
     else:
         answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
+
+
+def _left(errors: list[Error], answer: Callable[[list[Error]], Any], done: bool) -> None:
+    answer(errors if done else [error or Error.COORDINATOR_NOT_AVAILABLE for error in errors])
 
 
 def _protocol_of(side: ClassicSide) -> tuple[str, str]:
