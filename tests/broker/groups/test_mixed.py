@@ -11,7 +11,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
 from tests.broker.groups.consumer_members import Reader
-from tests.broker.groups.old_readers import COOPERATIVE, EAGER, OldReader, assignment, subscription
+from tests.broker.groups.old_readers import COOPERATIVE, EAGER, OldReader
 from waterclock.broker.wire.errors import Error
 
 
@@ -255,43 +255,63 @@ def test_offsets_are_committed_by_generation_and_by_epoch(ann: OldReader, bob: R
     assert ann.fetched("g").committed_offset == 7
 
 
-@pytest.mark.parametrize("metadata", [b"mine", b"", subscription(["t"])[:-2]])
-def test_a_group_whose_bytes_say_nothing_takes_nobody_of_the_new_protocol(
-    served: Turned, bob: Reader, cid: OldReader, metadata: bytes
-) -> None:
-    bob.create_topic("t", 4)
-    cid.takes(cid.comes(protocols={"range": metadata}))
-    cid.syncs({cid.member: assignment([("t", 0)])}).get()
-    answer = bob.beat(member_epoch=0, rebalance_timeout=1, subscribed_topic_names=["t"], topic_partitions=[])
-    assert answer.error_code == Error.GROUP_ID_NOT_FOUND
-    assert cid.beats() == Error.NONE  # nothing happened to the group
-    assert cid.state("g") == "Stable"
-
-
-def test_a_group_with_an_assignor_of_its_own_takes_nobody_of_the_new_protocol(
-    served: Turned, bob: Reader, cid: OldReader
-) -> None:
-    bob.create_topic("t", 4)
-    cid.takes(cid.asks())
-    cid.syncs({cid.member: assignment([("t", 0)], b"mine")}).get()
-    answer = bob.beat(member_epoch=0, rebalance_timeout=1, subscribed_topic_names=["t"], topic_partitions=[])
-    assert answer.error_code == Error.GROUP_ID_NOT_FOUND
-    assert "assignor" in answer.error_message
-
-
-def test_a_classic_member_must_speak_what_the_others_do(ann: OldReader, bob: Reader, cid: OldReader) -> None:
-    bob.joins()
-    asked = {"protocols": {"other": subscription(["t"])}}
-    assert cid.joins(**asked).get().error_code == Error.INCONSISTENT_GROUP_PROTOCOL
-    assert cid.joins(kind="connect", protocols=cid.says()).get().error_code == Error.INCONSISTENT_GROUP_PROTOCOL
-    assert cid.joins(protocols={EAGER: b"mine"}).get().error_code == Error.INCONSISTENT_GROUP_PROTOCOL
-    assert cid.joins(protocols={}).get().error_code == Error.INCONSISTENT_GROUP_PROTOCOL
-    assert cid.asks().get().error_code == Error.NONE
-
-
 def test_a_member_that_comes_back_by_the_other_protocol_is_the_same(ann: OldReader, bob: Reader) -> None:
     bob.joins()
     shared(ann, bob)
     bob.member = ann.member
     assert bob.joins().error_code == Error.NONE
     assert {row.member_type for row in bob.described().members} == {1}
+
+
+class TestStaticMembers:
+    """One of each protocol under one instance, one after the other."""
+
+    def test_one_comes_back_by_the_new_protocol_with_its_share(self, served: Turned, bob: Reader) -> None:
+        ann = OldReader(served, "ann", instance="desk-1")
+        ann.create_topic("t", 4)
+        ann.enters()
+        bob.instance = "desk-1"
+        bob.joins()
+        assert bob.numbers == [0, 1, 2, 3]
+        assert ann.beats() == Error.FENCED_INSTANCE_ID
+        assert ann.joins(protocols=ann.says()).get().error_code == Error.FENCED_INSTANCE_ID
+        ann.close()
+
+    def test_and_back_by_the_classic_one(self, served: Turned, bob: Reader) -> None:
+        bob.create_topic("t", 4)
+        bob.instance = "desk-1"
+        bob.joins()
+        bob.settles()
+        ann = OldReader(served, "ann", instance="desk-1")
+        ann.enters()
+        assert (ann.numbers, ann.generation) == ([0, 1, 2, 3], bob.epoch)
+        assert [(row.group_type, row.group_state) for row in ann.listed()] == [("classic", "Stable")]
+        assert ann.beats() == Error.NONE
+        served.advance_ms(9_999)
+        assert ann.beats() == Error.NONE
+        served.advance_ms(10_000)
+        assert ann.state("g") == "Empty"
+        ann.close()
+
+
+def test_nothing_runs_on_for_who_is_gone(served: Turned, ann: OldReader, bob: Reader, cid: OldReader) -> None:
+    def running() -> int:
+        served.settle()
+        groups = served.broker.inside.groups
+        return int(
+            served.broker.call(lambda: groups.heartbeats.statistics().watched + groups.joins.statistics().watched)
+        )
+
+    bob.joins()
+    ann.follows()
+    cid.takes(cid.asks())
+    assert running() == 4  # three sessions; and cid is to ask for its share
+    cid.leaves()
+    ann.beats()
+    assert running() == 3  # ann is to join again
+    shared(ann, bob)
+    bob.leaves()
+    ann.follows()
+    assert running() == 1
+    ann.leaves()
+    assert running() == 0
