@@ -1,4 +1,4 @@
-"""Consumers of the classic protocol over the plain wire, that say in JoinGroup what real ones do."""
+"""Groups with members of both protocols over the plain wire; the classic ones say in JoinGroup what real ones do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from tests.conformance.dialogue import Dialogue
 from tests.conformance.groups import Member
+from tests.conformance.readers import Reader
+from tests.conformance.waiting import until
 
 Part = tuple[str, int]
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
@@ -89,3 +92,57 @@ def parts(data: bytes) -> list[Part]:
         found += [(topic, number) for number in struct.unpack_from(f">{several}i", data, at)]
         at += 4 * several
     return found
+
+
+class Mixed:
+    """One group and its topic with four partitions; makes members, which have not joined yet."""
+
+    def __init__(self, bootstrap: str, dialogue: Dialogue, group: str, topic: str) -> None:
+        self._bootstrap, self.dialogue, self.group, self.topic = bootstrap, dialogue, group, topic
+        self._made: list[OldReader] = []
+
+    def old(self, instance: str | None = None, **fields: Any) -> OldReader:
+        """One of the classic protocol."""
+        self._made.append(OldReader(self._bootstrap, self.group, self.topic, instance, **fields))
+        return self._made[-1]
+
+    def new(self, instance: str | None = None) -> Reader:
+        """One of the new protocol."""
+        return Reader(self.dialogue, self.group, [self.topic], instance)
+
+    def first(self) -> OldReader:
+        """The only member of a classic group, with all four partitions."""
+        one = self.old()
+        assert one.enter() == "none"
+        assert len(one.owned) == 4
+        return one
+
+    def close(self) -> None:
+        for one in self._made:
+            one.wire.__exit__()
+
+
+def owned(*members: Any) -> list[int]:
+    return sorted(number for member in members for _, number in member.owned)
+
+
+def settle(*members: Any, partitions: int = 4) -> None:
+    """All go on until the partitions are shared, and nobody is to do anything."""
+
+    def settled() -> bool:
+        quiet = [error == "none" for error in [m.follow() if isinstance(m, OldReader) else m.error() for m in members]]
+        sizes = [len(member.owned) for member in members]
+        together = owned(*members)
+        assert len(together) <= partitions, "a partition is owned by two"
+        return all(quiet) and together == list(range(partitions)) and max(sizes) - min(sizes) <= 1
+
+    until(settled)
+
+
+def listed(dialogue: Dialogue, group: str) -> Any:
+    (row,) = [row for row in dialogue.wire.ask("list_groups", 5).groups if row.group_id == group]
+    return row
+
+
+def kind(dialogue: Dialogue, group: str) -> str:
+    return str(listed(dialogue, group).group_type)

@@ -2,80 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.groups import committed, offset_of
-from tests.conformance.mixed import COOPERATIVE, EAGER, OldReader, assignment, subscription
-from tests.conformance.test_consumer_groups import LEAVE, LEAVE_STATIC, Reader
+from tests.conformance.mixed import (
+    COOPERATIVE,
+    EAGER,
+    Mixed,
+    OldReader,
+    kind,
+    listed,
+    owned,
+    settle,
+    subscription,
+)
+from tests.conformance.readers import LEAVE, Reader
 from tests.conformance.waiting import until
-
-
-@pytest.fixture
-def four(new_topic: Callable[..., str]) -> str:
-    """A topic with four partitions."""
-    return new_topic(4)
-
 
 Makes = Callable[..., OldReader]
 
 
 @pytest.fixture
-def old(bootstrap: str, name: str, four: str) -> Iterator[Makes]:
+def old(both: Mixed) -> Makes:
     """Makes members of the classic protocol, which have not joined yet."""
-    made: list[OldReader] = []
-
-    def make(instance: str | None = None, **fields: Any) -> OldReader:
-        made.append(OldReader(bootstrap, name, four, instance, **fields))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.wire.__exit__()
+    return both.old
 
 
 @pytest.fixture
-def ann(old: Makes) -> OldReader:
-    """The only member of a classic group, with all four partitions."""
-    one = old()
-    assert one.enter() == "none"
-    assert len(one.owned) == 4
-    return one
+def ann(both: Mixed) -> OldReader:
+    return both.first()
 
 
 @pytest.fixture
-def bob(dialogue: Dialogue, name: str, four: str) -> Reader:
+def bob(both: Mixed) -> Reader:
     """A member of the new protocol, which has not joined yet."""
-    return Reader(dialogue, name, [four])
+    return both.new()
 
 
-def owned(*members: Any) -> list[int]:
-    return sorted(number for member in members for _, number in member.owned)
-
-
-def settle(*members: Any, partitions: int = 4) -> None:
-    """All go on until the partitions are shared, and nobody is to do anything."""
-
-    def settled() -> bool:
-        quiet = [error == "none" for error in [m.follow() if isinstance(m, OldReader) else m.error() for m in members]]
-        sizes = [len(member.owned) for member in members]
-        together = owned(*members)
-        assert len(together) <= partitions, "a partition is owned by two"
-        return all(quiet) and together == list(range(partitions)) and max(sizes) - min(sizes) <= 1
-
-    until(settled)
-
-
-def listed(dialogue: Dialogue, group: str) -> Any:
-    (row,) = [row for row in dialogue.wire.ask("list_groups", 5).groups if row.group_id == group]
-    return row
-
-
-def kind(dialogue: Dialogue, group: str) -> str:
-    return str(listed(dialogue, group).group_type)
+@pytest.fixture
+def four(both: Mixed) -> str:
+    """The topic, with four partitions."""
+    return both.topic
 
 
 @pytest.mark.parametrize("way", [EAGER, COOPERATIVE])
@@ -169,23 +140,21 @@ def test_while_one_of_the_new_protocol_is_there_the_group_is_of_the_new_one(
     assert kind(dialogue, bob.group) == "consumer"
 
 
-def test_three_change_one_by_one_there_and_back(
-    dialogue: Dialogue, old: Makes, bootstrap: str, name: str, four: str
+def test_members_change_one_by_one_there_and_back(
+    dialogue: Dialogue, both: Mixed, ann: OldReader, bob: Reader, name: str
 ) -> None:
-    members: list[Any] = [old()]
-    members[0].enter()
-    for _ in range(2):
-        # a reader's own group needs a leader that divides: here all go to the first, so these come with the new protocol
-        members.append(Reader(dialogue, name, [four]))
-        settle(*members)
-    for _ in range(2):
-        fresh = old()
-        assert fresh.enter() == "none"
-        gone = members.pop()
-        assert gone.error(member_epoch=LEAVE) == "none"
-        members.insert(0, fresh)
-        if any(isinstance(member, Reader) for member in members):
-            settle(*members)
+    settle(ann, bob)
+    cid = both.new()
+    settle(ann, bob, cid)
+    ann.leave()
+    settle(bob, cid)
+    ann.id = ""
+    assert ann.enter() == "none"
+    settle(ann, bob, cid)
+    assert bob.error(member_epoch=LEAVE) == "none"
+    settle(ann, cid)
+    assert cid.error(member_epoch=LEAVE) == "none"
+    settle(ann)
     assert kind(dialogue, name) == "classic"
 
 
@@ -303,201 +272,3 @@ def test_offsets_outlive_both_changes(dialogue: Dialogue, ann: OldReader, bob: R
     settle(ann, bob)
     bob.beat(member_epoch=LEAVE)
     assert offset_of(dialogue.wire, bob.group, four).committed_offset == 5
-
-
-# What may not be
-
-
-@pytest.mark.parametrize("metadata", [b"", subscription(["t"])[:-2]])
-def test_a_group_whose_bytes_say_nothing_stays_classic(
-    dialogue: Dialogue, old: Makes, bob: Reader, metadata: bytes
-) -> None:
-    ann = old()
-    ann.join(protocols=[{"name": EAGER, "metadata": metadata}])
-    ann.share(**{ann.id: assignment([(bob.topics[0], 0)])})
-    assert bob.error() == "group_id_not_found"
-    assert kind(dialogue, bob.group) == "classic"
-
-
-def test_a_group_with_an_assignor_of_its_own_stays_classic(dialogue: Dialogue, old: Makes, bob: Reader) -> None:
-    ann = old()
-    ann.join(protocols=[{"name": EAGER, "metadata": subscription(ann.topics)}])
-    ann.share(**{ann.id: assignment([(bob.topics[0], 0)], b"its own")})
-    assert bob.error() == "group_id_not_found"
-    assert ann.heartbeat() == "none"
-    assert kind(dialogue, bob.group) == "classic"
-
-
-def test_a_group_of_another_type_stays_what_it_is(dialogue: Dialogue, old: Makes, bob: Reader) -> None:
-    ann = old(protocol_type="connect")
-    ann.join(protocols=[{"name": EAGER, "metadata": subscription(ann.topics)}])
-    assert bob.error() == "group_id_not_found"
-    assert listed(dialogue, bob.group).protocol_type == "connect"
-
-
-def test_a_classic_member_must_speak_what_the_others_do(ann: OldReader, bob: Reader, old: Makes) -> None:
-    bob.beat()
-    said = subscription(ann.topics)
-    for fields in (
-        {"protocols": [{"name": "other", "metadata": said}]},
-        {"protocols": [{"name": EAGER, "metadata": said}], "protocol_type": "connect"},
-    ):
-        assert old().join(**fields).error_code.name == "inconsistent_group_protocol"
-
-
-def test_a_classic_member_shows_the_id_that_it_was_given(bob: Reader, old: Makes) -> None:
-    bob.beat()
-    ann = old()
-    ann.ask_to_join(protocols=[{"name": EAGER, "metadata": subscription(ann.topics)}])
-    answer = ann.joined()
-    assert answer.error_code.name == "member_id_required"
-    assert answer.member_id
-
-
-def test_a_member_that_comes_back_by_the_other_protocol_is_the_same(ann: OldReader, bob: Reader) -> None:
-    bob.beat()
-    other = Reader(bob.dialogue, bob.group, bob.topics)
-    other.id = ann.id
-    assert other.error() == "none"
-    assert {row.member_id: row.member_type for row in bob.described().members} == {ann.id: 1, bob.id: 1}
-
-
-# Static members
-
-
-def test_a_static_member_comes_back_by_the_new_protocol_with_its_partitions(
-    dialogue: Dialogue, old: Makes, bob: Reader
-) -> None:
-    ann = old("i1")
-    ann.enter()
-    bob.instance = "i1"
-    assert bob.error() == "none"
-    assert owned(bob) == [0, 1, 2, 3]
-    assert ann.heartbeat() == "fenced_instance_id"
-    assert ann.share().error_code.name == "fenced_instance_id"
-    assert kind(dialogue, bob.group) == "consumer"
-
-
-def test_and_back_by_the_classic_one_without_a_rebalance(dialogue: Dialogue, old: Makes, bob: Reader) -> None:
-    bob.instance = "i1"
-    settle(bob)
-    ann = old("i1")
-    assert ann.enter() == "none"
-    assert (owned(ann), ann.generation) == ([0, 1, 2, 3], bob.epoch)
-    row = listed(dialogue, bob.group)
-    assert (row.group_type, row.group_state) == ("classic", "Stable")
-    assert ann.heartbeat() == "none"
-
-
-def test_a_static_member_that_subscribes_otherwise_when_it_comes_back_makes_a_rebalance(
-    dialogue: Dialogue, old: Makes, bob: Reader, new_topic: Callable[..., str]
-) -> None:
-    bob.instance = "i1"
-    settle(bob)
-    ann = old("i1")
-    ann.topics = [new_topic(2)]
-    ann.enter(2)
-    until(lambda: ann.enter(2) == "none" and ann.heartbeat() == "none" and len(ann.owned) == 2)
-    assert kind(dialogue, bob.group) == "classic"
-
-
-def test_a_static_member_changes_beside_another(dialogue: Dialogue, old: Makes, bob: Reader, four: str) -> None:
-    ann, cid = old("i1"), Reader(dialogue, bob.group, [four], "i2")
-    ann.enter()
-    settle(ann, cid)
-    bob.instance = "i1"
-    before = owned(ann)
-    assert bob.error() == "none"
-    assert owned(bob) == before
-    settle(bob, cid)
-    assert cid.error(member_epoch=LEAVE_STATIC) == "none"
-    dan = old("i2")
-    assert dan.enter() == "none"
-    settle(bob, dan)
-
-
-# LeaveGroup
-
-
-def leave(dialogue: Dialogue, group: str, *rows: tuple[str, str | None], version: int = 5) -> Any:
-    members = [{"member_id": member, "group_instance_id": instance} for member, instance in rows]
-    fields = {"members": members} if version >= 3 else {"member_id": rows[0][0]}
-    return dialogue.wire.ask("leave_group", version, group_id=group, **fields)
-
-
-def test_a_member_of_the_new_protocol_is_put_out_by_its_id(dialogue: Dialogue, bob: Reader) -> None:
-    settle(bob)
-    reply = leave(dialogue, bob.group, (bob.id, None))
-    assert reply.error_code.name == "none"
-    assert [(m.member_id, m.group_instance_id, m.error_code.name) for m in reply.members] == [(bob.id, None, "none")]
-    assert listed(dialogue, bob.group).group_state == "Empty"
-    assert bob.error() == "unknown_member_id"
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_before_version_3_too(dialogue: Dialogue, bob: Reader, version: int) -> None:
-    settle(bob)
-    assert leave(dialogue, bob.group, ("nobody", None), version=version).error_code.name == "unknown_member_id"
-    assert leave(dialogue, bob.group, (bob.id, None), version=version).error_code.name == "none"
-    assert bob.error() == "unknown_member_id"
-
-
-def test_a_static_member_of_the_new_protocol_is_put_out_by_its_instance(dialogue: Dialogue, bob: Reader) -> None:
-    bob.instance = "i1"
-    settle(bob)
-    reply = leave(dialogue, bob.group, ("", "i1"))
-    assert [(m.member_id, m.group_instance_id, m.error_code.name) for m in reply.members] == [("", "i1", "none")]
-    assert bob.described().group_state == "Empty"
-    assert bob.error() == "unknown_member_id"
-
-
-def test_each_of_several_has_an_error_of_its_own(dialogue: Dialogue, bob: Reader, four: str) -> None:
-    bob.instance = "i1"
-    other, third = (Reader(dialogue, bob.group, [four]) for _ in range(2))
-    settle(bob, other, third)
-    rows = [
-        ("nobody", None),
-        ("", "i9"),
-        ("nobody", "i1"),
-        (other.id, None),
-        (other.id, "i1"),
-        (bob.id, "i1"),
-        ("", None),
-    ]
-    reply = leave(dialogue, bob.group, *rows)
-    unknown, fenced = "unknown_member_id", "fenced_instance_id"
-    errors = [unknown, unknown, fenced, "none", fenced, "none", unknown]
-    assert [m.error_code.name for m in reply.members] == errors
-    assert [m.member_id for m in bob.described().members] == [third.id]
-    settle(third)
-
-
-def test_a_static_member_is_put_out_by_its_id_alone(dialogue: Dialogue, bob: Reader) -> None:
-    bob.instance = "i1"
-    settle(bob)
-    assert leave(dialogue, bob.group, (bob.id, None)).members[0].error_code.name == "none"
-    assert bob.described().group_state == "Empty"
-
-
-def test_who_is_put_out_gives_its_partitions_to_the_others(dialogue: Dialogue, bob: Reader, four: str) -> None:
-    other = Reader(dialogue, bob.group, [four])
-    settle(bob, other)
-    leave(dialogue, bob.group, (bob.id, None))
-    settle(other)
-
-
-def test_when_all_of_the_new_protocol_are_put_out_the_group_is_a_classic_one(
-    dialogue: Dialogue, ann: OldReader, bob: Reader, four: str
-) -> None:
-    other = Reader(dialogue, bob.group, [four])
-    settle(ann, bob, other)
-    leave(dialogue, bob.group, (bob.id, None), (other.id, None))
-    assert kind(dialogue, bob.group) == "classic"
-    settle(ann)
-
-
-def test_who_was_put_out_may_come_again(dialogue: Dialogue, bob: Reader) -> None:
-    settle(bob)
-    leave(dialogue, bob.group, (bob.id, None))
-    bob.epoch, bob.owned = 0, []
-    settle(bob)
