@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from waterclock.broker.groups.embedded import subscribed_topics
 from waterclock.broker.groups.members import (
@@ -37,9 +37,6 @@ from waterclock.broker.groups.members import (
 )
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
-
-if TYPE_CHECKING:
-    from waterclock.broker.groups.consumer import ConsumerGroup
 
 NAMESPACE: Final = "group"
 
@@ -80,7 +77,6 @@ class ClassicGroup:
         self.static: dict[str, str] = {}  # instance -> member id
         self.promised: dict[str, None] = {}  # member ids given out, not yet used to join
         self.unsynced: set[str] = set()  # members that have not asked for their share of this generation
-        self.made_of: ConsumerGroup | None = None  # what it was, where it was one of the other protocol
         self.newcomers = False  # somebody joined while the first rebalance waited for more
         self.topics: frozenset[str] | None = None  # what its consumers subscribe to, if that is known
         self._joined = 0  # members that wait for the next generation
@@ -91,6 +87,10 @@ class ClassicGroup:
     @property
     def empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def stable(self) -> bool:
+        return self.state is State.STABLE
 
     @property
     def idle(self) -> bool:

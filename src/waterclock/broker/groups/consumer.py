@@ -26,7 +26,6 @@ from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
-    from waterclock.broker.groups.classic import ClassicGroup
     from waterclock.broker.topics import Topics
 
 NAMESPACE: Final = "consumer_group"
@@ -66,7 +65,6 @@ class ConsumerGroup:
         self._changed: set[str] = set()  # members
         self.standing = NEVER  # what it was at the last `changes`
         self.on_their_way = 0  # changes that the store has not answered
-        self.made_of: ClassicGroup | None = None  # what it was, until its first change is durable
 
     @property
     def empty(self) -> bool:

@@ -2,7 +2,7 @@
 
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
-    then; what a consumer group has become is taken back if the store refuses it.
+    then; what a consumer group has become is taken back if the store refuses it: handover.py.
 Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
 """
 
@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from waterclock.broker.groups import consumer, migration
+from waterclock.broker.groups import consumer
 from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
-from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, GroupSnapshot
+from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.handover import Group, Handover
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
 from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, MemberIdentity, Sync, SyncAnswer
-from waterclock.broker.groups.mixed import Mixed
+from waterclock.broker.groups.mixed import ClassicMembers
 from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
-from waterclock.broker.groups.presence import Presence
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
-from waterclock.broker.store import Entry, Store, Then
+from waterclock.broker.store import Store, Then
 from waterclock.broker.wire.errors import Error
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import TopicPartition, Topics
 
 MINUTE_MS: Final = 60_000
-UNDIVIDED: Final = "undivided"  # of a classic group that was a consumer group, until it has divided by itself
-Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupRemoval(NamedTuple):
@@ -51,28 +49,28 @@ class GroupCoordinator:
     def __init__(
         self, store: Store, timer: AsyncTimer, settings: Settings, topics: Topics, wall_ms: Callable[[], int]
     ) -> None:
-        self._store, self._settings, self._topics, self.wall_ms = store, settings, topics, wall_ms
+        self._store, self._settings, self.wall_ms = store, settings, wall_ms
         self.offsets = GroupOffsets(store, topics)
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")
         self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
-        self.presence = Presence(self.sessions, self.joins, settings, self._keep_changes)
-        self.consumers = Heartbeats(self.presence, settings, topics, self._keep_changes)
-        self.mixed = Mixed(self.presence, settings, topics, self._keep_changes)
         self._groups: dict[str, Group] = {}
+        self.handover = over = Handover(
+            self._groups, store, classic=self.classic, settings=settings, topics=topics, wall_ms=wall_ms
+        )
+        self.consumers = Heartbeats(over.presence, settings, topics, over.keep)
+        self.mixed = ClassicMembers(over.presence, settings, topics, over.keep)
         self._load()
         timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
 
     def _load(self) -> None:
         for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
-            self.classic.resume(group)
-            if kept.get(UNDIVIDED):
-                self.classic.divide_anew(group)
+            self.handover.resume(kept, group)
         kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
         for one in consumer.loaded(*kept):
             self._groups[one.id] = one
-            self.presence.resume(one)
+            self.handover.presence.resume(one)
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -99,69 +97,6 @@ class GroupCoordinator:
 
     def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
         self._store.put(NAMESPACE, group.id, group.kept(shares), then)
-
-    def _keep_changes(self, group: ConsumerGroup, then: Then) -> None:
-        changes = group.changes()
-        if not (changes or group.on_their_way):
-            then(True)
-            return
-        before = group.standing if changes else None
-        if before is NEVER and group.made_of is not None:
-            changes += group.made_of.removals()
-        if before is not None and migration.downgrades(group, before, self._settings):
-            changes = self._downgrade(group)
-        if changes:
-            group.standing = group.stands()
-        group.on_their_way += 1
-        self._store.commit(changes, partial(self._kept, group, before, then))
-
-    def _kept(self, group: ConsumerGroup, before: GroupSnapshot | None, then: Then, done: bool) -> None:
-        group.on_their_way -= 1
-        if done:
-            group.made_of = None
-        elif before is not None:
-            self._take_back(group, before)
-        then(done)
-
-    def _take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
-        """The store refused what a consumer group has become: it is what it was, and of the protocol that it was of."""
-        there = self._groups.get(group.id)
-        if isinstance(there, ClassicGroup) and there.made_of is group:
-            self.classic.retire(there)
-            self._groups[group.id] = there = group
-        self.consumers.take_back(group, before)
-        if before is not NEVER or there is not group:
-            return
-        if group.made_of is None:
-            del self._groups[group.id]
-        else:
-            self._groups[group.id] = group.made_of
-            self.classic.reinstate(group.made_of)
-
-    # Groups that go over to the other protocol
-
-    def _upgrade(self, group: ClassicGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
-        migration.check_upgrade(group, self._settings)
-        self._groups[group.id] = made = migration.upgraded(group, self._topics)
-        try:
-            self.consumers.hear(made, beat, answer)
-        except HeartbeatRefusal:
-            self._groups[group.id] = group
-            raise
-        self.classic.retire(group)
-        self.presence.resume(made)
-
-    def _downgrade(self, group: ConsumerGroup) -> list[Entry]:
-        """What makes it durable. Unless everybody is at its target the members divide anew, after a restart too."""
-        removals, undivided = group.removals(), group.state_name != "Stable"
-        for member_id in group.members:
-            self.presence.forget(group, member_id)
-        made = self._groups[group.id] = migration.downgraded(group, self._topics, self.wall_ms())
-        kept = {**made.kept(), UNDIVIDED: undivided}
-        self.classic.resume(made)
-        if undivided:
-            self.classic.divide_anew(made)
-        return [*removals, Entry(NAMESPACE, made.id, kept)]
 
     def _make_way(self, group: Group, then: Then) -> None:
         """An empty group of the other protocol goes; its offsets stay."""
@@ -263,7 +198,7 @@ class GroupCoordinator:
             if group.empty:
                 self._make_way(group, partial(self._hear_again, beat, answer))
             else:
-                self._upgrade(group, beat, answer)
+                self.handover.upgrade(group, partial(self.consumers.hear, beat=beat, answer=answer))
             return
         self._hear_first(beat, answer)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
-from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
+from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.presence import Presence
 from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember
 from waterclock.broker.patterns import matcher
@@ -173,13 +173,6 @@ class Heartbeats:
         else:
             self._presence.put_out(group, member)
         return HeartbeatAnswer(Error.NONE, None, member.id, beat.epoch)
-
-    def take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
-        """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
-        for member_id in group.members:
-            self._presence.forget(group, member_id)
-        group.restore(before)
-        self._presence.resume(group)
 
 
 def check(beat: Beat, version: int) -> None:

@@ -55,7 +55,6 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
     """The consumer group that the classic one becomes: the same members, each at what it was given last."""
     made, taken = ConsumerGroup(group.id), dict[TopicIdPartition, str]()
     made.epoch = made.target_epoch = group.generation
-    made.made_of = group
     for member in group.members.values():
         said = _said(group, member)
         has = _has(group, member, said, topics, taken)
@@ -128,7 +127,6 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
     for member in group.members.values():
         made.add(_classic_member(group, member, topics), None)
     made.stand(CONSUMER, group.target_epoch)
-    made.made_of = group
     return made
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import Topics
 
 
-class Mixed:
+class ClassicMembers:
     """Does the classic protocol's requests to consumer groups; `keep(group, then)` makes a group durable."""
 
     def __init__(

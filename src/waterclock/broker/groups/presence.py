@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.reconcile import UNREVOKED, ConsumerMember
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
@@ -102,6 +102,13 @@ class Presence:
         for member in group.members.values():
             self.heard(group, member)
             self.moved(group, None, member)
+
+    def take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
+        """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
+        for member_id in group.members:
+            self.forget(group, member_id)
+        group.restore(before)
+        self.resume(group)
 
     def _begin(self, sort: Sessions, group: ConsumerGroup, member: ConsumerMember, duration_ms: int) -> None:
         sort.begin(group.id, member.id, duration_ms, lambda: self._over(group, member.id))
