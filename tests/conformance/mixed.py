@@ -113,8 +113,8 @@ class Mixed:
     def first(self) -> OldReader:
         """The only member of a classic group, with all four partitions."""
         one = self.old()
-        assert one.enter() == "none"
-        assert len(one.owned) == 4
+        error = one.enter()
+        assert (error, len(one.owned)) == ("none", 4), error
         return one
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.dialogue import Dialogue
+from tests.conformance.groups import offset_of
 from tests.conformance.mixed import (
     EAGER,
     Mixed,
@@ -20,6 +21,7 @@ from tests.conformance.mixed import (
     subscription,
 )
 from tests.conformance.readers import LEAVE, LEAVE_STATIC, Reader
+from tests.conformance.transactions import Transactional
 from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
 
@@ -218,3 +220,21 @@ def test_where_groups_may_only_go_back_they_do_not_go_over(under: Under) -> None
     settle(bob, ann)
     assert bob.error(member_epoch=LEAVE) == "none"
     assert kind(dialogue, "g") == "classic"
+
+
+# Transactions
+
+
+def test_a_transaction_commits_for_a_member_of_either_protocol_or_for_nobody(
+    dialogue: Dialogue, ann: OldReader, bob: Reader, four: str, name: str
+) -> None:
+    bob.beat()
+    settle(ann, bob)
+    producer = Transactional(dialogue, name, new=True)
+    assert producer.offer(bob.group, four, 5, member_id=ann.id, generation_id=ann.generation) == "none"
+    assert producer.offer(bob.group, four, 6, member_id=bob.id, generation_id=bob.epoch) == "none"
+    assert producer.offer(bob.group, four, 9, member_id=bob.id, generation_id=bob.epoch + 1) == "illegal_generation"
+    assert producer.offer(bob.group, four, 9, member_id="nobody", generation_id=bob.epoch) == "unknown_member_id"
+    assert producer.offer(bob.group, four, 7) == "none"  # it names no member
+    producer.commit()
+    assert offset_of(dialogue.wire, bob.group, four, stable=True).committed_offset == 7

@@ -138,6 +138,19 @@ class TestThePolicy:
             for one in (ann, bob, cid, dot):
                 one.close()
 
+    def test_a_group_that_was_too_large_when_the_last_went_stays_a_consumer_group(self) -> None:
+        with Turned({"group.max.size": "1"}) as served:
+            ann, bob, cid = OldReader(served, "ann"), Reader(served, "bob"), OldReader(served, "cid")
+            ann.create_topic("t", 4)
+            ann.enters()
+            bob.joins()
+            cid.enters()
+            assert bob.leaves() == Error.NONE
+            assert cid.leaves() == Error.NONE
+            assert [row.group_type for row in ann.listed()] == ["consumer"]
+            for one in (ann, bob, cid):
+                one.close()
+
     def test_a_full_classic_group_stays_classic(self) -> None:
         with Turned({"group.consumer.max.size": "1"}) as served:
             ann, bob = OldReader(served, "ann"), Reader(served, "bob")
@@ -176,7 +189,8 @@ def test_what_is_not_there_any_more_goes_over_to_nobody(served: Turned, ann: Old
     cid.takes(cid.asks())
     cid.syncs({cid.member: assignment([("t", 0), ("t", 99), ("gone", 0)])}).get()
     bob.joins()
-    assert {row.member_id: len(row.assignment.topic_partitions) for row in bob.described().members}[cid.member] == 1
+    (row,) = (row for row in bob.described().members if row.member_id == cid.member)
+    assert [(part.topic_name, part.partitions) for part in row.assignment.topic_partitions] == [("t", (0,))]
     cid.follows()
     bob.settles()
     assert sorted([*cid.numbers, *bob.numbers]) == [0, 1, 2, 3]
