@@ -213,6 +213,8 @@ def test_a_group_that_cannot_be_classic_again_keeps_who_leaves(served: Turned, a
     with full_disk(served.broker):
         assert bob.beat(member_epoch=-1).error_code == Error.COORDINATOR_NOT_AVAILABLE
         assert kinds(bob) == [("consumer", "Stable")]
+    groups = served.broker.inside.groups
+    assert served.broker.call(lambda: groups.joins.statistics().watched) == 0  # no rebalance of what it was not
     assert (ann.beats(), bob.says().error_code) == (Error.NONE, Error.NONE)
     served.advance_ms(9_999)
     assert ann.beats() == Error.NONE

@@ -129,7 +129,7 @@ class ClassicMembers:
         member = group.members[member_id]
         self._presence.heard(group, member)
         takes = member.state == UNRELEASED and group.may_take(member)
-        if not (member.epoch < group.epoch or member.state == UNREVOKED or takes):
+        if member.epoch >= group.epoch and not takes:  # one that is to let go of something is an epoch behind
             return Error.NONE
         self._presence.called(group, member)
         return Error.REBALANCE_IN_PROGRESS

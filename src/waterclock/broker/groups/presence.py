@@ -2,7 +2,8 @@
 
     what runs         from                                            to                               for
     session           each heartbeat, JoinGroup and SyncGroup         the next one                     everybody
-    revocation        there is something that it is to let go of      it has let go of it              the new protocol
+    revocation        there is something that it is to let go of      it has let go of it              the new protocol;
+                                                                                                       all after a restart
     rejoining         it is told to join again                        JoinGroup                        the classic one
     asking            it is answered by JoinGroup                     SyncGroup                        the classic one
 
@@ -45,13 +46,13 @@ class Presence:
         self._begin(self._sessions, group, member, session_ms)
 
     def moved(self, group: ConsumerGroup, before: ConsumerMember | None, member: ConsumerMember) -> None:
-        """A member of the new protocol is where it is; the time to let go runs on if it is to let go of the same."""
+        """A member is where it is; the time to let go runs on if it is to let go of the same."""
         if before is not None and (before.state, before.epoch, before.revoking) == (
             member.state, member.epoch, member.revoking,
         ):  # fmt: skip
             return
         self._revocations.end(group.id, member.id)
-        if member.state == UNREVOKED and member.classic is None:
+        if member.state == UNREVOKED:
             self._begin(self._revocations, group, member, member.rebalance_ms)
 
     def stays(self, group: ConsumerGroup, member_id: str) -> None:
