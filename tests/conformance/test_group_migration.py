@@ -237,4 +237,4 @@ def test_a_transaction_commits_for_a_member_of_either_protocol_or_for_nobody(
     assert producer.offer(bob.group, four, 9, member_id="nobody", generation_id=bob.epoch) == "unknown_member_id"
     assert producer.offer(bob.group, four, 7) == "none"  # it names no member
     producer.commit()
-    assert offset_of(dialogue.wire, bob.group, four, stable=True).committed_offset == 7
+    until(lambda: offset_of(dialogue.wire, bob.group, four, stable=True).committed_offset == 7)

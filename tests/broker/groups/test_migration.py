@@ -12,7 +12,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.groups.clients import Turned
 from tests.broker.groups.consumer_members import Reader
-from tests.broker.groups.old_readers import EAGER, OldReader, assignment, subscription
+from tests.broker.groups.old_readers import COOPERATIVE, EAGER, OldReader, assignment, subscription
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
@@ -192,6 +192,23 @@ def test_what_is_not_there_any_more_goes_over_to_nobody(served: Turned, ann: Old
     (row,) = (row for row in bob.described().members if row.member_id == cid.member)
     assert [(part.topic_name, part.partitions) for part in row.assignment.topic_partitions] == [("t", (0,))]
     cid.follows()
+    bob.settles()
+    assert sorted([*cid.numbers, *bob.numbers]) == [0, 1, 2, 3]
+    cid.close()
+
+
+def test_what_a_member_may_not_have_let_go_of_yet_is_given_to_nobody(served: Turned, bob: Reader) -> None:
+    # Its share is there, and less than it read; but it has not got the answer, or has not joined again to tell.
+    cid = OldReader(served, "cid", way=COOPERATIVE)
+    cid.create_topic("t", 4)
+    cid.enters()
+    joined = cid.takes(cid.asks())
+    assert len(joined.members) == 1
+    cid.syncs({cid.member: assignment([("t", 0), ("t", 1)])}).get()
+    bob.joins()
+    assert bob.numbers == []
+    cid.reads = {("t", 0), ("t", 1)}
+    assert cid.follows() == Error.REBALANCE_IN_PROGRESS
     bob.settles()
     assert sorted([*cid.numbers, *bob.numbers]) == [0, 1, 2, 3]
     cid.close()

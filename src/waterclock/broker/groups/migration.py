@@ -18,6 +18,7 @@ Source: KIP-848.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.groups.assignors import TopicIdPartition
@@ -26,7 +27,7 @@ from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
 from waterclock.broker.groups.embedded import Part, Subscription, read_assignment, read_subscription, written_assignment
 from waterclock.broker.groups.heartbeats import HeartbeatRefusal
 from waterclock.broker.groups.members import CONSUMER, JoinRequest, Member
-from waterclock.broker.groups.reconcile import ClassicSide, ConsumerMember
+from waterclock.broker.groups.reconcile import UNREVOKED, ClassicSide, ConsumerMember
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
 
@@ -61,7 +62,16 @@ def upgraded(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
         taken.update(dict.fromkeys(has, member.id))
         made.target[member.id] = has
         made.put(_member(group, member, said, has))
+    for member_id, one in list(made.members.items()):
+        made.put(_still_reading(one, group.members[member_id], topics, made))
     return made
+
+
+def _still_reading(one: ConsumerMember, member: Member, topics: Topics, made: ConsumerGroup) -> ConsumerMember:
+    """A member that said when it joined that it reads more than it was given then: perhaps it has not heard of that yet."""
+    said = read_subscription(member.protocols[0][1])
+    more = frozenset(part for part in known(said.owned if said else (), topics) if made.free(part))
+    return replace(one, state=UNREVOKED, revoking=more) if more else one
 
 
 def _said(group: ClassicGroup, member: Member) -> Subscription:
