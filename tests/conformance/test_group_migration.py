@@ -232,6 +232,7 @@ def test_a_transaction_commits_for_a_member_of_either_protocol_or_for_nobody(
     settle(ann, bob)
     producer = Transactional(dialogue, name, new=True)
     assert producer.offer(bob.group, four, 5, member_id=ann.id, generation_id=ann.generation) == "none"
+    assert bob.error() == "none"  # its session is a second long
     assert producer.offer(bob.group, four, 6, member_id=bob.id, generation_id=bob.epoch) == "none"
     assert producer.offer(bob.group, four, 9, member_id=bob.id, generation_id=bob.epoch + 1) == "illegal_generation"
     assert producer.offer(bob.group, four, 9, member_id="nobody", generation_id=bob.epoch) == "unknown_member_id"
