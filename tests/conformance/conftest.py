@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.acls import Granting
     from tests.conformance.dialogue import Dialogue
+    from tests.conformance.mixed import Mixed
     from tests.conformance.wire import Wire
 
 # what each file cannot do without; all of it is in the group `servers` of pyproject.toml
@@ -134,6 +136,15 @@ def new_topic(dialogue: Dialogue) -> Callable[..., str]:
         return dialogue.create_topic(f"t{uuid4().hex[:12]}", partitions, **configs)
 
     return make
+
+
+@pytest.fixture
+def both(bootstrap: str, dialogue: Dialogue, name: str, new_topic: Callable[..., str]) -> Iterator[Mixed]:
+    """A group for members of both protocols, and its topic."""
+    from tests.conformance.mixed import Mixed
+
+    with closing(Mixed(bootstrap, dialogue, name, new_topic(4))) as group:
+        yield group
 
 
 @pytest.fixture

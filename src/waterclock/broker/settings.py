@@ -72,6 +72,12 @@ def _timestamp_type(text: str) -> str:
     return text
 
 
+def _migration(text: str) -> str:
+    if text.lower() not in ("disabled", "upgrade", "downgrade", "bidirectional"):
+        raise ValueError("must be disabled, upgrade, downgrade or bidirectional")
+    return text.lower()
+
+
 def _compression(text: str) -> str:
     if text not in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
         raise ValueError("must be producer, uncompressed, gzip, snappy, lz4 or zstd")
@@ -148,6 +154,7 @@ _TABLE: Final = (
     ("group.consumer.min.heartbeat.interval.ms", None, _int, "5000", "accepted; groups have no settings of their own"),
     ("group.consumer.max.heartbeat.interval.ms", None, _int, "15000", "accepted; groups have no settings of their own"),
     ("group.consumer.assignors", None, _list, "uniform,range", "assignors of the new protocol; the first is the default"),
+    ("group.consumer.migration.policy", None, _migration, "bidirectional", "which protocols a group may change between"),
     ("offset.metadata.max.bytes", None, _int, "4096", "text that a committed offset may carry"),
     ("offsets.retention.minutes", None, _int, "10080", "how long offsets of an empty group are kept"),
     ("offsets.retention.check.interval.ms", None, _int, "600000", "how often they are looked at"),

@@ -146,7 +146,7 @@ def test_what_nobody_subscribes_to_any_more_is_not_the_groups(served: Turned) ->
 
 
 class TestTheOtherProtocol:
-    def test_is_refused_while_members_of_one_are_there(self, served: Turned) -> None:
+    def test_is_refused_while_members_of_one_say_nothing_that_is_understood(self, served: Turned) -> None:
         with readers(served, "ann") as (ann,), people(served, "bob") as (bob,):
             ann.joins()
             assert bob.joins().get().error_code == Error.INCONSISTENT_GROUP_PROTOCOL
@@ -157,7 +157,7 @@ class TestTheOtherProtocol:
             stable_group(bob)
             first = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
             answer = ann.beat(member_epoch=0, **first)
-            assert (answer.error_code, "has members" in answer.error_message) == (Error.GROUP_ID_NOT_FOUND, True)
+            assert (answer.error_code, "stays one" in answer.error_message) == (Error.GROUP_ID_NOT_FOUND, True)
             assert ann.beat(member_epoch=1).error_code == Error.GROUP_ID_NOT_FOUND
 
     def test_takes_an_empty_group_over_with_its_offsets(self, served: Turned) -> None:

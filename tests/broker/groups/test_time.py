@@ -250,6 +250,35 @@ class TestTheFirstRebalance:
             assert other.state("g") == "Empty"
             other.close()
 
+    def test_is_not_cut_short_by_the_session_of_a_member_id_that_was_replaced(self, served: Turned) -> None:
+        # It ran on for an id that nobody had any more, and at its end the rebalance seemed to have everybody.
+        ann = Person(served, "ann", instance="desk-1")
+        answer = ann.joins()
+        served.advance_ms(3_000)
+        ann.takes(answer)
+        ann.syncs({ann.member: b"all"}).get()  # a session of 10 s from here
+        ann.member = ""
+        ann.takes(ann.joins())
+        assert ann.leaves() == Error.NONE
+        served.advance_ms(8_000)
+        with people(served, "bob") as (bob,):
+            answer = bob.comes()
+            served.advance_ms(2_999)
+            assert answer.waiting
+            served.advance_ms(1)
+            bob.takes(answer)
+        ann.close()
+
+
+def test_no_session_outlives_the_member_id_that_it_was_of(served: Turned) -> None:
+    ann = Person(served, "ann", instance="desk-1")
+    stable_group(ann)
+    for _ in range(3):
+        ann.member = ""
+        ann.takes(ann.joins())
+    assert served.broker.call(lambda: len(served.broker.inside.groups.sessions)) == 1
+    ann.close()
+
 
 def test_no_session_outlives_its_member(served: Turned) -> None:
     with people(served, "ann", "bob") as (ann, bob):

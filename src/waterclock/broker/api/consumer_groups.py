@@ -1,7 +1,6 @@
 """Consumer groups of KIP-848: the heartbeat by which everything happens, and how a group looks.
 
-Not supported: a group whose members speak different protocols. A request of one protocol to a group of the other is
-refused, unless that group is empty; then it becomes one of the asker's protocol, and keeps its offsets.
+A classic group goes over to this protocol with its first heartbeat, members, offsets and all: groups/migration.py.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT, DESCRIBE = 68, 69
 MILLISECOND: Final = timedelta(milliseconds=1)
-MEMBER_OF_THE_NEW_PROTOCOL: Final = 1
+CLASSIC, CONSUMER = 0, 1  # types of members
 
 
 class ConsumerGroupApis:
@@ -130,7 +129,7 @@ class ConsumerGroupApis:
         return request.make(
             "Member", member_id=member.id, instance_id=member.instance, rack_id=member.rack, member_epoch=member.epoch,
             client_id=member.client_id, client_host=member.client_host, subscribed_topic_names=tuple(sorted(member.topics)),
-            subscribed_topic_regex=member.regex or None, member_type=MEMBER_OF_THE_NEW_PROTOCOL,
+            subscribed_topic_regex=member.regex or None, member_type=CONSUMER if member.classic is None else CLASSIC,
             assignment=request.make("Assignment", topic_partitions=self._rows(request, member.assigned)),
             target_assignment=request.make("Assignment", topic_partitions=self._rows(request, target)),
         )  # fmt: skip

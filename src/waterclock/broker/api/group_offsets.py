@@ -85,7 +85,8 @@ class GroupOffsetApis:
         if request.version >= 9:
             return error
         group = self._coordinator.get(body.group_id)
-        if isinstance(group, ConsumerGroup) and not group.empty and error is not Error.UNKNOWN_MEMBER_ID:
+        member = group.members.get(body.member_id) if isinstance(group, ConsumerGroup) else None
+        if member is not None and member.classic is None:
             return Error.UNSUPPORTED_VERSION
         return Error.ILLEGAL_GENERATION if error is Error.GROUP_ID_NOT_FOUND else error
 

@@ -10,7 +10,7 @@ from waterclock.broker.api.demands import ERRORS
 from waterclock.broker.api.group_admin import GroupAdminApis
 from waterclock.broker.api.group_offsets import GroupOffsetApis
 from waterclock.broker.api.table import Api
-from waterclock.broker.groups.members import JoinAnswer, JoinRequest, SyncAnswer
+from waterclock.broker.groups.members import JoinAnswer, JoinRequest, MemberIdentity, SyncAnswer
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -91,15 +91,12 @@ class GroupApis:
 
     def sync(self, request: Request) -> None:
         body = request.body
-        group, error = self._coordinator.find(body.group_id)
         protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
         if request.version >= 5 and None in protocol:  # from then on it must be said
-            group, error = None, Error.INCONSISTENT_GROUP_PROTOCOL
-        if group is None:
-            self._synced(request, SyncAnswer(error))
+            self._synced(request, SyncAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
             return
-        self._coordinator.classic.sync(
-            group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, protocol,
+        self._coordinator.sync(
+            body.group_id, _identity(body), body.generation_id, protocol,
             {share.member_id: share.assignment for share in body.assignments},
             lambda synced: self._synced(request, synced),
         )  # fmt: skip
@@ -114,11 +111,7 @@ class GroupApis:
 
     def heartbeat(self, request: Request) -> None:
         body = request.body
-        group, error = self._coordinator.find(body.group_id)
-        if group is not None:
-            instance = getattr(body, "group_instance_id", None)
-            error = self._coordinator.classic.heartbeat(group, body.member_id, instance, body.generation_id)
-        request.answer(error_code=error)
+        request.answer(error_code=self._coordinator.heartbeat(body.group_id, _identity(body), body.generation_id))
 
     # LeaveGroup
 
@@ -126,20 +119,26 @@ class GroupApis:
         """Before version 3 one member leaves, and the answer's error is its own."""
         body = request.body
         several = getattr(body, "members", None)
-        leaving: list[tuple[str, str | None]] = [(body.member_id, None)] if several is None else []
-        leaving += [(member.member_id, member.group_instance_id) for member in several or ()]
-        group, error = self._coordinator.find(body.group_id)
-        errors = [error] * len(leaving) if group is None else self._coordinator.classic.leave(group, leaving)
-        rows: list[Any] = []
-        if several is None:
-            error = errors[0]
-        elif error is not Error.INVALID_GROUP_ID:
-            error = Error.NONE
-            rows = [
-                request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
-                for (member, instance), wrong in zip(leaving, errors, strict=True)
-            ]
-        self._coordinator.settle(lambda done: request.answer(error_code=error, members=tuple(rows)))
+        leaving = [_identity(body)] if several is None else [_identity(member) for member in several]
+        self._coordinator.leave(body.group_id, leaving, lambda errors: self._left(request, leaving, errors))
+
+    @staticmethod
+    def _left(request: Request, leaving: list[MemberIdentity], errors: list[Error]) -> None:
+        if getattr(request.body, "members", None) is None:
+            request.answer(error_code=errors[0], members=())
+            return
+        rows = (
+            request.make("MemberResponse", member_id=member, group_instance_id=instance, error_code=wrong)
+            for (member, instance), wrong in zip(leaving, errors, strict=True)
+        )
+        named = bool(request.body.group_id)
+        error = Error.NONE if named else Error.INVALID_GROUP_ID
+        request.answer(error_code=error, members=tuple(rows) if named else ())
+
+
+def _identity(named: Any) -> MemberIdentity:
+    """Who a request, or a row of one, speaks of."""
+    return MemberIdentity(named.member_id, getattr(named, "group_instance_id", None))
 
 
 def client_host(request: Request) -> str:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from waterclock.broker.groups.embedded import subscribed_topics
 from waterclock.broker.groups.members import (
     CONSUMER,
     Join,
@@ -33,7 +34,6 @@ from waterclock.broker.groups.members import (
     Member,
     Sync,
     SyncAnswer,
-    subscription,
 )
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
@@ -87,6 +87,10 @@ class ClassicGroup:
     @property
     def empty(self) -> bool:
         return self.state is State.EMPTY
+
+    @property
+    def stable(self) -> bool:
+        return self.state is State.STABLE
 
     @property
     def idle(self) -> bool:
@@ -268,7 +272,7 @@ class ClassicGroup:
     def _subscribed_topics(self) -> frozenset[str] | None:
         if not self.is_consumers:
             return None
-        found = [subscription(member.metadata(self.protocol)) for member in self.members.values()]
+        found = [subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()]
         return None if None in found else frozenset().union(*(topics for topics in found if topics))
 
     def joined(self, member: Member, *, skip: bool = False) -> JoinAnswer:
@@ -311,3 +315,10 @@ class ClassicGroup:
         group.topics = group._subscribed_topics()
         group.state = State.STABLE if group.members else State.EMPTY
         return group
+
+    def stand(self, protocol_type: str, generation: int) -> None:
+        """Its members are stable in a generation that was not divided here."""
+        self.protocol_type, self.generation = protocol_type, generation
+        self.protocol = self.elected_protocol()
+        self.topics = self._subscribed_topics()
+        self.state = State.STABLE

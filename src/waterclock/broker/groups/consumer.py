@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
 from waterclock.broker.groups.members import CONSUMER
-from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, UNREVOKED, ConsumerMember, parts, rows
+from waterclock.broker.groups.reconcile import NO_PARTS, STABLE, ConsumerMember, parts, reconcile, rows
 from waterclock.broker.groups.subscriptions import SeenTopic, Subscriptions
 from waterclock.broker.store import Entry
 from waterclock.broker.wire.errors import Error
@@ -86,6 +86,11 @@ class ConsumerGroup:
     def _is_there(self, member: ConsumerMember) -> bool:
         return member.state == STABLE and member.epoch == self.target_epoch
 
+    @property
+    def all_classic(self) -> bool:
+        """Whether there are members, and all of them speak the classic protocol."""
+        return not self.empty and all(member.classic is not None for member in self.members.values())
+
     def subscribed(self, topic: str) -> bool:
         """Whether its members read the topic."""
         return not self.empty and topic in self.topics
@@ -105,10 +110,11 @@ class ConsumerGroup:
         self._replace(self.members.get(member.id), member)
         self.members[member.id] = member
 
-    def remove(self, member_id: str) -> None:
-        """A member is out, and what it had is free."""
-        self._replace(self.members.pop(member_id), None)
-        self.target.pop(member_id, None)
+    def remove(self, *member_ids: str) -> None:
+        """Members are out, and what they had is free."""
+        for member_id in member_ids:
+            self._replace(self.members.pop(member_id), None)
+            self.target.pop(member_id, None)
         self.epoch += 1
 
     def rename(self, member: ConsumerMember, before: str) -> None:
@@ -134,6 +140,33 @@ class ConsumerGroup:
                     del self.owners[part]
 
     # The target
+
+    def advance(
+        self,
+        before: ConsumerMember,
+        member: ConsumerMember,
+        has: frozenset[TopicIdPartition] | None,
+        topics: Topics,
+        default: str,
+    ) -> ConsumerMember:
+        """A member that was heard of, as it is then: what is new, a target where there is need, a step towards it.
+
+        `has` is what it says that it reads; `default` is the assignor where nobody asks for one.
+        """
+        if member != self.members.get(member.id):
+            self.put(member)
+        self.look(topics, (member.topics, member.regex) != (before.topics, before.regex))
+        if self.epoch > self.target_epoch:
+            self.divide(topics, default)
+        target = self.target.get(member.id, NO_PARTS)
+        after = reconcile(member, self.target_epoch, target, self.free, has)
+        if after is not member:
+            self.put(after)
+        return after
+
+    def may_take(self, member: ConsumerMember) -> bool:
+        """Whether all that the member waits for is free by now."""
+        return all(self.free(part) for part in self.target.get(member.id, NO_PARTS) - member.assigned)
 
     def look(self, topics: Topics, news: bool) -> None:
         """A new epoch if a member has `news` of its subscription, or the topics are not as the target has them."""
@@ -163,8 +196,11 @@ class ConsumerGroup:
     # Who may do what
 
     def check_commit(self, member_id: str, instance: str | None, epoch: int, transactional: bool) -> Error:
-        """Whether this member may commit offsets: in its own epoch. Without one an empty group takes them from anybody."""
-        if epoch < 0 and self.empty:
+        """Whether this member may commit offsets: in its own epoch. Without one an empty group takes them from anybody.
+
+        Any group takes them from a transaction that names no member.
+        """
+        if epoch < 0 and (self.empty or (transactional and not member_id and instance is None)):
             return Error.NONE
         error = self.check_epoch(member_id, epoch)
         return Error.ILLEGAL_GENERATION if transactional and error is Error.STALE_MEMBER_EPOCH else error
@@ -174,7 +210,8 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return Error.UNKNOWN_MEMBER_ID
-        return Error.NONE if member.epoch == epoch else Error.STALE_MEMBER_EPOCH
+        stale = Error.STALE_MEMBER_EPOCH if member.classic is None else Error.ILLEGAL_GENERATION
+        return Error.NONE if member.epoch == epoch else stale
 
     # Kept
 
@@ -204,8 +241,9 @@ class ConsumerGroup:
         self._changed.clear()
 
     def removals(self) -> list[Entry]:
-        """What makes it durable that the group, which is empty, is gone."""
-        return [Entry(NAMESPACE, self.id, None)]
+        """What makes it durable that the group is gone, with those who were its members and who are."""
+        gone = sorted(self.members.keys() | self.standing.members.keys())
+        return [Entry(NAMESPACE, self.id, None), *(Entry(MEMBERS, self._key(member_id), None) for member_id in gone)]
 
     def _kept_group(self) -> dict[str, Any]:
         topics = {name: [str(seen.id), seen.partitions] for name, seen in self.topics.items()}
@@ -225,11 +263,6 @@ class ConsumerGroup:
         there = {row["id"]: ConsumerMember.of(row) for row in members}
         group.restore(GroupSnapshot(kept["epoch"], kept["target"], kept["assignor"], topics, there, target))
         return group
-
-    @property
-    def unrevoked(self) -> list[ConsumerMember]:
-        """Members that are to let go of something."""
-        return [member for member in self.members.values() if member.state == UNREVOKED]
 
 
 def loaded(groups: dict[str, Any], members: dict[str, Any]) -> list[ConsumerGroup]:

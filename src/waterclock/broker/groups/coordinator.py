@@ -2,21 +2,23 @@
 
 Rule 1: a group that has offsets exists: where only they are known, as a simple one, empty and without a protocol.
 Rule 2: an answer that promises something goes out when the store has it. What goes (groups, offsets) goes from memory
-    then; what a consumer group has become is taken back if the store refuses it.
-Rule 3: a group of one protocol is not another's: a request of the other one is refused, unless the group is empty.
+    then; what a consumer group has become is taken back if the store refuses it: handover.py.
+Rule 3: an empty group makes way for one of the other protocol. One with members goes over to it with them: migration.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups import consumer
 from waterclock.broker.groups.classic import NAMESPACE, ClassicGroup, State
-from waterclock.broker.groups.consumer import NEVER, ConsumerGroup, GroupSnapshot
+from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.handover import Group, Handover
 from waterclock.broker.groups.heartbeats import NOT_KEPT, Beat, HeartbeatAnswer, HeartbeatRefusal, Heartbeats
-from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest
+from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, MemberIdentity, Sync, SyncAnswer
+from waterclock.broker.groups.mixed import ClassicMembers
 from waterclock.broker.groups.offsets import CommittedOffset, GroupOffsets
 from waterclock.broker.groups.rebalance import Rebalance
 from waterclock.broker.groups.reconcile import JOINS
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from waterclock.broker.topics import TopicPartition, Topics
 
 MINUTE_MS: Final = 60_000
-Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupRemoval(NamedTuple):
@@ -53,20 +54,23 @@ class GroupCoordinator:
         self.joins, self.heartbeats = Purgatory("join", timer), Purgatory("heartbeat", timer)
         self.sessions = Sessions(self.heartbeats, "session")
         self.classic = Rebalance(self.sessions, self.joins, settings, wall_ms, self._keep)
-        revocations = Sessions(self.joins, "revoke")
-        self.consumers = Heartbeats(self.sessions, revocations, settings, topics, self._keep_changes)
         self._groups: dict[str, Group] = {}
+        self.handover = over = Handover(
+            self._groups, store, classic=self.classic, settings=settings, topics=topics, wall_ms=wall_ms
+        )
+        self.consumers = Heartbeats(over.presence, settings, topics, over.keep)
+        self.mixed = ClassicMembers(over.presence, settings, topics, over.keep)
         self._load()
         timer.every(settings["offsets.retention.check.interval.ms"] / 1000, self.expire)
 
     def _load(self) -> None:
         for group_id, kept in self._store.load(NAMESPACE).items():
             group = self._groups[group_id] = ClassicGroup.of(group_id, kept)
-            self.classic.resume(group)
+            self.handover.resume(kept, group)
         kept = self._store.load(consumer.NAMESPACE), self._store.load(consumer.MEMBERS)
         for one in consumer.loaded(*kept):
             self._groups[one.id] = one
-            self.consumers.resume(one)
+            self.handover.presence.resume(one)
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -93,25 +97,6 @@ class GroupCoordinator:
 
     def _keep(self, group: ClassicGroup, then: Then, shares: Mapping[str, bytes] | None = None) -> None:
         self._store.put(NAMESPACE, group.id, group.kept(shares), then)
-
-    def _keep_changes(self, group: ConsumerGroup, then: Then) -> None:
-        changes = group.changes()
-        if not (changes or group.on_their_way):
-            then(True)
-            return
-        before = group.standing if changes else None
-        if changes:
-            group.standing = group.stands()
-        group.on_their_way += 1
-        self._store.commit(changes, partial(self._kept, group, before, then))
-
-    def _kept(self, group: ConsumerGroup, before: GroupSnapshot | None, then: Then, done: bool) -> None:
-        group.on_their_way -= 1
-        if not done and before is not None:
-            self.consumers.take_back(group, before)
-            if before is NEVER and self._groups.get(group.id) is group:
-                del self._groups[group.id]
-        then(done)
 
     def _make_way(self, group: Group, then: Then) -> None:
         """An empty group of the other protocol goes; its offsets stay."""
@@ -140,7 +125,7 @@ class GroupCoordinator:
         elif not least <= request.session_ms <= most:
             answer(JoinAnswer(Error.INVALID_SESSION_TIMEOUT, request.member))
         elif isinstance(group, ConsumerGroup) and not group.empty:
-            answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL))
+            self.mixed.join(group, request, version, answer)
         elif not isinstance(group, ClassicGroup) and request.member != NOBODY:
             answer(JoinAnswer(Error.UNKNOWN_MEMBER_ID, request.member))
         else:
@@ -155,12 +140,48 @@ class GroupCoordinator:
         else:
             answer(JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE, request.member))
 
-    def find(self, group_id: str) -> tuple[ClassicGroup | None, Error]:
-        """The classic group that a member speaks of, or the error if there is none."""
+    def sync(
+        self,
+        group_id: str,
+        member: MemberIdentity,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        shares: dict[str, bytes],
+        answer: Sync,
+    ) -> None:
+        """SyncGroup. `protocol` is (type, name), as the member says them; a leader brings all `shares`."""
+        group, error = self._find(group_id)
+        if isinstance(group, ClassicGroup):
+            self.classic.sync(group, *member, generation, protocol, shares, answer)
+        elif isinstance(group, ConsumerGroup):
+            self.mixed.sync(group, *member, generation, protocol, answer)
+        else:
+            answer(SyncAnswer(error))
+
+    def heartbeat(self, group_id: str, member: MemberIdentity, generation: int) -> Error:
+        """Heartbeat."""
+        group, error = self._find(group_id)
+        if isinstance(group, ClassicGroup):
+            return self.classic.heartbeat(group, *member, generation)
+        if isinstance(group, ConsumerGroup):
+            return self.mixed.heartbeat(group, *member, generation)
+        return error
+
+    def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Callable[[list[Error]], Any]) -> None:
+        """LeaveGroup, of a group of either protocol; an error for each. Answered when what it did is durable."""
+        group, error = self._find(group_id)
+        if isinstance(group, ConsumerGroup):
+            self.mixed.leave(group, leaving, answer)
+            return
+        errors = [error] * len(leaving) if group is None else self.classic.leave(group, leaving)
+        self.settle(lambda done: answer(errors))
+
+    def _find(self, group_id: str) -> tuple[Group | None, Error]:
+        """The group that a member speaks of, or the error if there is none."""
         if not group_id:
             return None, Error.INVALID_GROUP_ID
         group = self.get(group_id)
-        return (group, Error.NONE) if isinstance(group, ClassicGroup) else (None, Error.UNKNOWN_MEMBER_ID)
+        return group, Error.NONE if group is not None else Error.UNKNOWN_MEMBER_ID
 
     # The consumer protocol
 
@@ -174,10 +195,10 @@ class GroupCoordinator:
             problem = "is not a consumer group." if group is not None else "was not found."
             raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, f"Group {beat.group} {problem}")
         if group is not None:
-            if not group.empty:
-                problem = f"The classic group {beat.group} has members: it becomes a consumer group once it is empty."
-                raise HeartbeatRefusal(Error.GROUP_ID_NOT_FOUND, problem)
-            self._make_way(group, partial(self._hear_again, beat, answer))
+            if group.empty:
+                self._make_way(group, partial(self._hear_again, beat, answer))
+            else:
+                self.handover.upgrade(group, partial(self.consumers.hear, beat=beat, answer=answer))
             return
         self._hear_first(beat, answer)
 

@@ -6,11 +6,12 @@ A heartbeat of a member, in this order:
 2. What is new: its subscription, or the topics themselves? Then the group has a new epoch.
 3. Is the target older than the epoch? Then the assignor divides anew.
 4. Is the member not at its target? Then it lets go, takes, or waits: reconcile.py.
-5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs.
+5. Its session begins anew; and while it has something to let go of, the rebalance timeout runs: presence.py.
 6. It is answered when all that is durable; with its partitions where they changed, or where it said everything anew.
 
 Rule 1: an older epoch is good only where our last answer may have been lost: one epoch back, and nothing read beyond.
 Rule 2: a static member that leaves for a while (-2) keeps its share until its session ends; a new one takes its place.
+    One of the classic protocol is replaced without having left.
 Source: KIP-848, KIP-1082 (members name themselves).
 """
 
@@ -22,9 +23,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.groups.assignors import ASSIGNORS, TopicIdPartition
-from waterclock.broker.groups.consumer import ConsumerGroup, GroupSnapshot
-from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember, reconcile
-from waterclock.broker.groups.sessions import Sessions
+from waterclock.broker.groups.consumer import ConsumerGroup
+from waterclock.broker.groups.presence import Presence
+from waterclock.broker.groups.reconcile import JOINS, LEAVES_FOR_A_WHILE, ConsumerMember
 from waterclock.broker.patterns import matcher
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
@@ -87,14 +88,12 @@ class Heartbeats:
 
     def __init__(
         self,
-        sessions: Sessions,
-        revocations: Sessions,
+        presence: Presence,
         settings: Settings,
         topics: Topics,
         keep: Callable[[ConsumerGroup, Callable[[bool], Any]], Any],
     ) -> None:
-        self._sessions, self._revocations = sessions, revocations
-        self._settings, self._topics, self._keep = settings, topics, keep
+        self._presence, self._settings, self._topics, self._keep = presence, settings, topics, keep
 
     def hear(self, group: ConsumerGroup, beat: Beat, answer: Callable[[HeartbeatAnswer], Any]) -> None:
         """One heartbeat of a member of `group`; answered when what it changed is durable. HeartbeatRefusal if refused."""
@@ -109,18 +108,10 @@ class Heartbeats:
 
     def _beat(self, group: ConsumerGroup, beat: Beat) -> HeartbeatAnswer:
         before = self._member(group, beat)  # 1
-        member = self._said(before, beat)
-        if member != group.members.get(member.id):
-            group.put(member)
-        group.look(self._topics, (member.topics, member.regex) != (before.topics, before.regex))  # 2
-        if group.epoch > group.target_epoch:
-            group.divide(self._topics, self._settings["group.consumer.assignors"][0])  # 3
-        target = group.target.get(member.id, frozenset())
-        after = reconcile(member, group.target_epoch, target, group.free, beat.has)  # 4
-        if after is not member:
-            group.put(after)
-        self._begin_session(group, after)  # 5
-        self._begin_revocation(group, member, after)
+        default = self._settings["group.consumer.assignors"][0]
+        after = group.advance(before, self._said(before, beat), beat.has, self._topics, default)  # 2, 3, 4
+        self._presence.heard(group, after)  # 5
+        self._presence.moved(group, before, after)
         send = beat.says_all or after.assigned != before.assigned  # 6
         return HeartbeatAnswer(Error.NONE, None, after.id, after.epoch, after.assigned if send else None)
 
@@ -151,20 +142,18 @@ class Heartbeats:
             return holder
         if holder is None:
             return group.members.get(beat.member) or ConsumerMember(beat.member or str(uuid.uuid4()))
-        if holder.epoch != LEAVES_FOR_A_WHILE:
+        if holder.epoch != LEAVES_FOR_A_WHILE and holder.classic is None:
             message = f"Static member {beat.member} with instance id {instance} cannot join the group"
             raise HeartbeatRefusal(Error.UNRELEASED_INSTANCE_ID, f"{message}: {holder.id} owns the instance id.")
-        self._forget(group, holder)
-        again = replace(holder, id=beat.member or str(uuid.uuid4()), epoch=0, previous=0)
-        group.rename(again, holder.id)
-        return again
+        return self._presence.replace(group, holder, beat.member or str(uuid.uuid4()))
 
     def _said(self, member: ConsumerMember, beat: Beat) -> ConsumerMember:
-        """The member with what it says anew."""
+        """The member with what it says anew, by this protocol."""
         news: dict[str, Any] = {
             "client_id": beat.client_id,
             "client_host": beat.client_host,
             "principal": beat.principal,
+            "classic": None,
         }
         for name in ("instance", "rack", "topics", "regex", "assignor"):
             if getattr(beat, name) is not None:
@@ -185,54 +174,11 @@ class Heartbeats:
         if member is None:
             raise unknown(group, beat.member)
         if beat.epoch == LEAVES_FOR_A_WHILE:
-            self._revocations.end(group.id, member.id)
+            self._presence.stays(group, member.id)
             group.put(replace(member, epoch=LEAVES_FOR_A_WHILE, revoking=frozenset()))
         else:
-            self._put_out(group, member)
+            self._presence.put_out(group, member)
         return HeartbeatAnswer(Error.NONE, None, member.id, beat.epoch)
-
-    def _put_out(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        self._forget(group, member)
-        group.remove(member.id)
-
-    def _forget(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        self._sessions.end(group.id, member.id)
-        self._revocations.end(group.id, member.id)
-
-    def take_back(self, group: ConsumerGroup, before: GroupSnapshot) -> None:
-        """The store refused what the group has become: it is what it was, and its members have whole sessions again."""
-        for member in group.members.values():
-            self._forget(group, member)
-        group.restore(before)
-        self.resume(group)
-
-    # Time
-
-    def resume(self, group: ConsumerGroup) -> None:
-        """After a restart: whole sessions, and whole rebalance timeouts for who has something to let go of."""
-        for member in group.members.values():
-            self._begin_session(group, member)
-        for member in group.unrevoked:
-            self._begin_revocation(group, None, member)
-
-    def _begin_session(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        session_ms = self._settings["group.consumer.session.timeout.ms"]
-        self._sessions.begin(group.id, member.id, session_ms, lambda: self._gone(group, member.id))
-
-    def _begin_revocation(self, group: ConsumerGroup, before: ConsumerMember | None, member: ConsumerMember) -> None:
-        if before is not None and (before.state, before.epoch, before.revoking) == (
-            member.state, member.epoch, member.revoking,
-        ):  # fmt: skip
-            return
-        self._revocations.end(group.id, member.id)
-        if member in group.unrevoked:
-            self._revocations.begin(group.id, member.id, member.rebalance_ms, lambda: self._gone(group, member.id))
-
-    def _gone(self, group: ConsumerGroup, member_id: str) -> None:
-        member = group.members.get(member_id)
-        if member is not None:
-            self._put_out(group, member)
-            self._keep(group, lambda done: None)
 
 
 def check(beat: Beat, version: int) -> None:

@@ -7,7 +7,6 @@ Rule 1: a member waits for at most one answer of each sort: `joining` for the ne
 from __future__ import annotations
 
 import base64
-import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -16,7 +15,13 @@ from waterclock.broker.wire.errors import Error
 
 CONSUMER: Final = "consumer"  # the protocol type whose metadata is known here
 NOBODY: Final = ""  # the member id of who has none yet
-INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+class MemberIdentity(NamedTuple):
+    """How a member of the classic protocol names itself; a static one may leave by its instance alone."""
+
+    member: str
+    instance: str | None
 
 
 class JoinAnswer(NamedTuple):
@@ -133,25 +138,3 @@ class Member:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def subscription(metadata: bytes) -> frozenset[str] | None:
-    """The topics that a consumer's metadata names; None if it cannot be read.
-
-    Every version of it begins as the first does: version, topics. The rest is for other consumers.
-
-    >>> sorted(subscription(bytes.fromhex("0000 00000002 0001 61 0001 62 ffffffff")))
-    ['a', 'b']
-    """
-    try:
-        (count,), at, topics = INT32.unpack_from(metadata, 2), 6, []
-        for _ in range(count):
-            (size,) = INT16.unpack_from(metadata, at)
-            name = metadata[at + 2 : at + 2 + size]
-            if len(name) != size:
-                return None
-            topics.append(name.decode())
-            at += 2 + size
-    except (struct.error, UnicodeDecodeError):
-        return None
-    return frozenset(topics)

@@ -23,7 +23,16 @@ from typing import Any, Final
 
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.groups.joins import DelayedJoin, DelayedSync, InitialJoin, wait
-from waterclock.broker.groups.members import NOBODY, Join, JoinAnswer, JoinRequest, Member, Sync, SyncAnswer
+from waterclock.broker.groups.members import (
+    NOBODY,
+    Join,
+    JoinAnswer,
+    JoinRequest,
+    Member,
+    MemberIdentity,
+    Sync,
+    SyncAnswer,
+)
 from waterclock.broker.groups.sessions import Sessions
 from waterclock.broker.settings import Settings
 from waterclock.broker.wire.errors import Error
@@ -44,7 +53,7 @@ class Rebalance:
         wall_ms: Callable[[], int],
         keep: Callable[..., Any],
     ) -> None:
-        self._sessions, self._joins, self._settings = sessions, joins, settings
+        self.sessions, self.joins, self._settings = sessions, joins, settings
         self._wall_ms, self._keep = wall_ms, keep
 
     # JoinGroup
@@ -55,7 +64,7 @@ class Rebalance:
         if group.full(request.member, most):
             self._put_out(group, request.member)
             answer(JoinAnswer(Error.GROUP_MAX_SIZE_REACHED))
-            self._joins.check_and_complete(("join", group.id))
+            self.joins.check_and_complete(("join", group.id))
         elif not group.supports(request.protocol_type, request.protocols):
             answer(JoinAnswer(Error.INCONSISTENT_GROUP_PROTOCOL, request.member))
         elif request.member == NOBODY:
@@ -75,7 +84,7 @@ class Rebalance:
             self._join_static(group, request, member_id, version, answer)
         elif request.instance is None and version >= 4:
             group.promised[member_id] = None
-            self._sessions.begin(group.id, member_id, request.session_ms, partial(self._gone, group, member_id))
+            self.sessions.begin(group.id, member_id, request.session_ms, partial(self._gone, group, member_id))
             answer(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add(group, Member(member_id, request), request, answer)
@@ -109,7 +118,7 @@ class Rebalance:
         assert request.instance is not None
         old_leader, old_id = group.leader or "", group.static[request.instance]
         old = group.members[old_id].said()
-        self._sessions.end(group.id, old_id)
+        self.sessions.end(group.id, old_id)
         member = group.replace(request.instance, member_id)
         self._begin_session(group, member)
         group.update(member, request, answer)
@@ -131,7 +140,7 @@ class Rebalance:
         """The store refused a static member's new id: unless everybody divides anew by now, the old one holds again."""
         group.answer_join(member, JoinAnswer(Error.COORDINATOR_NOT_AVAILABLE))
         if old.instance is not None and group.state is State.STABLE and group.members.get(member.id) is member:
-            self._sessions.end(group.id, member.id)
+            self.sessions.end(group.id, member.id)
             group.replace(old.instance, old.member)
             group.update(member, old, None)
             self._begin_session(group, member)
@@ -149,13 +158,13 @@ class Rebalance:
         if group.empty or group.state in ACTIVE:
             self._prepare(group)
         else:
-            self._joins.check_and_complete(("join", group.id))
+            self.joins.check_and_complete(("join", group.id))
 
     def _prepare(self, group: ClassicGroup) -> None:
         if group.state is State.COMPLETING:
             self._call_off(group, Error.REBALANCE_IN_PROGRESS)
         group.unsynced.clear()
-        self._joins.cancel_for_key(("sync", group.id))
+        self.joins.cancel_for_key(("sync", group.id))
         initial = group.empty
         group.move(State.PREPARING, self._wall_ms())
         if initial:
@@ -173,14 +182,14 @@ class Rebalance:
 
     def _wait_initially(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
         delayed = InitialJoin(group, delay_ms, left_ms, self._complete, self._wait_initially)
-        wait(self._joins, "join", group, delayed, delay_ms / 1000)
+        wait(self.joins, "join", group, delayed, delay_ms / 1000)
 
     def _wait_for_all(self, group: ClassicGroup) -> None:
-        wait(self._joins, "join", group, DelayedJoin(group, self._complete), group.rebalance_s)
+        wait(self.joins, "join", group, DelayedJoin(group, self._complete), group.rebalance_s)
 
     def _complete(self, group: ClassicGroup) -> None:
         """The next generation: who joined is in it, who did not is out. Static members stay until their session ends."""
-        self._joins.cancel_for_key(("join", group.id))
+        self.joins.cancel_for_key(("join", group.id))
         for member in [m for m in group.members.values() if m.joining is None and m.instance is None]:
             self._put_out(group, member.id)
         if not group.elect() and group.members:
@@ -194,10 +203,10 @@ class Rebalance:
             group.answer_join(member, group.joined(member))
             self._begin_session(group, member)
             member.fresh = False
-        wait(self._joins, "sync", group, DelayedSync(group, self._put_out_unsynced), group.rebalance_s)
+        wait(self.joins, "sync", group, DelayedSync(group, self._put_out_unsynced), group.rebalance_s)
 
     def _put_out(self, group: ClassicGroup, member_id: str) -> None:
-        self._sessions.end(group.id, member_id)
+        self.sessions.end(group.id, member_id)
         group.remove(member_id)
 
     def _put_out_unsynced(self, group: ClassicGroup) -> None:
@@ -224,7 +233,7 @@ class Rebalance:
             return
         member = group.members[member_id]
         group.unsynced.discard(member_id)
-        self._joins.check_and_complete(("sync", group.id))
+        self.joins.check_and_complete(("sync", group.id))
         if group.state is State.STABLE:
             answer(group.share(member))
             return
@@ -284,7 +293,7 @@ class Rebalance:
         if member_id in group.members and group.state in (State.STABLE, State.PREPARING):
             self._begin_session(group, group.members[member_id])
 
-    def leave(self, group: ClassicGroup, leaving: list[tuple[str, str | None]]) -> list[Error]:
+    def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[Error]:
         """Put out these (member id, instance); a static member may be named by its instance alone."""
         errors = [self._leave(group, member_id, instance) for member_id, instance in leaving]
         if Error.NONE in errors and not group.empty:
@@ -303,6 +312,32 @@ class Rebalance:
         self._put_out(group, member_id)
         return Error.NONE
 
+    # The other protocol: migration.py
+
+    def divide_anew(self, group: ClassicGroup) -> None:
+        """A group that was a consumer group is to divide by itself, if it has members."""
+        if group.state is State.STABLE:
+            self._prepare(group)
+
+    def retire(self, group: ClassicGroup) -> None:
+        """The group is one of the other protocol: who waits is to join again there, and nothing runs for it here."""
+        for sort in ("join", "sync"):
+            self.joins.cancel_for_key((sort, group.id))
+        for member_id in [*group.members, *group.promised]:
+            self.sessions.end(group.id, member_id)
+        for member in group.members.values():
+            group.answer_join(member, JoinAnswer(Error.REBALANCE_IN_PROGRESS, member.id))
+            group.answer_sync(member, SyncAnswer(Error.REBALANCE_IN_PROGRESS))
+        group.promised.clear()
+        if group.state is State.COMPLETING:
+            group.move(State.PREPARING, self._wall_ms())
+
+    def reinstate(self, group: ClassicGroup) -> None:
+        """It is not, since the store refused that: members have whole sessions, and a rebalance begins anew."""
+        self.resume(group)
+        if group.state is State.PREPARING:
+            self._wait_for_all(group)
+
     # Sessions
 
     def resume(self, group: ClassicGroup) -> None:
@@ -312,7 +347,7 @@ class Rebalance:
 
     def _begin_session(self, group: ClassicGroup, member: Member, session_ms: int | None = None) -> None:
         length_ms = member.session_ms if session_ms is None else session_ms
-        self._sessions.begin(group.id, member.id, length_ms, partial(self._gone, group, member.id))
+        self.sessions.begin(group.id, member.id, length_ms, partial(self._gone, group, member.id))
 
     def _gone(self, group: ClassicGroup, member_id: str) -> None:
         """A session is over."""

@@ -14,6 +14,7 @@ Source: KIP-848.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,8 +28,25 @@ NO_PARTS: frozenset[TopicIdPartition] = frozenset()
 
 
 @dataclass(frozen=True)
+class ClassicSide:
+    """What a member says that is served by JoinGroup, SyncGroup and Heartbeat: mixed.py. The dearest protocol first."""
+
+    session_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    def kept(self) -> dict[str, Any]:
+        """What survives a restart."""
+        rows = [[name, base64.b64encode(data).decode()] for name, data in self.protocols]
+        return {"session": self.session_ms, "protocols": rows}
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> ClassicSide:
+        return cls(kept["session"], tuple((name, base64.b64decode(data)) for name, data in kept["protocols"]))
+
+
+@dataclass(frozen=True)
 class ConsumerMember:
-    """One member, as it is now; `owns` is what nobody else may have."""
+    """One member, as it is now; `owns` is what nobody else may have. `classic`: it speaks the classic protocol."""
 
     id: str
     instance: str | None = None
@@ -45,6 +63,7 @@ class ConsumerMember:
     state: str = STABLE
     assigned: frozenset[TopicIdPartition] = field(default=NO_PARTS)
     revoking: frozenset[TopicIdPartition] = field(default=NO_PARTS)
+    classic: ClassicSide | None = None
 
     @property
     def owns(self) -> frozenset[TopicIdPartition]:
@@ -64,15 +83,18 @@ class ConsumerMember:
         )
 
     def kept(self) -> dict[str, Any]:
-        """What survives a restart."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """What survives a restart. Versions before mixed groups know no `classic`: it is left out where there is none."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "classic"}
         plain = {"topics": sorted(self.topics), "assigned": rows(self.assigned), "revoking": rows(self.revoking)}
-        return {**values, **plain}
+        side = {} if self.classic is None else {"classic": self.classic.kept()}
+        return {**values, **plain, **side}
 
     @classmethod
     def of(cls, kept: dict[str, Any]) -> ConsumerMember:
-        sets = {"assigned": parts(kept["assigned"]), "revoking": parts(kept["revoking"])}
-        return cls(**{**kept, "topics": frozenset(kept["topics"]), **sets})
+        read: dict[str, Any] = {"assigned": parts(kept["assigned"]), "revoking": parts(kept["revoking"])}
+        if "classic" in kept:
+            read["classic"] = ClassicSide.of(kept["classic"])
+        return cls(**{**kept, "topics": frozenset(kept["topics"]), **read})
 
 
 def rows(some: Iterable[TopicIdPartition]) -> list[list[Any]]:

@@ -36,7 +36,7 @@ class DelayedHeartbeat:
 
 
 class Sessions:
-    """One sort of them, for all groups, in `purgatory`: "session", or "revoke" for what a member is to let go of."""
+    """One sort of them, for all groups, in `purgatory`: "session", or what a member has a time of its own for."""
 
     def __init__(self, purgatory: Purgatory, sort: str) -> None:
         self._purgatory, self._sort = purgatory, sort
@@ -55,6 +55,10 @@ class Sessions:
         delayed = self._waiting[key] = DelayedHeartbeat(lambda: self._over(key, gone))
         op = DelayedOperation(delayed.try_complete, delayed.on_complete, session_ms / 1000, delayed.on_expire)
         self._purgatory.try_complete_else_watch(op, (key,))
+
+    def waits(self, group: str, member: str) -> bool:
+        """Whether a sign of that member is waited for."""
+        return (self._sort, group, member) in self._waiting
 
     def end(self, group: str, member: str) -> None:
         """The member has left: its heartbeats are waited for no more."""
