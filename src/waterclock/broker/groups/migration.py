@@ -110,8 +110,8 @@ def _member(
     group: ClassicGroup, member: Member, said: Subscription, has: frozenset[TopicIdPartition]
 ) -> ConsumerMember:
     return ConsumerMember(
-        member.id, member.instance, said.rack, member.client_id, member.client_host, member.rebalance_ms, said.topics,
-        epoch=group.generation, previous=group.generation, assigned=has,
+        member.id, member.instance, said.rack, member.client_id, member.client_host, rebalance_ms=member.rebalance_ms,
+        topics=said.topics, epoch=group.generation, previous=group.generation, assigned=has,
         classic=ClassicSide(member.session_ms, member.protocols),
     )  # fmt: skip
 
