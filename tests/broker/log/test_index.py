@@ -246,7 +246,7 @@ class Looked(AbortedTransaction):
 def test_a_reader_of_old_records_does_not_pay_for_later_transactions() -> None:
     aborted = AbortedTransactions()
     for number in range(10_000):
-        aborted.add(Looked(number, 10 * number, 10 * number + 5))
+        aborted.add(Looked(number, 10 * number, 10 * number + 5), 0)
     Looked.count = 0
     assert [row.producer_id for row in aborted.between(1_000, 1_030)] == [100, 101, 102]
     assert Looked.count <= 10
@@ -258,7 +258,7 @@ def test_a_long_transaction_is_told_of_to_who_reads_its_start_though_later_ones_
         [AbortedTransaction(1, 24, 25), AbortedTransaction(2, 40, 41), AbortedTransaction(3, 0, 50)],
     )
     for row in rows:
-        aborted.add(row)
+        aborted.add(row, 0)
     assert aborted.between(0, 3) == rows[2:]
     aborted.forget(0, 100)
     assert aborted.between(0, 3) == rows[2:]
@@ -274,7 +274,7 @@ def test_a_reader_is_told_of_every_transaction_that_concerns_it(
     for number, (step, length) in enumerate(some):
         marker += step
         rows.append(AbortedTransaction(number, max(0, marker - length), marker))
-        aborted.add(rows[-1])
+        aborted.add(rows[-1], 0)
     concern = [row for row in rows if row.last >= first and row.first < upto]
     assert aborted.between(first, upto) == concern
     aborted.forget(first, upto)
