@@ -39,7 +39,8 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
-from waterclock.broker.log.durable import make_durable
+from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.log.durable import settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.deposing import depose
 from waterclock.broker.replication.journal import Journal
@@ -85,7 +86,8 @@ class Core:
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
-            self.topics = Topics(folder, settings, self.store, self.worker.do)
+            self._stop = CleanStop(folder)
+            self.topics = Topics(folder, settings, self.store, self._stop, self.worker.do)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
             self.deletions = Purgatory("delete records", self.timer)
@@ -103,6 +105,7 @@ class Core:
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
             self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
+            self._stop.remove()
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
@@ -150,7 +153,7 @@ class Core:
             topic.settings.refresh()
 
     def _journal(self) -> Journal:
-        partition = open_journal(self.folder, self.settings)
+        partition = open_journal(self.folder, self.settings, self._stop)
         mark, wall_ms = self.flusher.mark, self.clock.wall_ms
         return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
 
@@ -229,13 +232,13 @@ class Core:
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
-        self._end(_settle)
+        self._end(self._settle)
 
     async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
-        self._end(Partition.lose_undurable)
+        self._end(_lose_undurable)
 
-    def _end(self, leave: Callable[[Partition], None]) -> None:
+    def _end(self, leave: Callable[[list[Partition]], None]) -> None:
         if self._deposing is not None:
             self._deposing.cancel()
         self.listener.close()
@@ -244,15 +247,17 @@ class Core:
         self.timer.close()
         self.worker.close()
         self.flusher.close()
-        for partition in self._partitions():
-            leave(partition)
+        leave(self._partitions())
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         self._lock.release()
 
+    def _settle(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            settle(partition)
+        self._stop.write(partitions)
 
-def _settle(partition: Partition) -> None:
-    """Flush what is not durable, and keep the producers for the next start."""
-    make_durable(partition)
-    if partition.producers.known:
-        partition.take_snapshot()
+
+def _lose_undurable(partitions: list[Partition]) -> None:
+    for partition in partitions:
+        partition.lose_undurable()

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log.clean_stop import CleanStop, LeftBehind
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
@@ -33,7 +34,7 @@ from waterclock.errors import UsageError
 TopicPartition: TypeAlias = "tuple[str, int]"  # by name and number
 NAMESPACE: Final = "topic"
 LONGEST_NAME: Final = 249
-Opened: TypeAlias = "Callable[[str, int, str, TopicSettings], Partition]"
+Opened: TypeAlias = "Callable[[str, int, str, TopicSettings, LeftBehind | None], Partition]"
 LEGAL: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{LONGEST_NAME}}}")
 MOST_PARTITIONS: Final = 10_000
 START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes
@@ -83,12 +84,12 @@ class Topic:
 class Topics:
     """All topics, by name and by id. `by_key` has both as they stand in requests, for produce and fetch.
 
-    `do` does what is slow, as `Worker.do`.
+    `stop` is the mark of a clean stop in the folder. `do` does what is slow, as `Worker.do`.
     """
 
-    def __init__(self, folder: str, settings: Settings, store: Store, do: Do = at_once) -> None:
+    def __init__(self, folder: str, settings: Settings, store: Store, stop: CleanStop, do: Do = at_once) -> None:
         self.folder, self._settings, self._store = os.path.join(folder, "topics"), settings, store
-        self._do, self._maker = do, Maker(self.folder, do)
+        self._stop, self._do, self._maker = stop, do, Maker(self.folder, do)
         self.by_name: dict[str, Topic] = {}
         self.by_key: dict[bytes, list[Partition]] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
@@ -298,7 +299,7 @@ class Topics:
     def _open(self, topic: Topic, number: int, opened: Opened = open_partition) -> Partition:
         # the id keeps a topic apart from one of the same name whose removal a crash cut off, or of the same start
         folder = os.path.join(self.folder, f"{topic.name[:START]}-{number}.{topic.id.hex[:16]}")
-        partition = opened(topic.name, number, folder, topic.settings)
+        partition = opened(topic.name, number, folder, topic.settings, self._stop.take(folder))
         partition.do = self._do
         return partition
 

@@ -63,7 +63,9 @@ class CleanStop:
             checksum, _, kept = raw.partition(b"\n")
             if checksum == _checksum(kept):
                 return {os.path.join(self._folder, name): self._entry(*row) for name, row in json.loads(kept).items()}
-        log.warning("%s is damaged: whether the stop was clean is not known, so each log is read as after a crash", self._path)
+        log.warning(
+            "%s is damaged: no stop is known to have been clean, so each log is read as after a crash", self._path
+        )
         return {}
 
     def _entry(self, end: int, snapshot: int, *sizes: int) -> LeftBehind:

@@ -73,7 +73,7 @@ class Index:
         return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
 
     def load(self, size: int) -> None:
-        """Read the file's rows as far as they are good, and drop the others from it. The segment has `size` bytes: rule 6."""
+        """Read the rows as far as they are good, and drop the others from the file. The segment has `size` bytes."""
         cells = array("q")
         cells.frombytes(_whole_rows(self._path))
         if sys.byteorder == "little":

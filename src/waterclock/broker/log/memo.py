@@ -132,7 +132,7 @@ def _later(memo: Memo | None, copy: Memo | None) -> Memo:
 
 
 def _checksum(kept: dict[str, Any]) -> int:
-    return crc32c(json.dumps(kept).encode())
+    return int(crc32c(json.dumps(kept).encode()))
 
 
 def _unknown(path: str, copy: str, why: str) -> LogDamaged:

@@ -132,7 +132,9 @@ class Opening:
             self._check_end(segment, following.base)
         end = self._at_least_proved(self._find_end(unproved))
         if end < partition.start:  # it was to begin anew, and a crash came between: what is left is there for nobody
-            log.warning("%s ends at offset %d, before its start, and begins anew at %d", partition.folder, end, memo.start)
+            log.warning(
+                "%s ends at offset %d, before its start, and begins anew at %d", partition.folder, end, memo.start
+            )
             _drop(segments, 0)
             segments.append(Segment(partition.folder, partition.start))
             unproved, end, self._undurable = 0, partition.start, []
@@ -311,7 +313,7 @@ def _holds(segments: Iterable[Segment], left: LeftBehind) -> bool:
         size = left.sizes.get(segment.base, 0)
         if segment.size < size:
             raise LogDamaged(
-                f"{segment.path}.log has {segment.size} bytes, and had {size} when the broker was closed. Restore the file, "
+                f"{segment.path}.log has {segment.size} bytes, and had {size} when the broker was closed. Restore it, "
                 f"or delete {left.mark} to go on with what is left"
             )
         if segment.size > size:

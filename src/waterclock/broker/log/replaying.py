@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waterclock.broker.log.snapshot import Snapshot
 
 Rows: TypeAlias = "dict[int, list[AbortedTransaction]]"  # by the bases of the segments with their markers
-NONE: Final[dict[int, Vouched]] = {}
+NONE: Final[dict[int, Vouched] | None] = {}
 log = logging.getLogger("waterclock.broker")
 
 
@@ -37,7 +37,7 @@ def learn(partition: Partition, names: Collection[str], known: Snapshot | None, 
     since, vouched = first, NONE
     if known is not None and first <= known.offset <= end:
         since, partition.producers, vouched = known
-        if since == snapshot.offsets(names)[-1]:
+        if vouched is not None and since == snapshot.offsets(names)[-1]:
             partition.snapped = since
     partition.aborted.load(_aborted(partition, names, vouched, since))
     for segment in partition.segments[partition.segment_of(since) :] if since < end else ():

@@ -122,7 +122,7 @@ def _path(folder: str, offset: int) -> str:
 
 
 def _checksum(offset: int, data: bytes) -> int:
-    return crc32c(data, crc32c(PLACE.pack(offset)))
+    return int(crc32c(data, crc32c(PLACE.pack(offset))))
 
 
 def _read(folder: str, offset: int) -> Snapshot | None:
