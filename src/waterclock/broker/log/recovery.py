@@ -123,7 +123,7 @@ class Opening:
         segments, memo = partition.segments, partition.memo
         if not segments:
             segments.append(Segment(partition.folder, max(memo.start, self._proved)))
-        first = min([base for base in self._gone if base >= memo.start], default=segments[0].base)
+        first = max(memo.start, min(self._gone, default=segments[0].base))
         if first < segments[0].base:
             self._tell_gap(first, segments[0].base, None)
         memo.start = max(memo.start, segments[0].base)
@@ -165,7 +165,8 @@ class Opening:
             self._tell_gap(end, following, segment)
 
     def _tell_gap(self, first: int, following: int, before: Segment | None) -> None:
-        gone = [f"{base:020}.log" for base in sorted(self._gone) if first <= base < following]
+        least = 0 if first < self._partition.segments[0].base else first  # readers may begin within the first of all
+        gone = [f"{base:020}.log" for base in sorted(self._gone) if least <= base < following]
         if not gone and before is not None:
             gone = [f"the end of {os.path.basename(before.path)}.log, or a file behind it,"]
         log.warning(
@@ -220,6 +221,7 @@ class Opening:
         sure = _end_of_batch(segment, durable, index.bases[-1]) if index.at else -1
         if sure is None:  # what it names was durable, and is not there: one of the two is damaged
             index = segment.index_anew()
+            segment.tell_of_index()
         at, end = (index.at[-1], index.bases[-1]) if index.at else (0, least)
         segment.latest, segment.size = index.times[-1] if index.times else NEVER, at
         while at < size:

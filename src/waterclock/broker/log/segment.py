@@ -10,6 +10,7 @@ Rule 5: while it grows its index is in memory. Afterwards it is looked up in the
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,6 +28,7 @@ from waterclock.disk import flush_folder
 
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
+log = logging.getLogger("waterclock.broker")
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 
 
@@ -255,7 +257,12 @@ class Segment:
         if row is not None:
             with suppress(LogDamaged):
                 return self._end_from(*row[:2])
+            self.tell_of_index()
         return self._end_from(self.base, 0)
+
+    def tell_of_index(self) -> None:
+        """Its index has a good row where the log has no batch: one of the two was damaged, or put back from before."""
+        log.warning("%s.index does not fit %s.log: the index is found again", self.path, self.path)
 
     def _end_from(self, offset: int, at: int) -> int:
         for here, batch in self.headers(at):
