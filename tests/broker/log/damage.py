@@ -28,7 +28,10 @@ NOW: Final = 1_700_000_000_000
 PLAIN: Final = TopicSettings(Settings({"log.segment.bytes": "9000"}))
 COMPACTED: Final = TopicSettings(Settings({"log.segment.bytes": "9000"}))
 COMPACTED.replace({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
-UNCHECKED: Final = (*range(8), *range(12, 16))  # bytes of a batch outside of its checksum: its offset, its leader's epoch
+UNCHECKED: Final = (
+    *range(8),
+    *range(12, 16),
+)  # bytes of a batch outside of its checksum: its offset, its leader's epoch
 
 
 class View(NamedTuple):
@@ -207,7 +210,7 @@ def damages(path: Path, luck: random.Random, many: int) -> Iterator[Damage]:
 
 
 def outcome(data: Path, settings: TopicSettings, expected: View, caplog: Any) -> str:
-    """"as before", "told" by the checksum that every client looks at, or what became of it; what was said is in `caplog`."""
+    """ "as before", "told" by the checksum that every client looks at, or what became of it; what was said is in `caplog`."""
     caplog.clear()
     try:
         seen = read(opened(data, settings))
@@ -227,7 +230,9 @@ def _difference(seen: View, expected: View) -> str:
     for level in ("committed", "every"):
         ours, theirs = getattr(seen, level), getattr(expected, level)
         if ours != theirs:
-            parts.append(f"{level}: without {sorted(theirs.keys() - ours.keys())}, with {sorted(ours.keys() - theirs.keys())}")
+            parts.append(
+                f"{level}: without {sorted(theirs.keys() - ours.keys())}, with {sorted(ours.keys() - theirs.keys())}"
+            )
     return "; ".join(parts)
 
 

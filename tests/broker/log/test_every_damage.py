@@ -89,7 +89,9 @@ def every_damage(scene: Scene, luck: random.Random, many: int, caplog: Any) -> N
             seen = damage.outcome(data, scene.settings, scene.expected, caplog)
             if seen in ("as before", "told") or one.name in caplog.text:
                 continue
-            assert scene.cannot_be_known(one, seen), f"{one.name}, {one.what}, {scene.how}: {seen}; said was {caplog.text!r}"
+            assert scene.cannot_be_known(one, seen), (
+                f"{one.name}, {one.what}, {scene.how}: {seen}; said was {caplog.text!r}"
+            )
 
 
 @pytest.mark.parametrize("how", STOPS)
@@ -139,5 +141,3 @@ def test_nor_is_any_other(
     tmp_path: Path, kind: str, how: str, caplog: pytest.LogCaptureFixture, campaign_seed: int
 ) -> None:
     every_damage(Scene(tmp_path, KINDS[kind], how), random.Random(campaign_seed), 100, caplog)
-
-

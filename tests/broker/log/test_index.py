@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker.log import compaction
 from waterclock.broker.log.aborted import AbortedTransactions
-from waterclock.broker.log.index import ENTRY, Index
+from waterclock.broker.log.index import ENTRY, SALT, Index, last_row
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.recovery import open_partition
@@ -188,6 +188,26 @@ def test_rows_that_a_crash_took_from_a_closed_segment_are_written_again(
     assert [first_read(again, offset) for offset in range(COUNT)] == list(range(COUNT))
     assert path.read_bytes() == whole
     assert in_memory(again) == [again.active.base]
+
+
+@pytest.mark.parametrize("place", range(ENTRY.size))
+def test_the_last_row_is_believed_only_with_its_check(log: Partition, place: int) -> None:
+    closed = log.segments[1]
+    path = Path(closed.path + ".index")
+    whole = bytearray(path.read_bytes())
+    row = last_row(str(path), closed.base)
+    assert row == (closed.index.bases[-1], closed.index.at[-1], closed.index.times[-1])
+    assert last_row(str(path), closed.base - 1) is None  # another segment's
+    whole[place - ENTRY.size] ^= 1
+    path.write_bytes(whole)
+    assert last_row(str(path), closed.base) is None
+
+
+def test_a_last_row_with_a_right_check_and_a_wrong_place_is_not_believed(tmp_path: Path) -> None:
+    for base, at in ((4, 0), (5, -1)):
+        path = tmp_path / "0.index"
+        path.write_bytes(ENTRY.pack(base, at, 0, base ^ at ^ SALT ^ 5))
+        assert last_row(str(path), 5) is None
 
 
 # Beside a compaction

@@ -43,12 +43,24 @@ def test_whatever_becomes_of_one_of_the_two_what_they_hold_is_known(
 ) -> None:
     path = folder / name
     whole = path.read_bytes()
-    damaged = [whole[:n] + bytes([whole[n] ^ 1 << bit]) + whole[n + 1 :] for n in range(len(whole)) for bit in (0, 3, 6)]
-    for data in [*damaged, *(whole[:n] for n in range(len(whole))), bytes(len(whole)), (folder / "before" / name).read_bytes(), None]:
+    damaged = [
+        whole[:n] + bytes([whole[n] ^ 1 << bit]) + whole[n + 1 :] for n in range(len(whole)) for bit in (0, 3, 6)
+    ]
+    for data in [
+        *damaged,
+        *(whole[:n] for n in range(len(whole))),
+        bytes(len(whole)),
+        (folder / "before" / name).read_bytes(),
+        None,
+    ]:
         path.unlink() if data is None else path.write_bytes(data)
         caplog.clear()
         assert kept(folder) == (17, EPOCHS, 12)
-        assert name == COPY or f"{path} was written anew from its copy" in caplog.text or json.loads(data or "0") == json.loads(whole)
+        assert (
+            name == COPY
+            or f"{path} was written anew from its copy" in caplog.text
+            or json.loads(data or "0") == json.loads(whole)
+        )
         caplog.clear()
         assert kept(folder) == (17, EPOCHS, 12)
         assert caplog.text == ""

@@ -103,7 +103,7 @@ def _check(path: str, base: int, upto: int) -> None:
 
 def _set_aside(folder: str, name: str) -> None:
     path = os.path.join(folder, name)
-    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s%s", path, name, UNKNOWN)
+    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s%s", path, path, UNKNOWN)
     os.rename(path, path + UNKNOWN)
 
 
