@@ -94,7 +94,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "faults": {"api", "freezing", "net", "topics", "wire"},
     "core": {"api", "flusher", "folder", "freezing", "groups", "identity", "log", "replication", "runtime", "security",
              "settings", "statistics", "store", "topics", "transactions", "upkeep", "watermarks", "worker"},
-    "follower": {"api", "folder", "freezing", "identity", "net", "replication", "security", "settings", "statistics",
+    "follower": {"api", "folder", "freezing", "identity", "log", "net", "replication", "security", "settings", "statistics",
                  "store", "topics", "wire"},
     "broker": {"core", "faults", "follower", "replication", "security", "settings", "statistics", "store", "wire"},
     "process": {"broker", "prometheus", "replication", "security", "settings", "statistics"},

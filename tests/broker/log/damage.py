@@ -53,7 +53,7 @@ def opened(data: Path, settings: TopicSettings) -> Partition:
 
 
 def read(log: Partition) -> View:
-    """Everything, batches' checksums looked at; LogDamaged, AssertionError, struct.error or ValueError if they are wrong."""
+    """Everything, checksums looked at; LogDamaged, AssertionError, struct.error or ValueError where they are wrong."""
     every = dict(_records(log, log.high))
     aborted = log.aborted.between(log.start, log.stable)
     committed = {o: row for o, row in _records(log, log.stable) if not _passed_over(o, row, aborted)}
@@ -210,7 +210,7 @@ def damages(path: Path, luck: random.Random, many: int) -> Iterator[Damage]:
 
 
 def outcome(data: Path, settings: TopicSettings, expected: View, caplog: Any) -> str:
-    """ "as before", "told" by the checksum that every client looks at, or what became of it; what was said is in `caplog`."""
+    """What became of it: "as before", "told" by clients' checksums, or other words. `caplog` has what was said."""
     caplog.clear()
     try:
         seen = read(opened(data, settings))

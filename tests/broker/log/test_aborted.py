@@ -1,4 +1,4 @@
-"""The files of aborted transactions: a start believes what the snapshot vouches for, and finds the rest in the log again."""
+"""The files of aborted transactions: a start believes what the snapshot vouches for, and finds all else in the log."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ pytest.importorskip("cramjam")
 from tests.broker.log import damage
 from tests.broker.log.damage import COMPACTED, PLAIN, UNCHECKED, Damage, View
 from tests.broker.record_batches import stored
-from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.index import last_row
 from waterclock.broker.settings import TopicSettings
 

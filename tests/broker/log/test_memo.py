@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 pytest.importorskip("crc32c")
 
 from tests.broker.log.damage import PLAIN, opened
-from tests.broker.log.test_aborted import begin
+from tests.broker.log.test_aborted import begin, transact
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.memo import COPY, NAME, Memo
 from waterclock.broker.log.truncation import cut
 
@@ -41,30 +43,29 @@ def kept(folder: Path) -> tuple[int, list[tuple[int, int]], int]:
 def test_whatever_becomes_of_one_of_the_two_what_they_hold_is_known(
     folder: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = folder / name
-    whole = path.read_bytes()
-    damaged = [
-        whole[:n] + bytes([whole[n] ^ 1 << bit]) + whole[n + 1 :] for n in range(len(whole)) for bit in (0, 3, 6)
-    ]
-    for data in [
-        *damaged,
-        *(whole[:n] for n in range(len(whole))),
-        bytes(len(whole)),
-        (folder / "before" / name).read_bytes(),
-        None,
-    ]:
+    path, whole = folder / name, (folder / name).read_bytes()
+    damages = [whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1 :] for n in range(0, len(whole), 3)]
+    damages += [*(whole[:n] for n in range(len(whole))), bytes(len(whole)), (folder / "before" / name).read_bytes()]
+    for data in [*damages, None]:
+        write_both(folder, whole)
         path.unlink() if data is None else path.write_bytes(data)
-        caplog.clear()
-        assert kept(folder) == (17, EPOCHS, 12)
-        assert (
-            name == COPY
-            or f"{path} was written anew from its copy" in caplog.text
-            or json.loads(data or "0") == json.loads(whole)
-        )
-        caplog.clear()
-        assert kept(folder) == (17, EPOCHS, 12)
-        assert caplog.text == ""
-        whole = path.read_bytes() if name == NAME else whole
+        for said in (name == NAME and not readable(data, whole), False):
+            caplog.clear()
+            assert kept(folder) == (17, EPOCHS, 12)
+            assert (f"{path} was written anew from its copy" in caplog.text) == said
+            assert said or caplog.text == ""
+
+
+def write_both(folder: Path, data: bytes) -> None:
+    for name in (NAME, COPY):
+        (folder / name).write_bytes(data)
+
+
+def readable(data: bytes | None, whole: bytes) -> bool:
+    """Whether nothing but a blank was changed."""
+    with suppress(ValueError):
+        return bool(json.loads(data or b"0") == json.loads(whole))
+    return False
 
 
 def test_if_both_are_damaged_nobody_knows_where_readers_may_begin(folder: Path) -> None:
@@ -99,7 +100,8 @@ def test_epochs_that_are_lost_with_both_are_found_in_the_batches_and_the_start_i
     log.memo.epochs.append((5, log.end))
     log.memo.start = 9
     log.memo.save()
-    begin_again(log, tmp_path)
+    transact(log, 7, 20, commit=True)
+    make_durable(log)
     for name in (NAME, COPY):
         (tmp_path / "log" / name).unlink()
     again = opened(tmp_path, PLAIN)
@@ -108,15 +110,6 @@ def test_epochs_that_are_lost_with_both_are_found_in_the_batches_and_the_start_i
     caplog.clear()
     assert opened(tmp_path, PLAIN).memo.epochs == [(0, 0), (5, 120)]
     assert caplog.text == ""
-
-
-def begin_again(log: object, data: Path) -> None:
-    """A batch of the new epoch."""
-    from tests.broker.log.test_aborted import transact
-    from waterclock.broker.log.durable import make_durable
-
-    transact(log, 7, 20, commit=True)  # type: ignore[arg-type]
-    make_durable(log)  # type: ignore[arg-type]
 
 
 def test_what_a_cut_has_taken_from_it_stays_away(tmp_path: Path) -> None:

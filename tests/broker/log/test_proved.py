@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
-from tests.broker.log.damage import COMPACTED, MARK, PLAIN, deleted, follow_the_remedy, opened, read, refused
+from tests.broker.log.damage import COMPACTED, MARK, deleted, follow_the_remedy, opened, read, refused
 from tests.broker.log.test_aborted import begin, compact
 from tests.broker.log.test_clean_stop import SETTINGS, fill, offsets, path
 from waterclock.broker.errors import LogDamaged

@@ -31,17 +31,17 @@ ROW: Final = struct.Struct(">qqq")
 ENDING: Final = ".aborted"
 
 
-class Vouched(NamedTuple):
+class RowsChecksum(NamedTuple):
     """How many rows there are, and their checksum, in the order of their markers."""
 
     rows: int = 0
     checksum: int = 0
 
-    def and_one(self, row: AbortedTransaction) -> Vouched:
-        return Vouched(self.rows + 1, crc32c(ROW.pack(*row), self.checksum))
+    def and_one(self, row: AbortedTransaction) -> RowsChecksum:
+        return RowsChecksum(self.rows + 1, crc32c(ROW.pack(*row), self.checksum))
 
     @classmethod
-    def of(cls, rows: Collection[AbortedTransaction]) -> Vouched:
+    def of(cls, rows: Collection[AbortedTransaction]) -> RowsChecksum:
         return cls(len(rows), crc32c(b"".join(ROW.pack(*row) for row in rows)))
 
 
@@ -52,7 +52,7 @@ class AbortedTransactions:
         self._have([])
         self._written = 0
         self._unflushed: set[str] = set()
-        self._homes: dict[int, Vouched] = {}  # by the bases of the segments with the markers
+        self._homes: dict[int, RowsChecksum] = {}  # by the bases of the segments with the markers
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -64,7 +64,7 @@ class AbortedTransactions:
     def add(self, aborted: AbortedTransaction, home: int) -> None:
         """One more, with the last marker of all, in the segment from offset `home` on."""
         row, first = len(self._rows), aborted.first
-        self._homes[home] = self._homes.get(home, Vouched()).and_one(aborted)
+        self._homes[home] = self._homes.get(home, RowsChecksum()).and_one(aborted)
         self._rows.append(aborted)
         self._floors.append(first)
         while row and self._floors[row - 1] > first:
@@ -109,7 +109,7 @@ class AbortedTransactions:
         files, self._unflushed = self._unflushed, set()
         return files
 
-    def vouched(self, start: int) -> dict[int, Vouched]:
+    def vouched(self, start: int) -> dict[int, RowsChecksum]:
         """What the files of the segments from offset `start` on hold, or will; by their bases."""
         self._homes = {base: one for base, one in self._homes.items() if base >= start}
         return self._homes
@@ -117,7 +117,7 @@ class AbortedTransactions:
     def load(self, homes: dict[int, list[AbortedTransaction]]) -> None:
         """Have these, which are all in the files of the segments from these offsets on."""
         rows = [row for some in homes.values() for row in some]
-        self._homes = {base: Vouched.of(some) for base, some in homes.items() if some}
+        self._homes = {base: RowsChecksum.of(some) for base, some in homes.items() if some}
         self._have(sorted(rows, key=_marker))
         self._written = len(rows)
 
@@ -133,7 +133,7 @@ class AbortedTransactions:
         rows = sorted(rows, key=_marker)
         self._homes = {base: one for base, one in self._homes.items() if not first <= base < upto}
         if rows:
-            self._homes[first] = Vouched.of(rows)
+            self._homes[first] = RowsChecksum.of(rows)
         before = [row for row in self._rows if row.last < first]
         after = [row for row in self._rows if row.last >= upto]
         unwritten = sum(row.last >= upto for row in self._rows[self._written :])

@@ -1,4 +1,4 @@
-"""Opening a partition's folder, after a clean stop or after a crash.
+"""Recovery a partition's folder, after a clean stop or after a crash.
 
 1. What a compaction had begun is finished or thrown away (swap.py).
 2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
@@ -58,7 +58,7 @@ def open_partition(
     `left` is what the mark of a clean stop says of it.
     """
     names = finish(folder, _names(folder), stopped=left is not None)
-    return Opening(Partition(topic, number, folder, settings, Memo.load(folder)), names, left).opened()
+    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, left).opened()
 
 
 def _names(folder: str) -> list[str]:
@@ -90,7 +90,7 @@ def begin_partition(
     return partition
 
 
-class Opening:
+class Recovery:
     """One partition's: what proves how far its log was durable, and what is found of it."""
 
     def __init__(self, partition: Partition, names: Collection[str], left: LeftBehind | None) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.aborted import ENDING, Vouched, read_rows, write_rows
+from waterclock.broker.log.aborted import ENDING, RowsChecksum, read_rows, write_rows
 from waterclock.broker.log.batch import commits
 from waterclock.broker.log.producers import AbortedTransaction
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from waterclock.broker.log.snapshot import Snapshot
 
 Rows: TypeAlias = "dict[int, list[AbortedTransaction]]"  # by the bases of the segments with their markers
-NONE: Final[dict[int, Vouched] | None] = {}
+NONE: Final[dict[int, RowsChecksum] | None] = {}
 log = logging.getLogger("waterclock.broker")
 
 
@@ -46,7 +46,7 @@ def learn(partition: Partition, names: Collection[str], known: Snapshot | None, 
                 partition.note(batch, data)
 
 
-def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, Vouched] | None, since: int) -> Rows:
+def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, RowsChecksum] | None, since: int) -> Rows:
     """The aborted transactions with markers before offset `since`, all of them in their files, and no later ones."""
     first, there = partition.segments[0].base, {segment.base for segment in partition.segments}
     files = {int(name[: -len(ENDING)]) for name in names if name.endswith(ENDING) and name[: -len(ENDING)].isdigit()}
@@ -56,7 +56,7 @@ def _aborted(partition: Partition, names: Collection[str], vouched: dict[int, Vo
         doubtful = {base for base, some in rows.items() if some}
     else:
         homes = rows.keys() | {base for base in vouched if base in there}
-        doubtful = {base for base in homes if Vouched.of(rows.get(base, [])) != vouched.get(base, Vouched())}
+        doubtful = {base for base in homes if RowsChecksum.of(rows.get(base, [])) != vouched.get(base, RowsChecksum())}
     if doubtful:
         rows = _mended(partition, rows, _in_the_log(partition, since), doubtful)
     for base, some in rows.items():

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.log.aborted import Vouched
+from waterclock.broker.log.aborted import RowsChecksum
 from waterclock.broker.log.producers import Producers
 from waterclock.disk import flush_file, flush_folder, replacing
 
@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
 
     offset: int
     producers: Producers
-    vouched: dict[int, Vouched] | None
+    vouched: dict[int, RowsChecksum] | None
 
 
 class Snapshots:
@@ -72,7 +72,7 @@ class Snapshots:
             flush_folder(self._folder)  # one of them may be new
 
 
-def packed(producers: bytes, vouched: Mapping[int, Vouched]) -> bytes:
+def packed(producers: bytes, vouched: Mapping[int, RowsChecksum]) -> bytes:
     """What a snapshot holds: a dump of the producers, and the checksums of the files of aborted transactions."""
     rows = b"".join(VOUCHED.pack(base, *one) for base, one in vouched.items())
     return COUNT.pack(len(vouched)) + rows + producers
@@ -141,5 +141,5 @@ def _unpacked(offset: int, data: bytes) -> Snapshot:
     (count,) = COUNT.unpack_from(data)
     after = COUNT.size + count * VOUCHED.size
     rows = VOUCHED.iter_unpack(data[COUNT.size : after])
-    vouched = {base: Vouched(rows, crc) for base, rows, crc in rows}
+    vouched = {base: RowsChecksum(rows, crc) for base, rows, crc in rows}
     return Snapshot(offset, Producers.load(data[after:]), vouched)
