@@ -1,9 +1,9 @@
-"""Recovery a partition's folder, after a clean stop or after a crash.
+"""Opening a partition's folder, after a clean stop or after a crash.
 
 1. What a compaction had begun is finished or thrown away (swap.py).
 2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
-3. The others, most often the last alone, are read from their index's last row on, checksums and all: what the index names
-   was durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
+3. The others, most often the last alone, are read from their index's last row on (scanning.py): what the index names was
+   durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
 4. Producers and aborted transactions are learned of (replaying.py).
 
     proves what was durable             how far
@@ -27,18 +27,17 @@ import os
 import shutil
 from collections.abc import Collection, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, PREFIX, Batch, header_of
+from waterclock.broker.log.batch import HEADER, header_of
 from waterclock.broker.log.clean_stop import LeftBehind
-from waterclock.broker.log.index import NEVER, last_row
+from waterclock.broker.log.index import last_row
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replaying import learn
+from waterclock.broker.log.scanning import WholePart, scan
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import finish
 from waterclock.disk import flush_folder
@@ -46,7 +45,6 @@ from waterclock.disk import flush_folder
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
 
-CHUNK: Final = 4 << 20
 log = logging.getLogger("waterclock.broker")
 
 
@@ -216,60 +214,28 @@ class Recovery:
 
     def _scan(self, segment: Segment, least: int) -> int:
         """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none."""
-        index, size = segment.index, segment.size
-        durable = index.at[-1] if index.at else -1
-        sure = _end_of_batch(segment, durable, index.bases[-1]) if index.at else -1
-        if sure is None:  # what it names was durable, and is not there: one of the two is damaged
-            index = segment.index_anew()
-            segment.tell_of_index()
-        at, end = (index.at[-1], index.bases[-1]) if index.at else (0, least)
-        segment.latest, segment.size = index.times[-1] if index.times else NEVER, at
-        while at < size:
-            most = max(CHUNK, _next_size(segment, at))
-            chunk = memoryview(os.pread(segment.fd, min(most, size - at), at))
-            here, end = self._whole_batches(segment, chunk, at, end)
-            if not here:
-                break
-            at += here
-        if segment.size < size:
-            self._cut(segment, size, durable=segment.size <= durable or end < self._proved)
-        if sure is None:
+        partition = self._partition
+        whole = scan(segment, least, gaps=partition.settings.compact or partition.memo.cleaned > 0)
+        if whole.size < segment.size:
+            self._cut(segment, whole)
+        if not whole.fits:
             os.truncate(segment.path + ".index", 0)
         if segment.size:
             segment.began_ms = header_of(os.pread(segment.fd, HEADER, 0)).max_timestamp
-        if segment.size and end > max(sure or -1, self._proved):
+        if segment.size and whole.end > max(whole.sure, self._proved):
             self._undurable.append(segment)
-        return end
+        self._epoch = max(self._epoch, whole.epoch)
+        return whole.end
 
-    def _cut(self, segment: Segment, size: int, *, durable: bool) -> None:
-        """Of the `size` bytes that it had, those behind its last good batch go; LogDamaged if they were durable."""
-        at = segment.size
-        if durable or self._left is not None:
-            segment.size = size
-            raise segment.broken(at)
+    def _cut(self, segment: Segment, whole: WholePart) -> None:
+        """What is not whole goes; LogDamaged if it was durable."""
+        if whole.size <= whole.row or whole.end < self._proved or self._left is not None:
+            raise segment.broken(whole.size)
         log.warning(
             "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write",
-            segment.path, at, size,
+            segment.path, whole.size, segment.size,
         )  # fmt: skip
-        segment.cut(at)
-
-    def _whole_batches(self, segment: Segment, chunk: memoryview, at: int, end: int) -> tuple[int, int]:
-        """Note the good batches at the start of `chunk`, which lies at byte `at`: how many bytes, and the offset after.
-
-        Where nothing was compacted a gap between two offsets is damage: they have no checksum.
-        """
-        gaps = self._partition.settings.compact or self._partition.memo.cleaned > 0
-        here = 0
-        while here + HEADER <= len(chunk):
-            batch = header_of(chunk, here)
-            after = here + PREFIX + batch.length
-            if batch.length < HEADER - PREFIX or after > len(chunk) or not _good(batch, end, chunk[here:after]):
-                break
-            if batch.base > end and not gaps:
-                break
-            segment.note(batch.base, at + here, after - here, batch.max_timestamp)
-            here, end, self._epoch = after, batch.last + 1, max(self._epoch, batch.leader_epoch)
-        return here, end
+        segment.cut(whole.size)
 
     def _learn(self, end: int) -> None:
         """Learn of producers, aborted transactions and, if nothing is kept of them, of leaders."""
@@ -336,29 +302,6 @@ def _drop(segments: list[Segment], number: int) -> None:
     for segment in reversed(segments[number:]):
         segment.delete()
     del segments[number:]
-
-
-def _end_of_batch(segment: Segment, at: int, base: int) -> int | None:
-    """The offset after the whole batch with offset `base` that starts at byte `at`; None if there is none."""
-    data = os.pread(segment.fd, _next_size(segment, at), at)
-    if len(data) < HEADER:
-        return None
-    batch = header_of(data)
-    return batch.last + 1 if batch.base == base and _good(batch, base, memoryview(data)) else None
-
-
-def _next_size(segment: Segment, at: int) -> int:
-    """How long the batch at byte `at` says it is, within its file."""
-    head = os.pread(segment.fd, PREFIX, at)
-    if len(head) < PREFIX:
-        return 0
-    size: int = PREFIX + max(0, EPOCH.unpack_from(head, 8)[0])
-    return min(size, os.fstat(segment.fd).st_size - at)
-
-
-def _good(batch: Batch, end: int, data: memoryview) -> bool:
-    follows = batch.base >= end and batch.last_delta >= 0
-    return batch.magic == 2 and follows and crc32c(data[CHECKED:]) == batch.crc
 
 
 def _find_epochs(partition: Partition) -> None:
