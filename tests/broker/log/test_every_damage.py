@@ -6,8 +6,8 @@ What no software could find is left out here by name (`cannot_be_known`), and st
 
 from __future__ import annotations
 
+import os
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,19 @@ KINDS = {"plain": PLAIN, "compacted": COMPACTED}
 STOPS = ["clean stop", "kill -9"]
 
 
+def stamp(path: Path) -> tuple[int, ...]:
+    """What changes with a file."""
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+@pytest.fixture(autouse=True)
+def _without_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda fd: None)
+
+
 class Scene:
     """A log that was left in one way, to be damaged again and again."""
 
@@ -34,14 +47,23 @@ class Scene:
         self.origin, self.data = damage.fill(folder / "origin", settings), folder / "data"
         log = damage.opened(self.origin, settings)
         damage.leave(self.origin, log, how)
-        shutil.copytree(self.origin / "log", folder / "kept")
+        self.content = {path.relative_to(self.origin): path.read_bytes() for path in self.files()}
+        self.written: dict[Path, tuple[int, ...]] = {}
+        (self.data / "log").mkdir(parents=True)
         self.expected: View = damage.read(damage.opened(self.fresh(), settings))
         assert len(self.expected.committed) < len(self.expected.every)
 
     def fresh(self) -> Path:
-        """A data folder as it was left."""
-        shutil.rmtree(self.data, ignore_errors=True)
-        shutil.copytree(self.origin, self.data)
+        """A data folder as it was left: what has changed since the last time is written anew."""
+        for path in (*(self.data / "log").iterdir(), self.data / damage.MARK):
+            if path.relative_to(self.data) not in self.content:
+                path.unlink(missing_ok=True)
+        for name, content in self.content.items():
+            path = self.data / name
+            if not path.exists() or stamp(path) != self.written.get(name):
+                path.unlink(missing_ok=True)
+                path.write_bytes(content)
+                self.written[name] = stamp(path)
         return self.data
 
     def files(self) -> list[Path]:

@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,3 +120,18 @@ def test_what_a_cut_has_taken_from_it_stays_away(tmp_path: Path) -> None:
     log.memo.save()
     for memo in (cut(log, 40).memo, opened(tmp_path, PLAIN).memo):
         assert (memo.epochs, memo.start, memo.cleaned) == ([(0, 0), (1, 30)], 40, 40)
+
+
+def test_the_records_are_gone_for_good_before_the_memo_forgets_whose_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, deeds = begin(tmp_path), list[str]()
+    for name in ("ftruncate", "fdatasync", "replace"):
+
+        def done(*arguments: Any, name: str = name, real: Any = getattr(os, name)) -> None:
+            deeds.append(name)
+            real(*arguments)
+
+        monkeypatch.setattr(os, name, done)
+    cut(log, 40)
+    assert deeds[:3] == ["ftruncate", "fdatasync", "replace"]

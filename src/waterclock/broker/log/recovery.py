@@ -216,20 +216,21 @@ class Recovery:
         """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none."""
         partition = self._partition
         whole = scan(segment, least, gaps=partition.settings.compact or partition.memo.cleaned > 0)
-        if whole.size < segment.size:
+        torn = whole.size < segment.size
+        if torn:
             self._cut(segment, whole)
         if not whole.fits:
             os.truncate(segment.path + ".index", 0)
         if segment.size:
             segment.began_ms = header_of(os.pread(segment.fd, HEADER, 0)).max_timestamp
-        if segment.size and whole.end > max(whole.sure, self._proved):
+        if torn or (segment.size and whole.end > max(whole.sure, self._proved)):
             self._undurable.append(segment)
         self._epoch = max(self._epoch, whole.epoch)
         return whole.end
 
     def _cut(self, segment: Segment, whole: WholePart) -> None:
         """What is not whole goes; LogDamaged if it was durable."""
-        if whole.size <= whole.row or whole.end < self._proved or self._left is not None:
+        if whole.size <= whole.row or whole.end < self._proved:
             raise segment.broken(whole.size)
         log.warning(
             "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write",

@@ -28,6 +28,7 @@ def cut(partition: Partition, end: int) -> Partition:
             partition.segments.remove(segment)
     last = partition.active
     last.cut(_first_byte(last, end))
+    last.flush()  # before the memo forgets whose records they were: none of them must come back
     memo = partition.memo
     memo.epochs = [row for row in memo.epochs if row[1] < end] or [memo.epochs[0]]
     memo.start, memo.cleaned = min(memo.start, end), min(memo.cleaned, end)
