@@ -76,6 +76,22 @@ def _passed_over(offset: int, row: Any, aborted: list[Any]) -> bool:
     return any(row[3] == one.producer_id and one.first <= offset < one.last for one in aborted)
 
 
+def recorded(monkeypatch: Any, *names: str) -> list[str]:
+    """The names of those functions of `os`, in the order in which they are called from now on."""
+    called: list[str] = []
+
+    def recording(name: str, real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            called.append(name)
+            return real(*arguments)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(os, name, recording(name, getattr(os, name)))
+    return called
+
+
 # One of everything
 
 

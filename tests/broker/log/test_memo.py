@@ -6,13 +6,12 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("crc32c")
 
-from tests.broker.log.damage import PLAIN, opened
+from tests.broker.log.damage import PLAIN, opened, recorded
 from tests.broker.log.test_aborted import begin, transact
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.durable import make_durable
@@ -125,13 +124,7 @@ def test_what_a_cut_has_taken_from_it_stays_away(tmp_path: Path) -> None:
 def test_the_records_are_gone_for_good_before_the_memo_forgets_whose_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, deeds = begin(tmp_path), list[str]()
-    for name in ("ftruncate", "fdatasync", "replace"):
-
-        def done(*arguments: Any, name: str = name, real: Any = getattr(os, name)) -> None:
-            deeds.append(name)
-            real(*arguments)
-
-        monkeypatch.setattr(os, name, done)
+    log = begin(tmp_path)
+    deeds = recorded(monkeypatch, "ftruncate", "fdatasync", "replace")
     cut(log, 40)
     assert deeds[:3] == ["ftruncate", "fdatasync", "replace"]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
-from tests.broker.log.damage import COMPACTED, MARK, deleted, follow_the_remedy, opened, read, refused
+from tests.broker.log.damage import COMPACTED, MARK, deleted, follow_the_remedy, opened, read, recorded, refused
 from tests.broker.log.test_aborted import begin, compact
 from tests.broker.log.test_clean_stop import SETTINGS, fill, offsets, path
 from waterclock.broker.errors import LogDamaged
@@ -94,19 +94,24 @@ def test_a_torn_tail_that_is_cut_is_told(data: Path, caplog: pytest.LogCaptureFi
     assert f"{36:020}.log was cut at byte {size} of {size + 4}: no whole batch follows" in caplog.text
 
 
+def test_a_torn_tail_is_gone_for_good_before_anything_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its one batch needs no flush any more: the index names it."""
+    fill(opened(tmp_path, SETTINGS), 1)
+    with path(tmp_path, 0).open("ab") as file:
+        file.write(b"torn")
+    deeds = recorded(monkeypatch, "ftruncate", "fdatasync")
+    opened(tmp_path, SETTINGS)
+    assert deeds == ["ftruncate", "fdatasync"]
+
+
 def test_a_cut_forgets_the_rows_of_the_index_durably_before_the_records(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power cut in between leaves rows that say that the log was longer."""
     log = opened(data, SETTINGS)
-    deeds: list[str] = []
-    for name in ("truncate", "ftruncate", "fsync"):
-
-        def done(target: int | str, *size: int, name: str = name, real: object = getattr(os, name)) -> None:
-            deeds.append(name)
-            real(target, *size)  # type: ignore[operator]
-
-        monkeypatch.setattr(os, name, done)
+    deeds = recorded(monkeypatch, "truncate", "ftruncate", "fsync")
     log.active.cut(0)
     assert deeds == ["truncate", "fsync", "ftruncate"]
 
