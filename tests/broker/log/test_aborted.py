@@ -133,6 +133,19 @@ def test_files_of_an_earlier_version_are_taken_up(tmp_path: Path, caplog: pytest
     assert caplog.text == ""
 
 
+def test_what_an_earlier_version_left_out_before_the_start_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = begin(tmp_path)
+    as_before(log)
+    write_rows(log.segments[0].path, read_rows(log.segments[0].path)[1:])
+    log.memo.start = 5
+    log.memo.save()
+    assert read(opened(tmp_path, PLAIN)).start == 5
+    assert caplog.text == ""
+    assert len(read_rows(log.segments[0].path)) == 7
+
+
 def test_and_if_they_are_damaged_that_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = begin(tmp_path)
     as_before(log)

@@ -78,12 +78,17 @@ def _mended(partition: Partition, rows: Rows, found: Rows, doubtful: set[int]) -
             )  # fmt: skip
             continue
         mended[base] = found.get(base, [])
-        if mended[base] != rows.get(base, []):
+        if _seen(partition, mended[base]) != _seen(partition, rows.get(base, [])):
             log.warning(
                 "%s%s was damaged, or of before a compaction: written anew from the markers in the log, with %d "
                 "transactions where it had %d", _path(partition, base), ENDING, len(mended[base]), len(rows.get(base, []))
             )  # fmt: skip
     return mended
+
+
+def _seen(partition: Partition, rows: list[AbortedTransaction]) -> list[AbortedTransaction]:
+    """Those that concern readers: earlier versions leave out some with markers before the start."""
+    return [row for row in rows if row.last >= partition.start]
 
 
 def _in_the_log(partition: Partition, since: int) -> Rows:
