@@ -19,9 +19,11 @@ from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import compaction, snapshot
 from waterclock.broker.log.aborted import ROW, read_rows, write_rows
+from waterclock.broker.log.batch import header_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
+from waterclock.broker.log.rewriting import emptied
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -115,6 +117,18 @@ def test_rows_that_came_after_the_snapshot_are_not_needed(tmp_path: Path, caplog
     assert caplog.text == ""
 
 
+def test_rows_with_markers_before_the_start_stand_in_the_file_that_a_snapshot_vouches_for(tmp_path: Path) -> None:
+    log = opened(tmp_path, PLAIN)
+    transact(log, 7, 0, commit=False)
+    transact(log, 7, 1, commit=False)
+    make_durable(log)
+    log.memo.start = 2
+    log.memo.save()
+    again = opened(tmp_path, PLAIN)
+    assert [row.last for row in rows(again)] == [3]
+    assert [row.last for row in read_rows(again.active.path)] == [1, 3]
+
+
 # Folders of earlier versions
 
 
@@ -165,6 +179,31 @@ def test_a_folder_that_was_taken_up_is_held_against_the_log_once(tmp_path: Path)
     assert opened(tmp_path, PLAIN).snapped == again.end
 
 
+# Snapshots
+
+
+def test_a_snapshot_with_any_bit_wrong_is_passed_over_and_that_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = begin(tmp_path)
+    (path,) = Path(log.folder).glob("*.snapshot")
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        caplog.clear()
+        assert snapshot.newest(log.folder, [path.name]) is None
+        assert f"{path} is torn or damaged: what it knew is looked for in the log" in caplog.text
+        path.write_bytes(whole[:place])
+        assert snapshot.newest(log.folder, [path.name]) is None
+
+
+def test_no_snapshot_stands_in_for_that_of_another_offset(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    (path,) = Path(log.folder).glob("*.snapshot")
+    other = path.rename(path.with_name(f"{log.end - 2:020}.snapshot"))
+    assert snapshot.newest(log.folder, [other.name]) is None
+
+
 # Beside a compaction
 
 
@@ -208,6 +247,16 @@ def test_what_a_snapshot_vouches_for_after_a_compaction_is_what_is_there(
     log.take_snapshot()
     assert rows(opened(tmp_path, COMPACTED)) == rows(log)
     assert caplog.text == ""
+
+
+def test_a_marker_that_a_compaction_has_emptied_aborts_nothing(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    transact(log, 9, 20, commit=None)
+    assert log.mark(bytearray(emptied(header_of(end_marker(9, 0, False, NOW)))))[0] == Error.NONE
+    make_durable(log)
+    log.take_snapshot()
+    Path(log.segments[0].path + ".aborted").unlink()
+    assert rows(opened(tmp_path, PLAIN)) == rows(log)
 
 
 # The order of things on the disk

@@ -10,13 +10,15 @@ import pytest
 pytest.importorskip("crc32c")
 pytest.importorskip("cramjam")
 
-from tests.broker.log.damage import COMPACTED, MARK, deleted, follow_the_remedy, opened, read, recorded, refused
+from tests.broker.log.damage import COMPACTED, MARK, NOW, deleted, follow_the_remedy, opened, read, recorded, refused
 from tests.broker.log.test_aborted import begin, compact
 from tests.broker.log.test_clean_stop import SETTINGS, fill, offsets, path
+from tests.broker.record_batches import Rec, batch
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.swap import CLEANED
+from waterclock.broker.wire.errors import Error
 
 
 @pytest.fixture
@@ -73,6 +75,14 @@ def test_a_segment_that_is_gone_is_told_by_its_index(data: Path, base: int, capl
     assert f"has no records from offset {base} to before" in caplog.text
     assert f"{base:020}.log is gone" in caplog.text
     assert log.end >= 49  # no offset that a reader may have seen is given again, as far as the index goes
+
+
+def test_what_was_begun_behind_a_file_that_is_gone_is_kept(data: Path) -> None:
+    path(data, 36).unlink()
+    log = opened(data, SETTINGS)
+    end = log.end
+    assert log.append(memoryview(bytearray(batch([Rec(b"k", b"not flushed", NOW)]))), NOW) == (Error.NONE, end)
+    assert offsets(opened(data, SETTINGS)) == [*range(36), end]
 
 
 def test_a_log_that_ends_before_its_snapshot_goes_on_without_the_snapshot(data: Path) -> None:

@@ -111,7 +111,7 @@ class Recovery:
             row = last_row(os.path.join(self._partition.folder, f"{base:020}.index"), base)
             if row is not None or base < self._proved:
                 gone.add(base)
-            if row is not None and base > (logs[-1] if logs else -1):
+            if row is not None:
                 self._proved = max(self._proved, row[0] + 1)
         return gone
 
@@ -196,8 +196,6 @@ class Recovery:
         if not any(base >= end for base in self._gone):
             raise self._too_short(end)
         self._tell_gap(end, self._proved, None)
-        if not partition.active.size:
-            _drop(partition.segments, len(partition.segments) - 1)
         partition.segments.append(Segment(partition.folder, self._proved))
         return self._proved
 
@@ -301,6 +299,10 @@ def _never_flushed(segment: Segment) -> bool:
 def _drop(segments: list[Segment], number: int) -> None:
     """Remove the segments that came after what was lost: nothing of them was durable either."""
     for segment in reversed(segments[number:]):
+        if segment.size:
+            log.warning(
+                "%s.log was removed, with %d bytes: what came before it is not there", segment.path, segment.size
+            )
         segment.delete()
     del segments[number:]
 
