@@ -163,6 +163,14 @@ def test_a_partition_that_a_compaction_is_at_is_not_named(tmp_path: Path) -> Non
     assert CleanStop(str(tmp_path)).take(log.folder) is None
 
 
+def test_a_partition_of_which_something_is_not_durable_is_not_named(tmp_path: Path) -> None:
+    log = opened(tmp_path, SETTINGS)
+    data = batch([Rec(b"k", b"v", NOW)])
+    assert log.append(memoryview(bytearray(data)), NOW) == (Error.NONE, 0)
+    CleanStop(str(tmp_path)).write([log])
+    assert CleanStop(str(tmp_path)).take(log.folder) is None
+
+
 def test_a_disk_that_refuses_the_mark_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

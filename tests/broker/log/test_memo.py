@@ -54,6 +54,7 @@ def test_whatever_becomes_of_one_of_the_two_what_they_hold_is_known(
             assert kept(folder) == (17, EPOCHS, 12)
             assert (f"{path} was written anew from its copy" in caplog.text) == said
             assert said or caplog.text == ""
+            assert (folder / COPY).read_bytes() == (folder / NAME).read_bytes() or readable(data, whole)
 
 
 def write_both(folder: Path, data: bytes) -> None:
