@@ -131,9 +131,14 @@ def test_a_whole_log_that_is_gone_is_told_and_its_offsets_are_not_given_again(
 def test_a_damaged_mark_is_told_and_the_log_is_read_as_after_a_crash(
     data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    flip(data / MARK, 20)
+    for place in range((data / MARK).stat().st_size):
+        flip(data / MARK, place)
+        caplog.clear()
+        assert CleanStop(str(data)).take(str(data / "log")) is None
+        assert f"{data / MARK} is damaged: no stop is known to have been clean" in caplog.text
+        flip(data / MARK, place)
+    os.truncate(data / MARK, 30)
     assert offsets(opened(data, SETTINGS)) == list(range(50))
-    assert f"{data / MARK} is damaged: no stop is known to have been clean" in caplog.text
 
 
 def test_a_log_that_was_put_there_by_hand_is_read_as_after_a_crash(data: Path, tmp_path: Path) -> None:
