@@ -61,8 +61,12 @@ def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
         return names
     for found in begun:
         base, upto = int(found[1]), int(found[2])
-        if stopped or not _good(folder, found[0], base, upto):
+        old_is_there = os.path.exists(os.path.join(folder, f"{base:020}.log"))
+        error = _damage(os.path.join(folder, found[0]), base, upto)
+        if old_is_there and (stopped or error is not None):
             _set_aside(folder, found[0])
+        elif error is not None:
+            raise error
         else:
             _go_on(folder, found[0], base, upto)
     for name in cleaned:
@@ -71,18 +75,8 @@ def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
     return os.listdir(folder)
 
 
-def _good(folder: str, name: str, base: int, upto: int) -> bool:
-    """Whether the new file is whole; LogDamaged if it is not, and the first of the old ones is gone already."""
-    try:
-        _check(os.path.join(folder, name), base, upto)
-    except LogDamaged:
-        if not os.path.exists(os.path.join(folder, f"{base:020}.log")):
-            raise
-        return False
-    return True
-
-
-def _check(path: str, base: int, upto: int) -> None:
+def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
+    """What is wrong with a new file."""
     at, end = 0, base
     with open(path, "rb") as file:
         while head := file.read(HEADER):
@@ -93,8 +87,8 @@ def _check(path: str, base: int, upto: int) -> None:
             at, end = at + PREFIX + batch.length, batch.last + 1
         else:
             if at and end <= upto:
-                return
-    raise LogDamaged(
+                return None
+    return LogDamaged(
         f"{path}, which a compaction has written, is broken at byte {at}. Restore it, or delete it to go on without the "
         f"records from offset {base} to before {upto}"
     )
