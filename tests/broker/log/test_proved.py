@@ -17,6 +17,7 @@ from tests.broker.record_batches import Rec, batch
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
+from waterclock.broker.log.index import Index
 from waterclock.broker.log.swap import CLEANED
 from waterclock.broker.wire.errors import Error
 
@@ -75,6 +76,29 @@ def test_a_segment_that_is_gone_is_told_by_its_index(data: Path, base: int, capl
     assert f"has no records from offset {base} to before" in caplog.text
     assert f"{base:020}.log is gone" in caplog.text
     assert log.end >= 49  # no offset that a reader may have seen is given again, as far as the index goes
+
+
+def test_a_log_of_which_its_snapshot_alone_is_left_goes_on_behind_it_and_that_is_told(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(data, SETTINGS).take_snapshot()
+    for base in (0, 18, 36):
+        path(data, base).unlink()
+        path(data, base, "index").unlink()
+    log = opened(data, SETTINGS)
+    assert (log.start, log.end) == (50, 50)
+    assert "has no records from offset 0 to before 50: every segment is gone" in caplog.text
+
+
+def test_an_index_that_was_put_back_from_before_is_named_in_the_error(data: Path) -> None:
+    """It says that there was more; nobody but its owner knows that it is of another log."""
+    index = Index(str(path(data, 40, "index")), 40)
+    index.note(40, 0, -1)
+    index.note(77, 5000, -1)
+    index.save(6000)
+    with pytest.raises(LogDamaged, match=r"had come to offset 78 once"):
+        opened(data, SETTINGS)
+    assert go_on(data, f"{40:020}.index") == list(range(50))
 
 
 def test_what_was_begun_behind_a_file_that_is_gone_is_kept(data: Path) -> None:

@@ -87,13 +87,14 @@ class Index:
 
     def _good(self, checks: array[int]) -> int:
         """How many rows from the first on are whole, and rise."""
+        if not self.at or self.at[0]:
+            return 0
         sums = map(xor, map(xor, self.bases, self.at), map(xor, self.times, repeat(self._salt)))
         return min(
             next(compress(count(), map(ne, sums, checks)), len(checks)),
             next(compress(count(1), map(ge, self.at, self.at[1:])), len(checks)),
             next(compress(count(1), map(ge, self.bases, self.bases[1:])), len(checks)),
             next(compress(count(1), map(gt, self.times, self.times[1:])), len(checks)),
-            len(checks) if self.at and self.at[0] == 0 else 0,
         )
 
     def forget(self, size: int) -> None:

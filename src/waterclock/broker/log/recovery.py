@@ -100,6 +100,7 @@ class Recovery:
         self._proved = -1 if self._known is None else self._known.offset
         if self._left is not None:
             self._proved = max(self._proved, self._left.end)
+        self._strays: dict[str, int] = {}  # indexes without a log, and the last offsets that they name
         self._gone = self._missing(logs, _bases(names, ".index"))
         self._undurable: list[Segment] = []
         self._epoch = 0  # the latest that was seen in a batch
@@ -108,10 +109,12 @@ class Recovery:
         """The first offsets of the segments whose files are gone, as far as an index or the mark still names them."""
         gone = {base for base, size in self._left.sizes.items() if size} - {*logs} if self._left is not None else set()
         for base in {*indexes} - {*logs}:
-            row = last_row(os.path.join(self._partition.folder, f"{base:020}.index"), base)
+            path = os.path.join(self._partition.folder, f"{base:020}.index")
+            row = last_row(path, base)
             if row is not None or base < self._proved:
                 gone.add(base)
             if row is not None:
+                self._strays[path] = row[0]
                 self._proved = max(self._proved, row[0] + 1)
         return gone
 
@@ -119,11 +122,11 @@ class Recovery:
         """The partition, once everything is found and durable."""
         partition = self._partition
         segments, memo = partition.segments, partition.memo
+        first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
         if not segments:
             segments.append(Segment(partition.folder, max(memo.start, self._proved)))
-        first = max(memo.start, min(self._gone, default=segments[0].base))
         if first < segments[0].base:
-            self._tell_gap(first, segments[0].base, None)
+            self._tell_gap(first, segments[0].base, "every segment")
         memo.start = max(memo.start, segments[0].base)
         unproved = self._first_unproved()
         for segment, following in pairwise(segments[: unproved + 1]):
@@ -160,16 +163,15 @@ class Recovery:
                 f"without its records"
             )
         if end < following:
-            self._tell_gap(end, following, segment)
+            self._tell_gap(end, following, f"the end of {segment.path}.log, or a file behind it,")
 
-    def _tell_gap(self, first: int, following: int, before: Segment | None) -> None:
+    def _tell_gap(self, first: int, following: int, else_gone: str) -> None:
+        """`else_gone` is what must be gone if no file is known to be."""
         least = 0 if first < self._partition.segments[0].base else first  # readers may begin within the first of all
         gone = [f"{base:020}.log" for base in sorted(self._gone) if least <= base < following]
-        if not gone and before is not None:
-            gone = [f"the end of {os.path.basename(before.path)}.log, or a file behind it,"]
         log.warning(
             "%s has no records from offset %d to before %d: %s is gone. The log goes on without them",
-            self._partition.folder, first, following, ", ".join(gone),
+            self._partition.folder, first, following, ", ".join(gone) or else_gone,
         )  # fmt: skip
 
     def _find_end(self, unproved: int) -> int:
@@ -181,7 +183,7 @@ class Recovery:
             end = self._scan(segment, end)
             following = segments[number + 1].base if number + 1 < len(segments) else end
             if segment.size == size and end < following <= self._proved:
-                self._tell_gap(end, following, segment)
+                self._tell_gap(end, following, "a file between")
                 end = following
             elif segment.size < size or end != following:  # a file between may be gone with its name
                 _drop(segments, number + 1)
@@ -195,7 +197,7 @@ class Recovery:
         partition = self._partition
         if not any(base >= end for base in self._gone):
             raise self._too_short(end)
-        self._tell_gap(end, self._proved, None)
+        self._tell_gap(end, self._proved, "a file behind it")
         partition.segments.append(Segment(partition.folder, self._proved))
         return self._proved
 
@@ -203,6 +205,7 @@ class Recovery:
         folder, active = self._partition.folder, self._partition.active
         later = [f"{offset:020}{snapshot.ENDING}" for offset in snapshot.offsets(self._names) if offset > end]
         proofs = [os.path.join(folder, name) for name in later]
+        proofs += [path for path, offset in self._strays.items() if offset >= end]
         if self._left is not None and self._left.end > end:
             proofs.append(self._left.mark)
         return LogDamaged(
@@ -245,7 +248,7 @@ class Recovery:
                 "%s: the snapshot of offset %d is gone: what it knew is looked for in the log",
                 partition.folder, left.snapshot,
             )  # fmt: skip
-        if left is None or left.snapshot >= 0 or end > left.end:
+        if left is None or left.snapshot >= 0:
             learn(partition, self._names, known, end)
         if not partition.memo.writes and self._epoch > partition.memo.epoch:
             _find_epochs(partition)
@@ -310,8 +313,9 @@ def _drop(segments: list[Segment], number: int) -> None:
 def _find_epochs(partition: Partition) -> None:
     """The leaders' epochs as the batches have them, where no memo is there any more."""
     epochs = [(0, 0)]
-    for segment in partition.segments:
-        epochs += ((b.leader_epoch, b.base) for _, b in segment.headers() if b.leader_epoch > epochs[-1][0])
+    for _, batch in (found for segment in partition.segments for found in segment.headers()):
+        if batch.leader_epoch > epochs[-1][0]:
+            epochs.append((batch.leader_epoch, batch.base))
     partition.memo.epochs = epochs
     log.warning(
         "%s is gone: the epochs of leaders were found in the batches, and where the log started before is not known: it "
