@@ -150,6 +150,14 @@ def test_a_log_that_was_put_there_by_hand_is_read_as_after_a_crash(data: Path, t
     assert stop_of_another.take(str(data / "log")) is None  # it changes from then on
 
 
+def test_what_nobody_opened_is_as_it_was_and_stays_named(data: Path) -> None:
+    """A leader whose follower has left does not open the journal."""
+    stop = CleanStop(str(data))
+    stop.remove()
+    stop.write([])
+    assert CleanStop(str(data)).take(str(data / "log")) is not None
+
+
 def test_a_log_that_has_grown_since_the_mark_was_written_is_told_of_and_read(
     data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
