@@ -129,6 +129,13 @@ def test_rows_with_markers_before_the_start_stand_in_the_file_that_a_snapshot_vo
     assert [row.last for row in read_rows(again.active.path)] == [1, 3]
 
 
+def test_nothing_is_vouched_for_in_segments_that_are_gone(tmp_path: Path) -> None:
+    log = begin(tmp_path)
+    bases = [segment.base for segment in log.segments]
+    assert [*log.aborted.vouched(0)] == bases
+    assert [*log.aborted.vouched(bases[1])] == bases[1:]
+
+
 # Folders of earlier versions
 
 

@@ -184,6 +184,15 @@ def test_a_partition_of_which_something_is_not_durable_is_not_named(tmp_path: Pa
     assert CleanStop(str(tmp_path)).take(log.folder) is None
 
 
+def test_a_partition_whose_producers_the_disk_did_not_take_is_not_named(tmp_path: Path) -> None:
+    log = opened(tmp_path, SETTINGS)
+    fill(log, 1, idempotent=True)
+    CleanStop(str(tmp_path)).write([log])
+    assert CleanStop(str(tmp_path)).take(log.folder) is None
+    stop(tmp_path, log)
+    assert CleanStop(str(tmp_path)).take(log.folder) is not None
+
+
 def test_a_disk_that_refuses_the_mark_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
