@@ -13,7 +13,7 @@ pytest.importorskip("kio")
 
 from tests.broker.log.damage import MARK, NOW, follow_the_remedy, opened, read
 from tests.broker.raw_client import RawClient
-from tests.broker.record_batches import Rec, batch
+from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker
 from tests.broker.replication.pairs import pair
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
@@ -262,6 +262,17 @@ def test_what_is_proved_durable_is_not_flushed_again_after_a_crash(
     assert flushes.paths == [again.active.path + ".log", again.folder]  # the name may not be durable yet
 
 
+def test_aborted_transactions_of_producers_that_are_forgotten_are_found_after_a_clean_stop(tmp_path: Path) -> None:
+    log = opened(tmp_path, SETTINGS)
+    data = batch([Rec(b"k", b"v", NOW)], producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    assert log.append(memoryview(bytearray(data)), NOW)[0] == Error.NONE
+    assert log.mark(bytearray(end_marker(7, 0, False, NOW)))[0] == Error.NONE
+    log.producers.forget(NOW + 1)
+    stop(tmp_path, log)
+    again = opened(tmp_path, SETTINGS)
+    assert (again.producers.known, again.aborted.between(0, 9)) == ({}, [(7, 0, 1)])
+
+
 # The whole broker
 
 
@@ -334,6 +345,8 @@ def test_a_follower_leaves_a_mark_too_and_it_names_the_journal(tmp_path: Path) -
     with pair(tmp_path) as both, RawClient(both.one.bootstrap) as client:
         assert client.produce("t", b"kept") == (0, 0)
         both.two.close()
+        with both.again("two", both.one.bootstrap):
+            assert not (tmp_path / "two" / MARK).exists()
         both.one.close()
     for name in ("one", "two"):
         left = CleanStop(str(tmp_path / name)).take(str(tmp_path / name / "journal"))
