@@ -129,3 +129,16 @@ def test_the_records_are_gone_for_good_before_the_memo_forgets_whose_they_were(
     deeds = recorded(monkeypatch, "ftruncate", "fdatasync", "replace")
     cut(log, 40)
     assert deeds[:3] == ["ftruncate", "fdatasync", "replace"]
+
+
+def test_a_wrong_epoch_in_a_batch_is_not_believed_where_the_memo_is_there(tmp_path: Path) -> None:
+    """It lies outside of the batch's checksum."""
+    log = begin(tmp_path)
+    log.memo.save()
+    transact(log, 9, 20, commit=None)
+    make_durable(log)
+    at, _ = log.active.locate(120)
+    with open(log.active.path + ".log", "r+b") as file:
+        file.seek(at + 13)
+        file.write(b"\1")
+    assert opened(tmp_path, PLAIN).memo.epochs == [(0, 0)]
