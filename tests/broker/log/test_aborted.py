@@ -107,12 +107,15 @@ def test_a_file_from_before_is_found_out(tmp_path: Path, caplog: pytest.LogCaptu
     assert "with 2 transactions where it had 1" in caplog.text
 
 
-def test_rows_that_came_after_the_snapshot_are_not_needed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("size", [0, ROW.size - 3, ROW.size])
+def test_rows_that_came_after_the_snapshot_are_not_needed(
+    tmp_path: Path, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
     log = begin(tmp_path)
     transact(log, 7, 20, commit=False)
     make_durable(log)
     expected = rows(log)
-    os.truncate(log.active.path + ".aborted", ROW.size - 3)
+    os.truncate(log.active.path + ".aborted", size)
     assert rows(opened(tmp_path, PLAIN)) == expected
     assert caplog.text == ""
 

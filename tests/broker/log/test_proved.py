@@ -205,6 +205,21 @@ def test_a_new_file_that_is_damaged_when_the_old_ones_are_gone_is_an_error(tmp_p
     assert refused(tmp_path, COMPACTED) is None
 
 
+@pytest.mark.parametrize("name", [(0, 20), (2, 80)])
+def test_a_new_file_with_other_offsets_than_its_name_says_takes_the_place_of_none(
+    tmp_path: Path, name: tuple[int, int]
+) -> None:
+    new, old = begun(tmp_path)
+    other = new.rename(new.with_name(f"{name[0]:020}-{name[1]:020}.swap"))
+    content = old.read_bytes()
+    if not name[0]:
+        opened(tmp_path, COMPACTED)
+    else:
+        with pytest.raises(LogDamaged, match=rf"{other}, which a compaction has written, is broken at byte 0"):
+            opened(tmp_path, COMPACTED)
+    assert old.read_bytes() == content
+
+
 def test_a_new_file_beside_a_log_that_was_closed_belongs_to_nothing(tmp_path: Path) -> None:
     """No stop leaves one: it was put back from before, and would bring back what was compacted since."""
     log = begin(tmp_path, COMPACTED)
