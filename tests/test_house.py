@@ -82,7 +82,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "watermarks": {"flusher", "log", "net"},
     "identity": {"settings", "store"},
     "labels": {"log", "store"},
-    "inventory": {"errors", "identity", "labels", "store"},
+    "inventory": {"errors", "identity", "labels", "log", "store"},
     "runtime": {"identity", "settings", "store"},
     "security": {"net", "settings", "store"},
     "topics": {"inventory", "labels", "log", "making", "settings", "store", "worker"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -14,10 +15,12 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.raw_client import RawClient
-from tests.broker.record_batches import Rec, batch, stored
+from tests.broker.record_batches import TRANSACTIONAL, Rec, batch, end_marker, stored
 from waterclock.broker import Broker
+from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.records import records
+from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.wire.errors import Error
 from waterclock.clock import ManualClock
 
@@ -277,6 +280,33 @@ def test_of_each_key_the_last_record_stays_with_its_offset(
     with Broker(tmp_path, clock=clock, settings=SETTINGS) as again:
         assert everything(again, "t") == kept
         assert partition(again, "t").memo.cleaned == 9
+
+
+def test_a_compaction_leaves_a_snapshot_of_what_is_left_of_the_aborted_transactions(
+    broker: Broker, client: RawClient, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a start after a crash finds other files than the last one knows, and reads the whole log for them."""
+    create(client, "t", cleanup_policy="compact")
+    partition = broker.inside.topics.by_name["t"].partitions[0]
+
+    def fill() -> None:
+        for turn in range(12):
+            rows = [Rec(b"k", b"v" * 300, clock.wall_ms())]
+            data = batch(rows, producer=(7, 0, turn), attributes=TRANSACTIONAL)
+            assert partition.append(memoryview(bytearray(data)), clock.wall_ms())[0] == Error.NONE
+            assert partition.mark(bytearray(end_marker(7, 0, turn > 0, clock.wall_ms())))[0] == Error.NONE
+        make_durable(partition)
+        partition.high = partition.durable
+        partition.take_snapshot()
+
+    broker.call(fill)
+    assert produce(client, "t", Rec(b"other", b"v", clock.wall_ms()))[0] == 0
+    compacted(broker)
+    until(lambda: max(Path(partition.folder).glob("*.snapshot")).stem == f"{partition.end:020}")
+    copy = shutil.copytree(partition.folder, tmp_path / "as kill -9 leaves it")
+    found = open_partition("t", 0, str(copy), partition.settings)
+    assert found.aborted.between(0, 100) == partition.aborted.between(0, 100) != []
+    assert "was damaged, or of before a compaction" not in caplog.text
 
 
 def test_a_deletion_goes_after_its_time(broker: Broker, client: RawClient, clock: ManualClock) -> None:

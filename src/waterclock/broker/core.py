@@ -40,7 +40,8 @@ from waterclock.broker.freezing import FlushFreezer
 from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.inventory import take_inventory
-from waterclock.broker.log.durable import make_durable
+from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.log.durable import settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replay import replay
 from waterclock.broker.log.write_ahead import WriteAheadLog
@@ -87,11 +88,12 @@ class Core:
             opened.callback(self._lock.release)
             replay(folder)
             self.store = opened.enter_context(closing(Store(folder, self._soon)))
-            take_inventory(folder, self.store, copied=False)
+            self._stop = CleanStop(folder)
+            take_inventory(folder, self.store, self._stop, copied=False)
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
-            self.topics = Topics(folder, settings, self.store, self.worker.do)
+            self.topics = Topics(folder, settings, self.store, self._stop, self.worker.do)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
             self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
             self.deletions = Purgatory("delete records", self.timer)
@@ -100,17 +102,16 @@ class Core:
             self.users = Users(access.users, self.store)
             self.authorizer = self.topics.sight = Authorizer.of(settings, self.store)
             self.sasl = SaslApis(self.users, self.timer.call_later)
-            self.listener = opened.enter_context(
-                closing(listener_for(loop, (host, port), settings, self.timer, access))
-            )
+            listener = listener_for(loop, (host, port), settings, self.timer, access)
+            self.listener = opened.enter_context(closing(listener))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
-            self.ahead = WriteAheadLog(folder)
             self.flusher = opened.enter_context(closing(self._flusher()))
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
             self.upkeep = self._upkeep()
+            self._stop.remove()
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
@@ -124,6 +125,7 @@ class Core:
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
 
     def _flusher(self) -> Flusher:
+        self.ahead = WriteAheadLog(self.folder)
         return Flusher(self._loop, self.clock.monotonic_ns, self.ahead, self.worker.do, self._flushed)
 
     def _upkeep(self) -> Upkeep:
@@ -169,7 +171,7 @@ class Core:
             topic.settings.refresh()
 
     def _journal(self) -> Journal:
-        partition = open_journal(self.folder, self.settings)
+        partition = open_journal(self.folder, self.settings, self._stop)
         mark, wall_ms = self.flusher.mark, self.clock.wall_ms
         return Journal(partition, self.produces, mark, wall_ms, self.store.tell_all, self._later)
 
@@ -248,13 +250,13 @@ class Core:
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
-        self._end(_settle, self.ahead.close)
+        self._end(self._settle)
 
     async def lose_power(self) -> None:
         """Answer nobody any more, and keep of the logs what is durable, as if the machine had died."""
-        self._end(Partition.lose_undurable, self.ahead.abandon)
+        self._end(self._lose_undurable)
 
-    def _end(self, leave: Callable[[Partition], None], leave_ahead: Callable[[], None]) -> None:
+    def _end(self, leave: Callable[[list[Partition]], None]) -> None:
         if self._deposing is not None:
             self._deposing.cancel()
         self.listener.close()
@@ -263,16 +265,18 @@ class Core:
         self.timer.close()
         self.worker.close()
         self.flusher.close()
-        for partition in self._partitions():
-            leave(partition)
-        leave_ahead()
+        leave(self._partitions())
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         self._lock.release()
 
+    def _settle(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            settle(partition)
+        self.ahead.close()
+        self._stop.write(partitions)
 
-def _settle(partition: Partition) -> None:
-    """Flush what is not durable, and keep the producers for the next start."""
-    make_durable(partition)
-    if partition.producers.known:
-        partition.take_snapshot()
+    def _lose_undurable(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            partition.lose_undurable()
+        self.ahead.abandon()

@@ -35,6 +35,8 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.inventory import take_inventory
+from waterclock.broker.log.clean_stop import CleanStop
+from waterclock.broker.log.durable import settle
 from waterclock.broker.log.replay import replay
 from waterclock.broker.net.connection import Connection
 from waterclock.broker.net.outgoing import Client
@@ -42,7 +44,7 @@ from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
-from waterclock.broker.replication.replica import Replica
+from waterclock.broker.replication.replica import Replica, open_journal
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.listening import listener_for
@@ -74,8 +76,9 @@ class Follower:
             opened.callback(self._lock.release)
             replay(folder)
             self.store = opened.enter_context(closing(Store(folder, loop.call_soon_threadsafe)))
-            take_inventory(folder, self.store, copied=True)
-            topics = Topics(folder, settings, self.store)
+            self._stop = CleanStop(folder)
+            take_inventory(folder, self.store, self._stop, copied=True)
+            topics = Topics(folder, settings, self.store, self._stop)
             chosen, node = NODE_ID in settings.given, node_of(self.store, settings, beside(NODE))
             self.timer = opened.enter_context(closing(AsyncTimer()))
             self.listener = opened.enter_context(
@@ -86,7 +89,7 @@ class Follower:
             self.identity.peer_at = leader
             known = {"node": node, "follows": leader, "deposed": None}
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
-            self.replica = Replica(folder, settings, self.store, topics, self.identity)
+            self.replica = Replica(open_journal(folder, settings, self._stop), self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
             self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
@@ -95,6 +98,7 @@ class Follower:
             self._promotion: asyncio.Task[None] | None = None
             self._authorizer = Authorizer.of(settings, self.store)
             self.table = self._table(settings, folder)
+            self._stop.remove()
             opened.pop_all()
 
     @property
@@ -206,8 +210,8 @@ class Follower:
         """Stop copying, and close the files."""
         await self._leave()
         for partition in self.replica.partitions():
-            if partition.producers.known:
-                partition.take_snapshot()
+            settle(partition)
+        self._stop.write(self.replica.partitions())
         self._close()
 
     async def lose_power(self) -> None:

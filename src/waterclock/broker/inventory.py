@@ -29,6 +29,7 @@ from uuid import UUID
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.identity import remembered
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
+from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.store import Entry, Store
 from waterclock.broker.store.aside import set_aside
 from waterclock.broker.store.store import NAME
@@ -59,17 +60,20 @@ class KnownTopic:
         return FolderLabel(self.name, self.id, number, self.kept["partitions"], self.kept["settings"], commit)
 
 
-def take_inventory(data: str, store: Store, *, copied: bool) -> None:
-    """Bring the store and the folders in `data` together, before anything is opened. `copied`: this is a follower, which
-    gets from its leader what it lacks. LogDamaged if a partition's folder is gone, OSError."""
-    Inventory(data, store, copied).take()
+def take_inventory(data: str, store: Store, stop: CleanStop, *, copied: bool) -> None:
+    """Bring the store and the folders in `data` together, before anything is opened.
+
+    `stop` is the mark of a clean stop. `copied`: this is a follower, which gets from its leader what it lacks.
+    LogDamaged if a partition's folder is gone, OSError.
+    """
+    Inventory(data, store, stop, copied).take()
 
 
 class Inventory:
     """One start's."""
 
-    def __init__(self, data: str, store: Store, copied: bool) -> None:
-        self._data, self._store, self._copied = data, store, copied
+    def __init__(self, data: str, store: Store, stop: CleanStop, copied: bool) -> None:
+        self._data, self._store, self._stop, self._copied = data, store, stop, copied
         self._folder = os.path.join(data, TOPICS)
         make_folder(self._folder)
         kept = store.load(NAMESPACE)
@@ -130,6 +134,7 @@ class Inventory:
         if not os.path.exists(journal):
             return
         if self._copied:
+            self._stop.take(journal)
             log.warning("%s is copied from the leader anew; it lies in %s", journal, set_aside(self._data, journal))
         else:
             raise LogDamaged(
@@ -207,6 +212,7 @@ class Inventory:
                 f"folder of that name, to go on without its records"
             )
         log.error("%s is gone, and is copied from the leader anew", path)
+        self._stop.take(path)
         os.mkdir(path)
 
 

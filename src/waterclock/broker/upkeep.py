@@ -131,6 +131,8 @@ class Upkeep:
             partition.upkept = False
             if work.done:
                 partition.memo.cleaned = work.covered
+                if partition.aborted:
+                    partition.take_snapshot()  # the last one vouches for files that are gone
                 self._keep_memo(partition, _tell("keeping a memo"))
             return
         log.error("the compaction of %s-%d failed: %s", partition.topic, partition.number, error)

@@ -81,7 +81,9 @@ def rewrite(path: Path, place: int, data: bytes) -> None:
 @pytest.mark.parametrize(
     "damage", ["gone", "empty", "torn", "zeros", "one bit", "another segment's", "wrong, checks and all"]
 )
-def test_an_index_that_is_no_good_is_found_again(folder: Path, base: int, damage: str) -> None:
+def test_an_index_that_is_no_good_is_found_again(
+    folder: Path, base: int, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = at(folder, base, "index")
     whole = path.read_bytes()
     if damage == "gone":
@@ -104,6 +106,7 @@ def test_an_index_that_is_no_good_is_found_again(folder: Path, base: int, damage
         path.write_bytes(at(folder, 18 if base != 18 else 0, "index").read_bytes())
     log = opened(folder)
     assert (log.end, content(log)) == (50, list(range(50)))
+    assert (f"{base:020}.index does not fit" in caplog.text) == (damage == "wrong, checks and all")
     for offset in (0, 17, 18, 35, 36, 49):
         found = log.read(offset, 1, log.high)
         assert found is not None
@@ -136,7 +139,7 @@ def test_a_producer_whose_records_are_all_retired_is_known_after_a_crash(tmp_pat
 
 def test_a_torn_memo_is_told_with_the_way_on(folder: Path) -> None:
     (folder / "memo.json").write_bytes(b'{"start": 1')
-    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* Delete it"):
+    with pytest.raises(LogDamaged, match=r"memo\.json cannot be read .* Delete both"):
         opened(folder)
     (folder / "memo.json").unlink()
     assert opened(folder).start == 0

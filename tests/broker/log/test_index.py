@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker.log import compaction
 from waterclock.broker.log.aborted import AbortedTransactions
-from waterclock.broker.log.index import ENTRY, Index
+from waterclock.broker.log.index import ENTRY, SALT, Index, last_row
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.recovery import open_partition
@@ -190,6 +190,26 @@ def test_rows_that_a_crash_took_from_a_closed_segment_are_written_again(
     assert in_memory(again) == [again.active.base]
 
 
+@pytest.mark.parametrize("place", range(ENTRY.size))
+def test_the_last_row_is_believed_only_with_its_check(log: Partition, place: int) -> None:
+    closed = log.segments[1]
+    path = Path(closed.path + ".index")
+    whole = bytearray(path.read_bytes())
+    row = last_row(str(path), closed.base)
+    assert row == (closed.index.bases[-1], closed.index.at[-1], closed.index.times[-1])
+    assert last_row(str(path), closed.base - 1) is None  # another segment's
+    whole[place - ENTRY.size] ^= 1
+    path.write_bytes(whole)
+    assert last_row(str(path), closed.base) is None
+
+
+def test_a_last_row_with_a_right_check_and_a_wrong_place_is_not_believed(tmp_path: Path) -> None:
+    for base, at in ((4, 0), (5, -1)):
+        path = tmp_path / "0.index"
+        path.write_bytes(ENTRY.pack(base, at, 0, base ^ at ^ SALT ^ 5))
+        assert last_row(str(path), 5) is None
+
+
 # Beside a compaction
 
 
@@ -246,7 +266,7 @@ class Looked(AbortedTransaction):
 def test_a_reader_of_old_records_does_not_pay_for_later_transactions() -> None:
     aborted = AbortedTransactions()
     for number in range(10_000):
-        aborted.add(Looked(number, 10 * number, 10 * number + 5))
+        aborted.add(Looked(number, 10 * number, 10 * number + 5), 0)
     Looked.count = 0
     assert [row.producer_id for row in aborted.between(1_000, 1_030)] == [100, 101, 102]
     assert Looked.count <= 10
@@ -258,7 +278,7 @@ def test_a_long_transaction_is_told_of_to_who_reads_its_start_though_later_ones_
         [AbortedTransaction(1, 24, 25), AbortedTransaction(2, 40, 41), AbortedTransaction(3, 0, 50)],
     )
     for row in rows:
-        aborted.add(row)
+        aborted.add(row, 0)
     assert aborted.between(0, 3) == rows[2:]
     aborted.forget(0, 100)
     assert aborted.between(0, 3) == rows[2:]
@@ -274,7 +294,7 @@ def test_a_reader_is_told_of_every_transaction_that_concerns_it(
     for number, (step, length) in enumerate(some):
         marker += step
         rows.append(AbortedTransaction(number, max(0, marker - length), marker))
-        aborted.add(rows[-1])
+        aborted.add(rows[-1], 0)
     concern = [row for row in rows if row.last >= first and row.first < upto]
     assert aborted.between(first, upto) == concern
     aborted.forget(first, upto)

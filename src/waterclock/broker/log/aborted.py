@@ -7,6 +7,8 @@ Rule 3: they are made durable before a snapshot says that a start need not read 
     which files that takes, snapshot.py has it done.
 Rule 4: a reader costs as much as there are transactions from its first record to the last marker of one that begins
     before its end, however many came later: `_floors` never fall, so where the later ones begin is found by bisection.
+Rule 5: no row is believed that the snapshot does not vouch for: it has the number and the checksum of each file's rows
+    before it. Where a file has others, a start finds the transactions in the log again (replaying.py).
 """
 
 from __future__ import annotations
@@ -14,16 +16,33 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from waterclock.broker.log.producers import AbortedTransaction
 from waterclock.broker.log.segment import Segment
 from waterclock.disk import write_whole
 
 ROW: Final = struct.Struct(">qqq")
+ENDING: Final = ".aborted"
+
+
+class RowsChecksum(NamedTuple):
+    """How many rows there are, and their checksum, in the order of their markers."""
+
+    rows: int = 0
+    checksum: int = 0
+
+    def and_one(self, row: AbortedTransaction) -> RowsChecksum:
+        return RowsChecksum(self.rows + 1, crc32c(ROW.pack(*row), self.checksum))
+
+    @classmethod
+    def of(cls, rows: Collection[AbortedTransaction]) -> RowsChecksum:
+        return cls(len(rows), crc32c(b"".join(ROW.pack(*row) for row in rows)))
 
 
 class AbortedTransactions:
@@ -33,14 +52,19 @@ class AbortedTransactions:
         self._have([])
         self._written = 0
         self._unflushed: set[str] = set()
+        self._homes: dict[int, RowsChecksum] = {}  # by the bases of the segments with the markers
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def _have(self, rows: list[AbortedTransaction]) -> None:
         self._rows = rows
         self._floors = [*accumulate((row.first for row in reversed(rows)), min)][::-1]  # of each row and all after it
 
-    def add(self, aborted: AbortedTransaction) -> None:
-        """One more, with the last marker of all."""
+    def add(self, aborted: AbortedTransaction, home: int) -> None:
+        """One more, with the last marker of all, in the segment from offset `home` on."""
         row, first = len(self._rows), aborted.first
+        self._homes[home] = self._homes.get(home, RowsChecksum()).and_one(aborted)
         self._rows.append(aborted)
         self._floors.append(first)
         while row and self._floors[row - 1] > first:
@@ -62,7 +86,7 @@ class AbortedTransactions:
                 row = self._rows[self._written]
                 home = next((segment for segment in homes if segment.base <= row.last), None)
                 if home is not None:
-                    self._append(home.path + ".aborted", row)
+                    self._append(home.path + ENDING, row)
                 self._written += 1
 
     def _append(self, path: str, row: AbortedTransaction) -> None:
@@ -85,15 +109,15 @@ class AbortedTransactions:
         files, self._unflushed = self._unflushed, set()
         return files
 
-    def load(self, segments: Iterable[Segment], before: int) -> None:
-        """Read those whose marker lies before offset `before`; the walk of the recovery finds the later ones."""
-        rows: list[AbortedTransaction] = []
-        for segment in segments:
-            had = read_rows(segment.path)
-            kept = [row for row in had if row.last < before]
-            rows += kept
-            if len(kept) < len(had):  # so that none stands twice
-                write_rows(segment.path, kept)
+    def vouched(self, start: int) -> dict[int, RowsChecksum]:
+        """What the files of the segments from offset `start` on hold, or will; by their bases."""
+        self._homes = {base: one for base, one in self._homes.items() if base >= start}
+        return self._homes
+
+    def load(self, homes: dict[int, list[AbortedTransaction]]) -> None:
+        """Have these, which are all in the files of the segments from these offsets on."""
+        rows = [row for some in homes.values() for row in some]
+        self._homes = {base: RowsChecksum.of(some) for base, some in homes.items() if some}
         self._have(sorted(rows, key=_marker))
         self._written = len(rows)
 
@@ -106,6 +130,10 @@ class AbortedTransactions:
 
     def replace(self, first: int, upto: int, rows: list[AbortedTransaction]) -> None:
         """What a compaction has left of those with markers from `first` to before `upto`, all of them in files."""
+        rows = sorted(rows, key=_marker)
+        self._homes = {base: one for base, one in self._homes.items() if not first <= base < upto}
+        if rows:
+            self._homes[first] = RowsChecksum.of(rows)
         before = [row for row in self._rows if row.last < first]
         after = [row for row in self._rows if row.last >= upto]
         unwritten = sum(row.last >= upto for row in self._rows[self._written :])
@@ -116,7 +144,7 @@ class AbortedTransactions:
 def read_rows(path: str) -> list[AbortedTransaction]:
     """The rows of the segment at `path` (without an ending), each once, in the order of their markers."""
     try:
-        with open(path + ".aborted", "rb") as file:
+        with open(path + ENDING, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return []
@@ -127,7 +155,7 @@ def read_rows(path: str) -> list[AbortedTransaction]:
 
 def write_rows(path: str, rows: Iterable[AbortedTransaction]) -> None:
     """Replace those rows, durably."""
-    write_whole(path + ".aborted", b"".join(ROW.pack(*row) for row in rows))
+    write_whole(path + ENDING, b"".join(ROW.pack(*row) for row in rows))
 
 
 def _marker(row: AbortedTransaction) -> int:

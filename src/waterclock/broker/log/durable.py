@@ -31,6 +31,13 @@ def make_durable(partition: Partition) -> None:
     partition.flushed(partition.end, files)
 
 
+def settle(partition: Partition) -> None:
+    """Put all of it onto the disk, and keep what is known of its producers for the next start: the end of a partition."""
+    make_durable(partition)
+    if partition.snapped < partition.end and (partition.producers.known or partition.aborted):
+        partition.take_snapshot()
+
+
 def flush_failed(error: Exception) -> NoReturn:
     """End the process (rule 1)."""
     os.write(2, f"waterclock broker: a flush failed, the process ends: {error}\n".encode())

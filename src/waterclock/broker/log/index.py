@@ -6,6 +6,7 @@ Rule 3: the third column is the latest timestamp of all batches before the entry
 Rule 4: an entry carries its own check, in which its segment has a part. The first one that is not good ends what is
     read: the others are found again.
 Rule 5: a disk that refuses an entry costs time at the next start, no more: no error is raised, and it is tried again.
+Rule 6: a good entry behind the end of its segment says that the segment was longer: it is kept, and `beyond` names it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from itertools import compress, count, repeat
 from operator import ge, gt, ne, xor
 from typing import Final
 
+from waterclock.disk import flush_file
+
 INDEX_EVERY: Final = 4096
 ENTRY: Final = struct.Struct(">qqqq")  # offset, byte, latest timestamp before it (ms), and the check
 SALT: Final = 0x5761_7465_7263_6C6B  # so that a row of zeros is no good one
@@ -29,13 +32,14 @@ NEVER: Final = -1
 class Index:
     """Offsets, positions and times of the batches of the segment from offset `base` on, a row each INDEX_EVERY bytes."""
 
-    __slots__ = ("_due", "_path", "_salt", "_written", "at", "bases", "times")
+    __slots__ = ("_due", "_path", "_salt", "_written", "at", "bases", "beyond", "times")
 
     def __init__(self, path: str, base: int) -> None:
         self._path, self._salt = path, SALT ^ base
         self.bases, self.at, self.times = array("q"), array("q"), array("q")
         self._written = 0  # rows in the file
         self._due = 0
+        self.beyond = -1  # the byte of its last row, if the segment ended before it when this was read; rule 6
 
     def note(self, base: int, at: int, latest: int) -> None:
         """A batch starts at byte `at` with offset `base`; before it, time had come to `latest`."""
@@ -69,7 +73,7 @@ class Index:
         return ENTRY.pack(base, at, latest, base ^ at ^ latest ^ self._salt)
 
     def load(self, size: int) -> None:
-        """Read the file's rows as far as they are good for a segment of `size` bytes; drop the others from the file."""
+        """Read the rows as far as they are good, and drop the others from the file. The segment has `size` bytes."""
         cells = array("q")
         cells.frombytes(_whole_rows(self._path))
         if sys.byteorder == "little":
@@ -77,19 +81,20 @@ class Index:
         self.bases, self.at, self.times = cells[0::4], cells[1::4], cells[2::4]
         had = self._written = len(self.at)
         self._keep(self._good(cells[3::4]))
-        self._keep(bisect_left(self.at, size))
+        self.beyond = self.at[-1] if self.at and self.at[-1] >= size else -1
         if self._written < had:
             os.truncate(self._path, ENTRY.size * self._written)
 
     def _good(self, checks: array[int]) -> int:
         """How many rows from the first on are whole, and rise."""
+        if not self.at or self.at[0]:
+            return 0
         sums = map(xor, map(xor, self.bases, self.at), map(xor, self.times, repeat(self._salt)))
         return min(
             next(compress(count(), map(ne, sums, checks)), len(checks)),
             next(compress(count(1), map(ge, self.at, self.at[1:])), len(checks)),
             next(compress(count(1), map(ge, self.bases, self.bases[1:])), len(checks)),
             next(compress(count(1), map(gt, self.times, self.times[1:])), len(checks)),
-            len(checks) if self.at and self.at[0] == 0 else 0,
         )
 
     def forget(self, size: int) -> None:
@@ -98,6 +103,7 @@ class Index:
         self._keep(bisect_left(self.at, size))
         if self._written < had:
             os.truncate(self._path, ENTRY.size * self._written)
+            flush_file(self._path)  # a row that came back would say that the segment was longer
 
     def _keep(self, rows: int) -> None:
         for column in (self.bases, self.at, self.times):
@@ -126,8 +132,8 @@ class Index:
         return self.at[row] if row >= 0 else 0
 
 
-def last_row(path: str, start: int, size: int) -> tuple[int, int, int] | None:
-    """The last row in the file of the segment from offset `start` on, of `size` bytes; None if there is no good one.
+def last_row(path: str, start: int) -> tuple[int, int, int] | None:
+    """The last row in the file of the segment from offset `start` on; None if there is no good one.
 
     It is its offset, its byte, and the latest timestamp before it.
     """
@@ -140,7 +146,7 @@ def last_row(path: str, start: int, size: int) -> tuple[int, int, int] | None:
     if len(raw) < ENTRY.size:
         return None
     base, at, latest, check = ENTRY.unpack(raw)
-    return (base, at, latest) if check == base ^ at ^ latest ^ SALT ^ start and 0 <= at < size else None
+    return (base, at, latest) if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0 else None
 
 
 def _whole_rows(path: str) -> bytes:

@@ -1,31 +1,51 @@
 """What must outlive a partition's process beside its records: where the log starts, its leaders' epochs, and how far it
 was compacted.
 
-Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one.
+    memo.json         memo.copy           then
+    good              the same, or older  memo.json is right
+    good              damaged or gone     memo.json is right
+    good              later               memo.json was put back from before: the copy is right
+    damaged or gone   good                the copy is right
+    damaged or gone   damaged or gone     nobody knows where readers may begin: LogDamaged
+    gone              gone                the log is new, or nothing was ever kept of it
+
+Rule 1: written whole into a new file, flushed, then renamed: a crash leaves the old or the new one. Then its copy is
+    written, which no crash needs and so nobody flushes: it is there for a disk that damages or loses one of the two.
+Rule 2: each has a checksum, and counts how often it was written: the later one is right. The form of earlier versions,
+    without the two, is taken as it is and written anew.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+from crc32c import crc32c
 
 from waterclock.broker.errors import LogDamaged
-from waterclock.disk import write_whole
+from waterclock.disk import replacing, write_whole
+
+NAME, COPY = "memo.json", "memo.copy"
+WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}
+CHECKED: Final = {*WITHOUT_CHECKSUM, "writes", "checksum"}
+log = logging.getLogger("waterclock.broker")
 
 
 @dataclass
 class Memo:
     """`start`: the first offset that readers may ask for. `epochs`: (epoch, first offset) of each leader, rising.
-    `cleaned`: the offset up to which compaction has come."""
+    `cleaned`: the offset up to which compaction has come. `writes`: how often it was written, 0 if never."""
 
     path: str
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     cleaned: int = 0
+    writes: int = 0
     saved: int = field(init=False)
     """The start that stands on the disk."""
 
@@ -34,34 +54,43 @@ class Memo:
 
     @classmethod
     def load(cls, folder: str) -> Memo:
-        """What is kept in `folder`, or a new log's; LogDamaged if it cannot be read."""
-        path = os.path.join(folder, "memo.json")
-        with suppress(FileNotFoundError):
-            return cls._read(path)
-        return cls(path)
-
-    @classmethod
-    def _read(cls, path: str) -> Memo:
-        with open(path, "rb") as file:
-            raw = file.read()
-        try:
-            kept: dict[str, Any] = json.loads(raw)
-            epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
-            return cls(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise LogDamaged(
-                f"{path} cannot be read ({error}). Delete it: the log then starts at its first segment"
-            ) from error
+        """What is kept in `folder`, or a new log's; LogDamaged if it cannot be known."""
+        path, other = os.path.join(folder, NAME), os.path.join(folder, COPY)
+        first, why = _read(path)
+        copy, why_not_copy = _read(other)
+        if first is None and copy is None:
+            if why or why_not_copy:
+                raise _unknown(path, other, why or why_not_copy)
+            return cls(path)
+        memo = _later(first, copy)
+        memo.path = path
+        if first is not memo:
+            why = why or ("it is gone" if first is None else "it is of before")
+            log.warning("%s was written anew from its copy: %s", path, why)
+            memo.save()
+        elif memo.writes == 0:
+            memo.save()
+        elif copy is None or copy.writes != memo.writes:
+            memo.save_copy()
+        return memo
 
     def save(self) -> None:
         """Write it, durably: milliseconds on a slow disk. The loop has it written by the upkeep's thread."""
         start = self.start
+        self.writes += 1
         write_whole(self.path, self.dump())
         self.saved = start
+        self.save_copy()
+
+    def save_copy(self) -> None:
+        """Write the copy; a disk that refuses it has the memo all the same."""
+        with suppress(OSError), replacing(os.path.join(os.path.dirname(self.path), COPY)) as file:
+            file.write(self.dump())
 
     def dump(self) -> bytes:
         """What stands in the file."""
-        return json.dumps({"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned}).encode()
+        kept = {"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
+        return json.dumps({**kept, "checksum": _checksum(kept)}).encode()
 
     @property
     def epoch(self) -> int:
@@ -74,3 +103,40 @@ class Memo:
         if row < 0 or epoch > self.epoch:
             return -1, -1
         return self.epochs[row][0], self.epochs[row + 1][1] if row + 1 < len(self.epochs) else log_end
+
+
+def _read(path: str) -> tuple[Memo | None, str]:
+    """What stands in the file at `path`, and what is wrong with it; (None, "") where there is none."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return None, ""
+    try:
+        kept: dict[str, Any] = json.loads(raw)
+        if set(kept) != WITHOUT_CHECKSUM and (set(kept) != CHECKED or kept.pop("checksum") != _checksum(kept)):
+            return None, "its checksum is wrong"
+        epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
+        return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0)), ""
+    except (ValueError, KeyError, TypeError) as error:
+        return None, str(error)
+
+
+def _later(memo: Memo | None, copy: Memo | None) -> Memo:
+    """The right one of the two, of which one is there."""
+    if memo is None or copy is None:
+        found = memo or copy
+        assert found is not None
+        return found
+    return copy if copy.writes > memo.writes > 0 else memo  # an earlier version that wrote since counts nothing
+
+
+def _checksum(kept: dict[str, Any]) -> int:
+    return int(crc32c(json.dumps(kept).encode()))
+
+
+def _unknown(path: str, copy: str, why: str) -> LogDamaged:
+    return LogDamaged(
+        f"{path} cannot be read ({why}), nor can {copy}. Restore it. Delete both to go on without: the log then begins at "
+        f"its first segment, and what DeleteRecords had hidden there is seen again"
+    )

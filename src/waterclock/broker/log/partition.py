@@ -34,7 +34,7 @@ from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment
-from waterclock.broker.log.snapshot import Snapshots
+from waterclock.broker.log.snapshot import Snapshots, packed
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
 
@@ -64,7 +64,7 @@ class Partition:
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
-        self._snapped = -1  # the offset of the last one that is written, or is being
+        self.snapped = -1  # the offset of the last snapshot that is written, or is being
         self._snapshots = Snapshots(folder)
         self.do: Do = at_once  # if there is a worker it does what is slow, in the order in which it was asked for
 
@@ -187,9 +187,9 @@ class Partition:
         """
         if count == len(self.segments):
             self.roll()
-        if count and self._snapped < self.segments[count].base:
+        if count and self.snapped < self.segments[count].base:
             self.take_snapshot()
-        while count and self._snapped < self.segments[count].base:
+        while count and self.snapped < self.segments[count].base:
             count -= 1
         if not count:
             return []
@@ -214,7 +214,8 @@ class Partition:
             return
         first = self.producers.ended(batch, coordinator_epoch(data))
         if first is not None and not commits(data):
-            self.aborted.add(AbortedTransaction(batch.producer_id, first, batch.base))
+            home = self.segments[self.segment_of(batch.base)].base
+            self.aborted.add(AbortedTransaction(batch.producer_id, first, batch.base), home)
 
     # Becoming durable
 
@@ -260,7 +261,7 @@ class Partition:
             self._write_snapshot()
 
     def _dump(self) -> None:
-        data = self.producers.dump()
+        data = packed(self.producers.dump(), self.aborted.vouched(self.segments[0].base))
         self._snapshot, self._unsnapped = (self.end, data), 0
         self._snapshot_every = max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * len(data))
 
@@ -270,7 +271,7 @@ class Partition:
         (offset, data), self._snapshot = self._snapshot, None
         rows = self.aborted.unsettled(offset)
         if rows is not None:
-            self._snapped = offset
+            self.snapped = offset
             self.do(partial(self._snapshots.write, offset, data, rows), self._snapshot_written)
 
     def _snapshot_written(self, error: Exception | None) -> None:

@@ -2,30 +2,42 @@
 
 1. What a compaction had begun is finished or thrown away (swap.py).
 2. The segments are listed. Those that a later one proves durable must end with a whole batch, before the next one's first.
-3. The others, most often the last alone, are read from their index's last row on, checksums and all: what the index names
-   was durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
-4. The producers' last snapshot is loaded, the aborted transactions before it, and the headers of the batches after it.
+3. The others, most often the last alone, are read from their index's last row on (scanning.py): what the index names was
+   durable. The first batch that is not whole ends the log: it and all after it were never acknowledged.
+4. Producers and aborted transactions are learned of (replaying.py).
 
-Rule 1: what was durable is never cut off. A segment is proved durable by one after it that has rows in its index, or has
-    none at all (segment.py, rule 4), or by a snapshot of a later offset; a batch by a row of its segment's index.
-    Damage there is said with the file and the byte.
-Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process.
+    proves what was durable             how far
+    the mark of a clean stop            everything: its end, and the bytes of each segment (clean_stop.py)
+    a snapshot                          to its offset
+    a row of a segment's index          its batch, and every segment before
+    a segment whose index is not empty  every segment before
+    a segment without any index         the same (segment.py, rule 4)
+
+Rule 1: what was durable is never cut off. Damage there is said with the file, the byte and the ways on.
+Rule 2: what is kept was flushed before it is used: the machine may have died, not only the process. What is proved durable
+    is not flushed again.
+Rule 3: a segment's file that is gone is taken for deleted by whoever heard of its damage: its records are told of, and the
+    log goes on behind the last offset that is known to have been there.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from typing import TYPE_CHECKING, Final
-
-from crc32c import crc32c
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log import snapshot
-from waterclock.broker.log.batch import CHECKED, EPOCH, HEADER, PREFIX, Batch, header_of
-from waterclock.broker.log.index import NEVER
+from waterclock.broker.log.batch import HEADER, header_of
+from waterclock.broker.log.clean_stop import LeftBehind
+from waterclock.broker.log.index import last_row
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.log.replaying import learn
+from waterclock.broker.log.scanning import WholePart, scan
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import finish
 from waterclock.disk import flush_folder
@@ -33,32 +45,32 @@ from waterclock.disk import flush_folder
 if TYPE_CHECKING:
     from waterclock.broker.settings import TopicSettings
 
-CHUNK: Final = 4 << 20
+log = logging.getLogger("waterclock.broker")
 
 
-def open_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
-    """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found."""
-    os.makedirs(folder, exist_ok=True)
-    finish(folder)
-    memo = Memo.load(folder)
-    partition = Partition(topic, number, folder, settings, memo)
-    partition.segments = [Segment(folder, base) for base in _bases(folder) or [memo.start]]
-    memo.start = max(memo.start, partition.segments[0].base)
-    unproved = _first_unproved(partition)
-    for segment, following in zip(partition.segments[:unproved], partition.segments[1:], strict=False):
-        _check_end(segment, following.base)
-    end = _find_end(partition, unproved)
-    if end < snapshot.newest_offset(folder):
-        raise partition.active.broken(partition.active.size)  # a snapshot is of what was durable
-    if end < partition.start:  # it was to begin anew, and a crash came between: what is left is there for nobody
-        _drop(partition.segments, 0)
-        partition.segments, unproved, end = [Segment(folder, partition.start)], 0, partition.start
-    _replay(partition, end)
-    _settle(partition, unproved, end)
-    return partition
+def open_partition(
+    topic: str, number: int, folder: str, settings: TopicSettings, left: LeftBehind | None = None
+) -> Partition:
+    """The partition as it was left in `folder`, or a new one; LogDamaged if no crash explains what is found.
+
+    `left` is what the mark of a clean stop says of it.
+    """
+    names = finish(folder, _names(folder), stopped=left is not None)
+    return Recovery(Partition(topic, number, folder, settings, Memo.load(folder)), names, left).opened()
 
 
-def begin_partition(topic: str, number: int, folder: str, settings: TopicSettings) -> Partition:
+def _names(folder: str) -> list[str]:
+    """The files of the folder, which is made where there is none."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        os.makedirs(folder)
+        return []
+
+
+def begin_partition(
+    topic: str, number: int, folder: str, settings: TopicSettings, left: LeftBehind | None = None
+) -> Partition:
     """A new partition; OSError, and no folder, if it cannot be made. The folder's name is the caller's to flush.
 
     What is in it need not be durable yet: its first flush makes the names so, and a start makes anew what is missing.
@@ -76,18 +88,208 @@ def begin_partition(topic: str, number: int, folder: str, settings: TopicSetting
     return partition
 
 
-def _bases(folder: str) -> list[int]:
-    return sorted(int(name[:-4]) for name in os.listdir(folder) if name.endswith(".log") and name[:-4].isdigit())
+class Recovery:
+    """One partition's: what proves how far its log was durable, and what is found of it."""
+
+    def __init__(self, partition: Partition, names: Collection[str], left: LeftBehind | None) -> None:
+        self._partition, self._names, folder = partition, names, partition.folder
+        logs = _bases(names, ".log")
+        partition.segments = [Segment(folder, base) for base in logs]
+        self._left = left if left is not None and _holds(partition.segments, left) else None
+        self._known = snapshot.newest(folder, names)
+        self._proved = -1 if self._known is None else self._known.offset
+        if self._left is not None:
+            self._proved = max(self._proved, self._left.end)
+        self._strays: dict[str, int] = {}  # indexes without a log, and the last offsets that they name
+        self._gone = self._missing(logs, _bases(names, ".index"))
+        self._undurable: list[Segment] = []
+        self._epoch = 0  # the latest that was seen in a batch
+
+    def _missing(self, logs: list[int], indexes: list[int]) -> set[int]:
+        """The first offsets of the segments whose files are gone, as far as an index or the mark still names them."""
+        gone = {base for base, size in self._left.sizes.items() if size} - {*logs} if self._left is not None else set()
+        for base in {*indexes} - {*logs}:
+            path = os.path.join(self._partition.folder, f"{base:020}.index")
+            row = last_row(path, base)
+            if row is not None or base < self._proved:
+                gone.add(base)
+            if row is not None:
+                self._strays[path] = row[0]
+                self._proved = max(self._proved, row[0] + 1)
+        return gone
+
+    def opened(self) -> Partition:
+        """The partition, once everything is found and durable."""
+        partition = self._partition
+        segments, memo = partition.segments, partition.memo
+        first = max(memo.start, min(self._gone, default=memo.start if not segments else segments[0].base))
+        if not segments:
+            segments.append(Segment(partition.folder, max(memo.start, self._proved)))
+        if first < segments[0].base:
+            self._tell_gap(first, segments[0].base, "every segment")
+        memo.start = max(memo.start, segments[0].base)
+        unproved = self._first_unproved()
+        for segment, following in pairwise(segments[: unproved + 1]):
+            self._check_end(segment, following.base)
+        end = self._at_least_proved(self._find_end(unproved))
+        if end < partition.start:  # it was to begin anew, and a crash came between: what is left is there for nobody
+            log.warning(
+                "%s ends at offset %d, before its start, and begins anew at %d", partition.folder, end, memo.start
+            )
+            _drop(segments, 0)
+            segments.append(Segment(partition.folder, partition.start))
+            unproved, end, self._undurable = 0, partition.start, []
+        self._learn(end)
+        self._settle(unproved, end)
+        return partition
+
+    def _first_unproved(self) -> int:
+        """The number of the first segment that nothing proves durable."""
+        segments = self._partition.segments
+        if self._left is not None:
+            return len(segments) - 1
+        for number in range(len(segments) - 1, 0, -1):
+            if self._proved > segments[number].base or not _never_flushed(segments[number]):
+                return number
+        return 0
+
+    def _check_end(self, segment: Segment, following: int) -> None:
+        """A segment that was closed is not empty, and ends with a whole batch, where the next one begins."""
+        end = segment.check_end()
+        if end > following or not segment.size:
+            what = "goes beyond offset %d, where" if segment.size else "is empty, and at offset %d"
+            raise LogDamaged(
+                f"{segment.path}.log {what % following} the next segment begins. Restore the file, or delete it to go on "
+                f"without its records"
+            )
+        if end < following:
+            self._tell_gap(end, following, f"the end of {segment.path}.log, or a file behind it,")
+
+    def _tell_gap(self, first: int, following: int, else_gone: str) -> None:
+        """`else_gone` is what must be gone if no file is known to be."""
+        least = 0 if first < self._partition.segments[0].base else first  # readers may begin within the first of all
+        gone = [f"{base:020}.log" for base in sorted(self._gone) if least <= base < following]
+        log.warning(
+            "%s has no records from offset %d to before %d: %s is gone. The log goes on without them",
+            self._partition.folder, first, following, ", ".join(gone) or else_gone,
+        )  # fmt: skip
+
+    def _find_end(self, unproved: int) -> int:
+        """Cut the log after its last good batch, and index what the indexes lack; the offset after that batch."""
+        segments = self._partition.segments
+        end = segments[unproved].base
+        for number in range(unproved, len(segments)):
+            segment, size = segments[number], segments[number].size
+            end = self._scan(segment, end)
+            following = segments[number + 1].base if number + 1 < len(segments) else end
+            if segment.size == size and end < following <= self._proved:
+                self._tell_gap(end, following, "a file between")
+                end = following
+            elif segment.size < size or end != following:  # a file between may be gone with its name
+                _drop(segments, number + 1)
+                break
+        return end
+
+    def _at_least_proved(self, end: int) -> int:
+        """The log's end, or where it was once, if a file behind it is gone."""
+        if end >= self._proved:
+            return end
+        partition = self._partition
+        if not any(base >= end for base in self._gone):
+            raise self._too_short(end)
+        self._tell_gap(end, self._proved, "a file behind it")
+        partition.segments.append(Segment(partition.folder, self._proved))
+        return self._proved
+
+    def _too_short(self, end: int) -> LogDamaged:
+        folder, active = self._partition.folder, self._partition.active
+        later = [f"{offset:020}{snapshot.ENDING}" for offset in snapshot.offsets(self._names) if offset > end]
+        proofs = [os.path.join(folder, name) for name in later]
+        proofs += [path for path, offset in self._strays.items() if offset >= end]
+        if self._left is not None and self._left.end > end:
+            proofs.append(self._left.mark)
+        return LogDamaged(
+            f"{active.path}.log ends at byte {active.size}, before offset {end}, and the log had come to offset "
+            f"{self._proved} once. Restore what came behind, or delete {' and '.join(proofs)} to go on without it"
+        )
+
+    def _scan(self, segment: Segment, least: int) -> int:
+        """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none."""
+        partition = self._partition
+        whole = scan(segment, least, gaps=partition.settings.compact or partition.memo.cleaned > 0)
+        torn = whole.size < segment.size
+        if torn:
+            self._cut(segment, whole)
+        if not whole.fits:
+            os.truncate(segment.path + ".index", 0)
+        if segment.size:
+            segment.began_ms = header_of(os.pread(segment.fd, HEADER, 0)).max_timestamp
+        if torn or (segment.size and whole.end > max(whole.sure, self._proved)):
+            self._undurable.append(segment)
+        self._epoch = max(self._epoch, whole.epoch)
+        return whole.end
+
+    def _cut(self, segment: Segment, whole: WholePart) -> None:
+        """What is not whole goes; LogDamaged if it was durable."""
+        if whole.size <= whole.row or whole.end < self._proved:
+            raise segment.broken(whole.size)
+        log.warning(
+            "%s.log was cut at byte %d of %d: no whole batch follows, as after a crash in the midst of a write",
+            segment.path, whole.size, segment.size,
+        )  # fmt: skip
+        segment.cut(whole.size)
+
+    def _learn(self, end: int) -> None:
+        """Learn of producers, aborted transactions and, if nothing is kept of them, of leaders."""
+        partition, known, left = self._partition, self._known, self._left
+        snapshot.drop_after(partition.folder, end, self._names)
+        if left is not None and left.snapshot >= 0 and (known is None or known.offset != left.snapshot):
+            log.warning(
+                "%s: the snapshot of offset %d is gone: what it knew is looked for in the log",
+                partition.folder, left.snapshot,
+            )  # fmt: skip
+        if left is None or left.snapshot >= 0:
+            learn(partition, self._names, known, end)
+        if not partition.memo.writes and self._epoch > partition.memo.epoch:
+            _find_epochs(partition)
+
+    def _settle(self, unproved: int, end: int) -> None:
+        """What was found is durable from here on, and the readers' end."""
+        partition = self._partition
+        for segment in self._undurable:
+            segment.flush()
+        if self._undurable:
+            flush_folder(partition.folder)
+        else:
+            partition.active.name_anew()  # it may never have been flushed
+        for segment in partition.segments[unproved:]:
+            segment.durable = 0
+            segment.flushed(segment.size)
+            if segment is not partition.active:
+                segment.rest()
+        partition.end = partition.durable = partition.high = end
+        partition.aborted.save(partition.segments, end)
+        partition.aborted.forget(partition.start, end)
 
 
-def _first_unproved(partition: Partition) -> int:
-    """The number of the first segment that no later one proves durable (rule 1)."""
-    known = snapshot.newest_offset(partition.folder)
-    for number in range(len(partition.segments) - 1, 0, -1):
-        segment = partition.segments[number]
-        if known > segment.base or not _never_flushed(segment):
-            return number
-    return 0
+def _bases(names: Iterable[str], ending: str) -> list[int]:
+    cut = len(ending)
+    return sorted(int(name[:-cut]) for name in names if name.endswith(ending) and name[:-cut].isdigit())
+
+
+def _holds(segments: Iterable[Segment], left: LeftBehind) -> bool:
+    """Whether the segments are those of the stop; LogDamaged if one is shorter. One that is longer was written to since."""
+    for segment in segments:
+        size = left.sizes.get(segment.base, 0)
+        if segment.size < size:
+            raise LogDamaged(
+                f"{segment.path}.log has {segment.size} bytes, and had {size} when the broker was closed. Restore it, "
+                f"or delete {left.mark} to go on with what is left"
+            )
+        if segment.size > size:
+            log.warning("%s.log has grown since %s was written: it is read as after a crash", segment.path, left.mark)
+            return False
+    return True
 
 
 def _never_flushed(segment: Segment) -> bool:
@@ -97,128 +299,26 @@ def _never_flushed(segment: Segment) -> bool:
         return False
 
 
-def _check_end(segment: Segment, following: int) -> None:
-    """A segment that was closed ends with a whole batch, before the next one's first."""
-    if segment.check_end() > following:
-        raise LogDamaged(
-            f"{segment.path}.log goes beyond offset {following}, where the next segment begins. Restore the file, or "
-            f"delete it to go on without its records"
-        )
-
-
-def _find_end(partition: Partition, unproved: int) -> int:
-    """Cut the log after its last good batch, and index what the indexes lack; the offset after that batch."""
-    segments = partition.segments
-    end = segments[unproved].base
-    gaps = partition.settings.compact or partition.memo.cleaned > 0
-    for number in range(unproved, len(segments)):
-        segment, size = segments[number], segments[number].size
-        end = _scan(segment, end, gaps)
-        following = segments[number + 1].base if number + 1 < len(segments) else end
-        if segment.size < size or end != following:  # a file between may be gone with its name
-            _drop(segments, number + 1)
-            break
-    return end
-
-
 def _drop(segments: list[Segment], number: int) -> None:
     """Remove the segments that came after what was lost: nothing of them was durable either."""
     for segment in reversed(segments[number:]):
+        if segment.size:
+            log.warning(
+                "%s.log was removed, with %d bytes: what came before it is not there", segment.path, segment.size
+            )
         segment.delete()
     del segments[number:]
 
 
-def _scan(segment: Segment, least: int, gaps: bool) -> int:
-    """Cut a segment after its last good batch; the offset after that batch, or `least` if there is none.
-
-    `gaps`: offsets may be missing between batches. Elsewhere a gap is damage, as a batch's offset has no checksum.
-    """
-    index, size = segment.index, segment.size
-    durable = index.at[-1] if index.at else -1
-    wrong = durable >= 0 and not _starts(segment, durable, index.bases[-1])
-    if wrong:  # what it names was durable, and is not there: one of the two is damaged
-        index = segment.index_anew()
-    at, end = (index.at[-1], index.bases[-1]) if index.at else (0, least)
-    segment.latest, segment.size = index.times[-1] if index.times else NEVER, at
-    while at < size:
-        most = max(CHUNK, _next_size(segment, at))
-        chunk = memoryview(os.pread(segment.fd, min(most, size - at), at))
-        here, end = _whole_batches(segment, chunk, at, end, gaps)
-        if not here:
-            break
-        at += here
-    if segment.size <= durable:
-        at, segment.size = segment.size, size
-        raise segment.broken(at)
-    if wrong:
-        os.truncate(segment.path + ".index", 0)
-    if segment.size < size:
-        segment.cut(segment.size)
-    if segment.size:
-        segment.began_ms = header_of(os.pread(segment.fd, HEADER, 0)).max_timestamp
-    return end
-
-
-def _starts(segment: Segment, at: int, base: int) -> bool:
-    """Whether a whole batch with that offset starts at byte `at`."""
-    data = os.pread(segment.fd, _next_size(segment, at), at)
-    return len(data) >= HEADER and header_of(data).base == base and _good(header_of(data), base, memoryview(data))
-
-
-def _next_size(segment: Segment, at: int) -> int:
-    """How long the batch at byte `at` says it is, within its file."""
-    head = os.pread(segment.fd, PREFIX, at)
-    if len(head) < PREFIX:
-        return 0
-    size: int = PREFIX + max(0, EPOCH.unpack_from(head, 8)[0])
-    return min(size, os.fstat(segment.fd).st_size - at)
-
-
-def _whole_batches(segment: Segment, chunk: memoryview, at: int, end: int, gaps: bool) -> tuple[int, int]:
-    """Note the good batches at the start of `chunk`, which lies at byte `at`: how many bytes, and the offset after."""
-    here = 0
-    while here + HEADER <= len(chunk):
-        batch = header_of(chunk, here)
-        after = here + PREFIX + batch.length
-        if batch.length < HEADER - PREFIX or after > len(chunk) or not _good(batch, end, chunk[here:after]):
-            break
-        if batch.base > end and not gaps:
-            break
-        segment.note(batch.base, at + here, after - here, batch.max_timestamp)
-        here, end = after, batch.last + 1
-    return here, end
-
-
-def _good(batch: Batch, end: int, data: memoryview) -> bool:
-    follows = batch.base >= end and batch.last_delta >= 0
-    return batch.magic == 2 and follows and crc32c(data[CHECKED:]) == batch.crc
-
-
-def _replay(partition: Partition, end: int) -> None:
-    """Learn of the producers: from the last snapshot, and from the headers of what came after it."""
-    snapshot.drop_after(partition.folder, end)
-    since, partition.producers = snapshot.newest(partition.folder, partition.segments[0].base, end)
-    partition.aborted.load(partition.segments, since)
-    for segment in partition.segments[partition.segment_of(since) :]:
-        for at, batch in segment.headers(segment.lookup.before_offset(since)):
-            if batch.base >= since:
-                partition.note(batch, _body(segment, at, batch))
-    partition.aborted.forget(partition.start, end)
-
-
-def _body(segment: Segment, at: int, batch: Batch) -> bytes:
-    """A marker's bytes; nobody asks for another batch's."""
-    return os.pread(segment.fd, PREFIX + batch.length, at) if batch.control else b""
-
-
-def _settle(partition: Partition, unproved: int, end: int) -> None:
-    """What was found is durable from here on, and the readers' end."""
-    for segment in partition.segments[unproved:]:
-        segment.flush()
-        segment.durable = 0
-        segment.flushed(segment.size)
-        if segment is not partition.active:
-            segment.rest()
-    flush_folder(partition.folder)
-    partition.end = partition.durable = partition.high = end
-    partition.aborted.save(partition.segments, end)
+def _find_epochs(partition: Partition) -> None:
+    """The leaders' epochs as the batches have them, where no memo is there any more."""
+    epochs = [(0, 0)]
+    for _, batch in (found for segment in partition.segments for found in segment.headers()):
+        if batch.leader_epoch > epochs[-1][0]:
+            epochs.append((batch.leader_epoch, batch.base))
+    partition.memo.epochs = epochs
+    log.warning(
+        "%s is gone: the epochs of leaders were found in the batches, and where the log started before is not known: it "
+        "starts at offset %d", partition.memo.path, partition.start
+    )  # fmt: skip
+    partition.memo.save()

@@ -11,15 +11,18 @@ Rule 5: while it grows its index is in memory. Afterwards it is looked up in the
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.batch import FRAME, HEADER, PREFIX, Batch, header_of
+from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, PREFIX, Batch, header_of
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.disk import flush_file, flush_folder
@@ -27,6 +30,7 @@ from waterclock.disk import flush_file, flush_folder
 CHUNK: Final = 1 << 20
 FIRST_CHUNK: Final = 8 << 10  # most walks are over after a few batches
 LABEL: Final = "topic.json"  # beside a topic's segments: what its folder is (labels.py)
+log = logging.getLogger("waterclock.broker")
 FILES: Final = (".index", ".aborted", ".log")  # in the order of their removal
 
 
@@ -54,6 +58,8 @@ class Segment:
         """All of it, read from its file when first asked for: for who adds to it, mends it or cuts it."""
         index = Index(self.path + ".index", self.base)
         index.load(self.size)
+        if index.beyond >= 0:
+            raise self.shortened(index.beyond)
         return index
 
     @property
@@ -162,6 +168,13 @@ class Segment:
             f"Restore the file, or delete it to go on without its records"
         )
 
+    def shortened(self, at: int) -> LogDamaged:
+        """The error that says that it was longer once: its index has a batch behind its end, which was durable."""
+        return LogDamaged(
+            f"{self.path}.log has {self.size} bytes, and {self.path}.index has a batch at byte {at}. Restore the file, or "
+            f"delete {self.path}.index to go on with what is left"
+        )
+
     def headers(self, at: int = 0) -> Iterator[tuple[int, Batch]]:
         """Byte and header of each batch from byte `at` on, which must be the start of one; LogDamaged if it is not."""
         most = FIRST_CHUNK
@@ -179,6 +192,30 @@ class Segment:
             at += here
             most = min(2 * most, CHUNK)
 
+    def batches(self, at: int = 0) -> Iterator[tuple[int, Batch, memoryview]]:
+        """As `headers`, with each batch's bytes, which are what its checksum says; LogDamaged if they are not."""
+        while at < self.size:
+            size = max(CHUNK, self._size_at(at))
+            chunk = memoryview(os.pread(self.fd, min(size, self.size - at), at))
+            here = 0
+            while here + HEADER <= len(chunk):
+                batch = header_of(chunk, here)
+                after = here + PREFIX + batch.length
+                if batch.length < HEADER - PREFIX or after > len(chunk):
+                    break
+                if crc32c(chunk[here + CHECKED : after]) != batch.crc:
+                    raise self.broken(at + here)
+                yield at + here, batch, chunk[here:after]
+                here = after
+            if not here:
+                raise self.broken(at)
+            at += here
+
+    def _size_at(self, at: int) -> int:
+        """How long the batch at byte `at` says it is."""
+        head = os.pread(self.fd, PREFIX, at)
+        return PREFIX + int(EPOCH.unpack_from(head, 8)[0]) if len(head) == PREFIX else 0
+
     @cached_property
     def tail(self) -> Tail:
         """The end of a segment that nothing is appended to any more. What its index lacks is found and kept."""
@@ -187,8 +224,8 @@ class Segment:
 
     def _tail_from_last_row(self) -> Tail | None:
         """The tail, if the last row of the index is a good one, not far from the end; otherwise None."""
-        row = last_row(self.path + ".index", self.base, self.size)
-        if row is None:
+        row = last_row(self.path + ".index", self.base)
+        if row is None or row[1] >= self.size:
             return None
         end, at, latest = row
         with suppress(LogDamaged):
@@ -220,15 +257,23 @@ class Segment:
         return Tail(end, latest)
 
     def check_end(self) -> int:
-        """The offset after the last record of such a segment; LogDamaged if it does not end with a whole batch.
+        """The offset after the last record of such a segment; LogDamaged if it does not end with a whole batch, or is
+        shorter than its index says.
 
         Reads the last row of its index and what follows, not the whole index.
         """
-        row = last_row(self.path + ".index", self.base, self.size)
+        row = last_row(self.path + ".index", self.base)
+        if row is not None and row[1] >= self.size:
+            raise self.shortened(row[1])
         if row is not None:
             with suppress(LogDamaged):
                 return self._end_from(*row[:2])
+            self.tell_of_index()
         return self._end_from(self.base, 0)
+
+    def tell_of_index(self) -> None:
+        """Its index has a good row where the log has no batch: one of the two was damaged, or put back from before."""
+        log.warning("%s.index does not fit %s.log: the index is found again", self.path, self.path)
 
     def _end_from(self, offset: int, at: int) -> int:
         for here, batch in self.headers(at):
@@ -238,9 +283,9 @@ class Segment:
         return offset
 
     def cut(self, size: int) -> None:
-        """Drop everything from byte `size` on."""
-        os.ftruncate(self.fd, size)
+        """Drop everything from byte `size` on, in the index first: it must not say that the file was longer."""
         self.index.forget(size)
+        os.ftruncate(self.fd, size)
         self.size, self.durable, self.settled = size, min(self.durable, size), min(self.settled, size)
 
     def flush(self) -> None:

@@ -2,30 +2,49 @@
 
 Rule 1: a snapshot is named after the offset that it was taken at: all batches before are in it, none after.
 Rule 2: it is written when everything before that offset is durable, and it carries its own checksum.
-    One that is torn or newer than the log is passed over for the one before.
+    One that is torn is passed over for the one before.
 Rule 3: whoever writes it does not flush it (not `write_whole`): a start that finds it torn only reads more of the log,
     and a stop would flush twice for each of its partitions, one after the other. What it is called is durable with the
     next flush of the log, and before files go that it stands in for, `settle` is called.
 Rule 4: the aborted transactions before that offset are on the disk first. Once one of those flushes has failed, nobody
     can say that of any later snapshot: no more are written, and a start reads from the last good one on.
+Rule 5: it has a checksum of each file of aborted transactions, as far as it stands in for their markers (aborted.py).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from waterclock.broker.log.aborted import RowsChecksum
 from waterclock.broker.log.producers import Producers
 from waterclock.disk import flush_file, flush_folder, replacing
 
+FORM: Final = b"WCS2"
 CRC: Final = struct.Struct(">I")
+PLACE: Final = struct.Struct(">q")  # its offset has a part in the checksum: none stands in for another
+COUNT: Final = struct.Struct(">i")
+VOUCHED: Final = struct.Struct(">qiI")  # a segment's base, its rows, their checksum
 KEPT: Final = 2
 ENDING: Final = ".snapshot"
+log = logging.getLogger("waterclock.broker")
+
+
+class Snapshot(NamedTuple):
+    """The producers at `offset`, and what the files of aborted transactions before it hold: by their segments' bases.
+
+    None for `vouched` in the form of earlier versions, which said nothing of them.
+    """
+
+    offset: int
+    producers: Producers
+    vouched: dict[int, RowsChecksum] | None
 
 
 class Snapshots:
@@ -53,57 +72,74 @@ class Snapshots:
             flush_folder(self._folder)  # one of them may be new
 
 
+def packed(producers: bytes, vouched: Mapping[int, RowsChecksum]) -> bytes:
+    """What a snapshot holds: a dump of the producers, and the checksums of the files of aborted transactions."""
+    rows = b"".join(VOUCHED.pack(base, *one) for base, one in vouched.items())
+    return COUNT.pack(len(vouched)) + rows + producers
+
+
 def write(folder: str, offset: int, data: bytes) -> None:
-    """Write the snapshot at `offset`, a dump of the producers, and delete all but the last two."""
-    with replacing(os.path.join(folder, f"{offset:020}{ENDING}")) as file:
-        file.write(CRC.pack(crc32c(data)) + data)
-    for old in offsets(folder)[:-KEPT]:
+    """Write the snapshot at `offset`, with what `packed` gave, and delete all but the last two."""
+    with replacing(_path(folder, offset)) as file:
+        file.write(FORM + CRC.pack(_checksum(offset, data)) + data)
+    for old in offsets(os.listdir(folder))[:-KEPT]:
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, f"{old:020}{ENDING}"))
+            os.unlink(_path(folder, old))
 
 
 def settle(folder: str) -> None:
     """Make the last snapshot durable, name and bytes; OSError. What it has then needs no file from before."""
-    for offset in offsets(folder)[-1:]:
-        flush_file(os.path.join(folder, f"{offset:020}{ENDING}"))
+    for offset in offsets(os.listdir(folder))[-1:]:
+        flush_file(_path(folder, offset))
     flush_folder(folder)
 
 
-def offsets(folder: str) -> list[int]:
-    """The offsets that snapshots are there for, rising."""
-    names = (name[: -len(ENDING)] for name in os.listdir(folder) if name.endswith(ENDING))
-    return sorted(int(name) for name in names if name.isdigit())
+def offsets(names: Iterable[str]) -> list[int]:
+    """The offsets that snapshots are there for, rising; `names` are those of the folder's files."""
+    numbers = (name[: -len(ENDING)] for name in names if name.endswith(ENDING))
+    return sorted(int(number) for number in numbers if number.isdigit())
 
 
-def newest(folder: str, start: int, end: int) -> tuple[int, Producers]:
-    """The last good snapshot from `start` to `end`; (start, no producers) where there is none.
-
-    `start` is where the files begin, not where readers may: what a deletion hides is known of its producers all the same.
-    """
-    for offset in reversed(offsets(folder)):
-        producers = _read(folder, offset) if start <= offset <= end else None
-        if producers is not None:
-            return offset, producers
-    return start, Producers()
-
-
-def newest_offset(folder: str) -> int:
-    """The offset of the last good snapshot, or -1: everything before it was durable when it was taken."""
-    return next((offset for offset in reversed(offsets(folder)) if _read(folder, offset) is not None), -1)
-
-
-def drop_after(folder: str, end: int) -> None:
-    """Delete the snapshots of what a cut has taken away."""
-    for offset in offsets(folder):
-        if offset > end:
-            os.unlink(os.path.join(folder, f"{offset:020}{ENDING}"))
-
-
-def _read(folder: str, offset: int) -> Producers | None:
-    with open(os.path.join(folder, f"{offset:020}{ENDING}"), "rb") as file:
-        raw = file.read()
-    if len(raw) < CRC.size or CRC.unpack_from(raw)[0] != crc32c(raw[CRC.size :]):
-        return None
-    with suppress(struct.error):
-        return Producers.load(raw[CRC.size :])
+def newest(folder: str, names: Iterable[str]) -> Snapshot | None:
+    """The last good snapshot: everything before it was durable when it was taken."""
+    for offset in reversed(offsets(names)):
+        found = _read(folder, offset)
+        if found is not None:
+            return found
+        log.warning("%s is torn or damaged: what it knew is looked for in the log", _path(folder, offset))
     return None
+
+
+def drop_after(folder: str, end: int, names: Iterable[str]) -> None:
+    """Delete the snapshots of what a cut has taken away; `names` are those of the folder's files."""
+    for offset in offsets(names):
+        if offset > end:
+            os.unlink(_path(folder, offset))
+
+
+def _path(folder: str, offset: int) -> str:
+    return os.path.join(folder, f"{offset:020}{ENDING}")
+
+
+def _checksum(offset: int, data: bytes) -> int:
+    return int(crc32c(data, crc32c(PLACE.pack(offset))))
+
+
+def _read(folder: str, offset: int) -> Snapshot | None:
+    with open(_path(folder, offset), "rb") as file:
+        raw = file.read()
+    head = len(FORM) + CRC.size
+    with suppress(struct.error):
+        if raw[: len(FORM)] == FORM and CRC.unpack_from(raw, len(FORM))[0] == _checksum(offset, raw[head:]):
+            return _unpacked(offset, raw[head:])
+        if CRC.unpack_from(raw)[0] == crc32c(raw[CRC.size :]):
+            return Snapshot(offset, Producers.load(raw[CRC.size :]), None)
+    return None
+
+
+def _unpacked(offset: int, data: bytes) -> Snapshot:
+    (count,) = COUNT.unpack_from(data)
+    after = COUNT.size + count * VOUCHED.size
+    rows = VOUCHED.iter_unpack(data[COUNT.size : after])
+    vouched = {base: RowsChecksum(rows, crc) for base, rows, crc in rows}
+    return Snapshot(offset, Producers.load(data[after:]), vouched)

@@ -7,24 +7,32 @@
 4. `<base>.aborted.cleaned` becomes `<base>.aborted`.
 5. `<base>-<upto>.swap` becomes `<base>.log`, with an index written anew.
 
-`finish` makes good what a crash left: before step 2 the new files go, after it the remaining steps are done.
+`finish` makes good what a crash left: before step 2 the new files go, after it the remaining steps are done. The old ones
+go only if the new one is whole.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from crc32c import crc32c
+
+from waterclock.broker.errors import LogDamaged
+from waterclock.broker.log.batch import CHECKED, HEADER, PREFIX, header_of
 from waterclock.broker.log.index import Index
 from waterclock.broker.log.segment import FILES
 from waterclock.disk import flush_folder
 
 CLEANED: Final = ".cleaned"
+UNKNOWN: Final = ".unknown"
 SWAP: Final = re.compile(r"(\d{20})-(\d{20})\.swap")
 SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|aborted)")
+log = logging.getLogger("waterclock.broker")
 
 
 def swap(folder: str, base: int, upto: int, index: Index) -> None:
@@ -41,16 +49,55 @@ def swap(folder: str, base: int, upto: int, index: Index) -> None:
     flush_folder(folder)
 
 
-def finish(folder: str) -> None:
-    """After a crash: the swaps that had begun are done, and what was not complete is removed."""
-    names = os.listdir(folder)
-    for name in names:
-        if begun := SWAP.fullmatch(name):
-            _go_on(folder, name, int(begun[1]), int(begun[2]))
-    for name in names:
-        if name.endswith(CLEANED):
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+def finish(folder: str, names: list[str], *, stopped: bool) -> list[str]:
+    """After a crash: the swaps that had begun are done, and what was not complete is removed; the files then.
+
+    `stopped`: no crash came, so no swap had begun, and one that is there belongs to nothing. It is set aside, and so is
+    one that is damaged, if the files that it was to replace are there. LogDamaged if they are not.
+    """
+    begun = [found for name in names if (found := SWAP.fullmatch(name))]
+    cleaned = [name for name in names if name.endswith(CLEANED)]
+    if not begun and not cleaned:
+        return names
+    for found in begun:
+        base, upto = int(found[1]), int(found[2])
+        old_is_there = os.path.exists(os.path.join(folder, f"{base:020}.log"))
+        error = _damage(os.path.join(folder, found[0]), base, upto)
+        if old_is_there and (stopped or error is not None):
+            _set_aside(folder, found[0])
+        elif error is not None:
+            raise error
+        else:
+            _go_on(folder, found[0], base, upto)
+    for name in cleaned:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    return os.listdir(folder)
+
+
+def _damage(path: str, base: int, upto: int) -> LogDamaged | None:
+    """What is wrong with a new file."""
+    at, end = 0, base
+    with open(path, "rb") as file:
+        while head := file.read(HEADER):
+            batch = header_of(head) if len(head) == HEADER else None
+            body = file.read(max(0, batch.length + PREFIX - HEADER)) if batch is not None else b""
+            if batch is None or batch.base < end or crc32c(body, crc32c(head[CHECKED:])) != batch.crc:
+                break
+            at, end = at + PREFIX + batch.length, batch.last + 1
+        else:
+            if at and end <= upto:
+                return None
+    return LogDamaged(
+        f"{path}, which a compaction has written, is broken at byte {at}. Restore it, or delete it to go on without the "
+        f"records from offset {base} to before {upto}"
+    )
+
+
+def _set_aside(folder: str, name: str) -> None:
+    path = os.path.join(folder, name)
+    log.warning("%s is damaged, or belongs to nothing here: it is set aside as %s%s", path, path, UNKNOWN)
+    os.rename(path, path + UNKNOWN)
 
 
 def abandon(folder: str) -> bool:

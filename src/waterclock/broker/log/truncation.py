@@ -10,6 +10,8 @@ Rule 2: a crash between any two steps leaves a partition that can be opened, wit
 
 from __future__ import annotations
 
+import os
+
 from waterclock.broker.log import snapshot
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
@@ -26,6 +28,7 @@ def cut(partition: Partition, end: int) -> Partition:
             partition.segments.remove(segment)
     last = partition.active
     last.cut(_first_byte(last, end))
+    last.flush()  # before the memo forgets whose records they were: none of them must come back
     memo = partition.memo
     memo.epochs = [row for row in memo.epochs if row[1] < end] or [memo.epochs[0]]
     memo.start, memo.cleaned = min(memo.start, end), min(memo.cleaned, end)
@@ -36,7 +39,7 @@ def cut(partition: Partition, end: int) -> Partition:
 
 def _drop_snapshots(partition: Partition, end: int) -> None:
     """Durably, and before any record goes: a snapshot behind the log's end says that the log is damaged."""
-    snapshot.drop_after(partition.folder, end)
+    snapshot.drop_after(partition.folder, end, os.listdir(partition.folder))
     flush_folder(partition.folder)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.inventory import JOURNAL, NAMESPACE
 from waterclock.broker.log.batch import PREFIX, header_of
+from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import flush_files
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 CHUNK: Final = 4 << 20
 
 
-def open_journal(folder: str, settings: Settings) -> Partition:
+def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
     """The journal's partition in a broker's folder: nothing of it is ever too old, or too large."""
     own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30), "min.insync.replicas": "1"})
     path = os.path.join(folder, JOURNAL)
     make_folder(path)
-    return open_partition(TOPIC, 0, path, own)
+    return open_partition(TOPIC, 0, path, own, stop.take(path))
 
 
 class Replica:
-    """The follower's, in `folder`. `applied` is how far the journal was done, or None if nothing was copied yet."""
+    """The follower's. `applied` is how far the journal was done, or None if nothing was copied yet."""
 
-    def __init__(self, folder: str, settings: Settings, store: Store, topics: Topics, identity: Identity) -> None:
+    def __init__(self, journal: Partition, store: Store, topics: Topics, identity: Identity) -> None:
         self.store, self.topics, self._identity = store, topics, identity
-        self.journal = open_journal(folder, settings)
+        self.journal = journal
         self.applied: int | None = store.load("self").get("applied")
         self._begin_reading()
 

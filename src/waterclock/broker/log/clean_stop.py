@@ -1,0 +1,114 @@
+"""The mark of a clean stop: what each partition had when the broker was closed, for the next start to hold its log against.
+
+1. A stop makes everything durable, then writes the mark: one file for the whole data folder, with a checksum.
+2. A start holds each log against it (recovery.py).
+3. The mark is removed, and that is durable, before anything is appended.
+
+    a start finds             then
+    the mark                  a log that lacks something of it is damaged: no crash came between
+    none                      a crash came: what was durable is what the log itself proves
+    one that is damaged       that is said, and it counts as none
+    a folder it does not name  it says nothing of it: that one was restored, or put there by hand
+
+Rule 1: it names a partition only if all of it is durable and no compaction is in the midst of its files.
+Rule 2: where it holds, nothing was undurable: nothing need be read again, flushed or written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from waterclock.disk import flush_folder, write_whole
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.partition import Partition
+
+NAME: Final = "clean-stop"
+NOTHING: Final = -1
+log = logging.getLogger("waterclock.broker")
+
+
+class LeftBehind(NamedTuple):
+    """What a stop has left of a partition: its end, the offset of its snapshot or NOTHING if there was nothing to keep,
+    the bytes of each segment by its first offset, and the mark that says so."""
+
+    end: int
+    snapshot: int
+    sizes: dict[int, int]
+    mark: str
+
+
+class CleanStop:
+    """The mark in the data folder `folder`, which is read when it is made."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._path = folder, os.path.join(folder, NAME)
+        self._left = self._read()
+
+    def _read(self) -> dict[str, LeftBehind]:
+        """By the partitions' folders."""
+        try:
+            with open(self._path, "rb") as file:
+                raw = file.read()
+        except FileNotFoundError:
+            return {}
+        with suppress(ValueError, TypeError, AttributeError):
+            checksum, _, kept = raw.partition(b"\n")
+            if checksum == _checksum(kept):
+                return {os.path.join(self._folder, name): self._entry(*row) for name, row in json.loads(kept).items()}
+        log.warning(
+            "%s is damaged: no stop is known to have been clean, so each log is read as after a crash", self._path
+        )
+        return {}
+
+    def _entry(self, end: int, snapshot: int, *sizes: int) -> LeftBehind:
+        return LeftBehind(end, snapshot, dict(zip(sizes[::2], sizes[1::2], strict=True)), self._path)
+
+    def take(self, folder: str) -> LeftBehind | None:
+        """What it says of the partition in `folder`: once, as the partition changes from then on."""
+        return self._left.pop(folder, None)
+
+    def remove(self) -> None:
+        """From here on logs may change. What was not taken yet can be taken still."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+            flush_folder(self._folder)
+
+    def write(self, partitions: Iterable[Partition]) -> None:
+        """These were closed. A disk that refuses makes the next start one after a crash."""
+        left = dict(self._left)  # what was not opened is as it was
+        left.update((partition.folder, row) for partition in partitions if (row := _left(partition, self._path)))
+        skip = len(os.path.join(self._folder, ""))
+        rows = {folder[skip:]: _row(row) for folder, row in left.items()}
+        kept = json.dumps(rows, separators=(",", ":")).encode()
+        try:
+            write_whole(self._path, _checksum(kept) + b"\n" + kept)
+        except OSError as error:
+            log.warning("%s cannot be written: %s. The next start reads each log as after a crash", self._path, error)
+
+
+def _left(partition: Partition, mark: str) -> LeftBehind | None:
+    if partition.durable < partition.end or partition.upkept or partition.deleted:
+        return None
+    if len(partition.producers.known) or len(partition.aborted):
+        if partition.snapped != partition.end:
+            return None  # the disk has refused it
+        snapshot = partition.end
+    else:
+        snapshot = NOTHING
+    return LeftBehind(partition.end, snapshot, {s.base: s.size for s in partition.segments}, mark)
+
+
+def _row(left: LeftBehind) -> list[int]:
+    return [left.end, left.snapshot, *(number for item in left.sizes.items() for number in item)]
+
+
+def _checksum(kept: bytes) -> bytes:
+    return b"%08x" % crc32c(kept)
