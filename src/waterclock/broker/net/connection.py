@@ -68,7 +68,7 @@ class Connection:
         self._out: deque[Part | memoryview] = deque()
         self._frame: memoryview | None = None
         self._have = 0
-        self._kept = b""  # requests that came when it could not be served any more
+        self._kept = bytearray()  # requests that came when it could not be served any more
         self._reading = self._writing = self._deaf = self._ending = False
         self._read_on()
 
@@ -144,7 +144,7 @@ class Connection:
             if count - at - 4 < size:
                 break
             if self._full():
-                self._kept = bytes(data[at:])
+                self._kept = bytearray(data[at:])  # writable, as everything that is served: Produce puts offsets in
                 return
             self._serve(self, data[at + 4 : at + 4 + size])
             at += 4 + size
@@ -179,7 +179,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Serve what was kept."""
-        kept, self._kept = self._kept, b""
+        kept, self._kept = self._kept, bytearray()
         if self.fd >= 0:
             self._attempt(partial(self._split, memoryview(kept)))
 
@@ -304,7 +304,7 @@ class Connection:
             if slot.on_gone is not None:
                 slot.on_gone()
         self._out.clear()
-        self._kept = b""
+        self._kept = bytearray()
         if self._frame is not None:
             self._drop_frame()
         self._hub.closed(self)
