@@ -145,6 +145,7 @@ class Connection:
                 break
             if self._full():
                 self._kept = bytearray(data[at:])  # writable, as everything that is served: Produce puts offsets in
+                self._read_no_more()  # what comes behind it is read behind it
                 return
             self._serve(self, data[at + 4 : at + 4 + size])
             at += 4 + size
