@@ -19,7 +19,8 @@ from tests.conformance.dialogue import Dialogue, fetch_fields
 from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
-from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.arriving import RATE
+from waterclock.broker.net.connection import INBOX, LEAST_FRAME, MOST_SLOTS, MOST_UNSENT, Connection
 from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
 
@@ -73,7 +74,8 @@ def is_served(broker: Broker) -> bool:
 
 
 def idle_after_8_s() -> Broker:
-    return Broker(clock=ManualClock(), settings={"connections.max.idle.ms": "8000"})
+    settings = {"connections.max.idle.ms": "8000", "socket.request.timeout.ms": "0"}
+    return Broker(clock=ManualClock(), settings=settings)
 
 
 def test_silent_connections_go_after_the_time_allowed_and_not_before() -> None:
@@ -222,34 +224,134 @@ def narrow() -> Iterator[Broker]:
         yield broker
 
 
-def test_readers_wait_while_half_received_requests_fill_the_room(narrow: Broker) -> None:
+def test_what_is_claimed_and_not_sent_is_not_held(narrow: Broker) -> None:
+    """Six that claimed 100 MB each once stopped all reading for ten minutes."""
+    with ExitStack() as stack:
+        claimants = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(6)]
+        for one in claimants:
+            one.sendall(struct.pack(">i", 100 << 20) + VERSIONS[4:])
+        until(lambda: held(narrow) == 6 * LEAST_FRAME)
+        assert is_served(narrow)
+
+
+def test_small_requests_are_served_while_large_ones_fill_the_room(narrow: Broker) -> None:
+    with ExitStack() as stack:
+        plugged = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(4)]
+        for one in plugged:
+            one.sendall(struct.pack(">i", 10 * BIG) + b"\0" * 400_000)
+        until(lambda: held(narrow) >= 1_000_000)
+        for _ in range(3):
+            assert is_served(narrow)
+
+
+def test_large_requests_wait_for_room_but_one_that_goes_on_and_makes_some(narrow: Broker) -> None:
     with ExitStack() as stack:
         first, second, third = (stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(3))
-        for number, one in enumerate((first, second), 1):
-            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:])
-            until(lambda number=number: held(narrow) == number * (BIG + 4))
-        third.sendall(VERSIONS)  # small as it is, it may be the start of something large
-        third.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            third.recv(1)
-        assert held(narrow) == 2 * (BIG + 4)
-        first.sendall(b"\0" * (BIG - 10))
+        for one in (first, second):
+            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 600_000)
+        until(lambda: held(narrow) >= 1_200_000)
+        third.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 100_000)
+        until(lambda: waiting(narrow) == 1)
+        assert is_quiet(third)
+        first.sendall(b"\0" * (BIG - 10 - 600_000))
         assert len(first.recv(4)) == 4
-        third.settimeout(20)
-        assert len(third.recv(4)) == 4
-        second.sendall(b"\0" * (BIG - 10))
-        assert len(second.recv(4)) == 4
-        assert held(narrow) == 0
+        third.sendall(b"\0" * (BIG - 10 - 100_000))
+        second.sendall(b"\0" * (BIG - 10 - 600_000))
+        assert [len(one.recv(4)) for one in (second, third)] == [4, 4]
+        until(lambda: held(narrow) == 0)
+
+
+def waiting(broker: Broker) -> int:
+    return broker.call(lambda: len(broker.inside.listener.memory.waiting))
+
+
+def is_quiet(plugged: socket.socket) -> bool:
+    """Nothing has come by now; it does not wait."""
+    plugged.setblocking(False)
+    try:
+        return not plugged.recv(1) and False
+    except BlockingIOError:
+        return True
+    finally:
+        plugged.settimeout(20)
 
 
 def test_a_client_that_goes_gives_its_room_back(narrow: Broker) -> None:
-    with closing(plug(narrow.bootstrap)) as waiting:
-        with closing(plug(narrow.bootstrap)) as begun:
-            begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
-            until(lambda: held(narrow) == 2 * BIG + 4)
-            waiting.sendall(VERSIONS)
-        assert len(waiting.recv(4)) == 4
-        assert held(narrow) == 0
+    with closing(plug(narrow.bootstrap)) as begun:
+        begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
+        until(lambda: held(narrow) == LEAST_FRAME)
+    until(lambda: held(narrow) == 0)
+
+
+# How long a request may take to arrive
+
+
+def slow_after_8_s(**settings: str) -> Broker:
+    return Broker(clock=ManualClock(), settings={"socket.request.timeout.ms": "8000", **settings})
+
+
+def test_a_request_that_does_not_arrive_closes_its_connection_after_the_time_allowed_and_not_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with slow_after_8_s() as broker, closing(plug(broker.bootstrap)) as begun, closing(plug(broker.bootstrap)) as idle:
+        begun.sendall(struct.pack(">i", BIG) + b"\0" * 100)
+        until(lambda: held(broker) > 0 and len(connections(broker)) == 2)
+        broker.advance_s(8)
+        assert len(connections(broker)) == 2
+        broker.advance_s(1)
+        assert (is_closed(begun), held(broker), len(connections(broker))) == (True, 0, 1)  # who asks nothing stays
+        idle.sendall(VERSIONS)
+        assert len(idle.recv(4)) == 4
+    assert "did not arrive within 8000 ms (socket.request.timeout.ms); 104 bytes of it came" in caplog.text
+
+
+def test_what_comes_gives_a_large_request_more_time(narrow: Broker) -> None:
+    with slow_after_8_s() as broker, closing(plug(broker.bootstrap)) as begun:
+        begun.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * (10 * RATE))
+        until(lambda: broker.call(lambda: broker.inside.listener.received) == 14 + 10 * RATE)
+        broker.advance_s(18)
+        assert len(connections(broker)) == 1
+        broker.advance_s(2)
+        assert is_closed(begun)
+
+
+def test_who_holds_what_others_wait_for_has_an_eighth_of_the_time() -> None:
+    with ExitStack() as stack, slow_after_8_s(**{"queued.max.request.bytes": "500000"}) as broker:
+        plugged = [stack.enter_context(closing(plug(broker.bootstrap))) for _ in range(3)]
+        for one in plugged:
+            one.sendall(struct.pack(">i", BIG) + b"\0" * RATE)
+        until(lambda: held(broker) >= 3 * RATE)
+        for one in plugged:
+            one.sendall(b"\0" * (3 * RATE))
+        until(lambda: waiting(broker) > 0)
+        broker.advance_s(7)
+        assert len(connections(broker)) < 3
+
+
+@pytest.mark.parametrize("sent", [b"", VERSIONS, struct.pack(">i", 500 << 10) + b"\0" * 5000])
+def test_who_does_not_say_who_he_is_goes_after_that_time_too(sent: bytes) -> None:
+    access = Access(users=("alice:secret",))
+    settings = {"socket.request.timeout.ms": "8000"}
+    with Broker(clock=ManualClock(), settings=settings, access=access) as broker:  # noqa: SIM117
+        with closing(plug(broker.bootstrap)) as stranger:
+            stranger.sendall(sent)
+            until(lambda: broker.call(lambda: broker.inside.listener.received) == len(sent) and connections(broker))
+            broker.advance_s(8)
+            assert len(connections(broker)) == 1
+            broker.advance_s(1)
+            assert connections(broker) == []
+
+
+def test_what_strangers_claim_takes_nothing_from_those_who_are_in() -> None:
+    """1,060 claims before anybody had said who he is once stopped the reading of those who were in."""
+    settings = {"queued.max.unauthenticated.bytes": "100000", "queued.max.request.bytes": "100000"}
+    with ExitStack() as stack, Broker(settings=settings, access=Access(users=("alice:secret",))) as broker:
+        for _ in range(30):
+            stranger = stack.enter_context(closing(plug(broker.bootstrap)))
+            stranger.sendall(struct.pack(">i", 500 << 10) + b"\0" * 20_000)
+        until(lambda: broker.call(lambda: broker.inside.listener.memory_of_strangers.full))
+        assert held(broker) == 0
+        assert is_served(broker)  # another stranger with a small request, too
 
 
 def test_no_two_begun_requests_wait_for_each_other(narrow: Broker) -> None:
