@@ -16,6 +16,7 @@ from waterclock.broker.groups.assignors import TopicIdPartition
 from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, HeartbeatRefusal, check
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -84,7 +85,8 @@ class ConsumerGroupApis:
     # ConsumerGroupDescribe
 
     def describe(self, request: Request) -> None:
-        request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.group_ids))
+        names = request.body.group_ids
+        portions.answer(request, "groups", (self._described(request, name) for name in names), len(names))
 
     def _described(self, request: Request, group_id: str) -> Any:
         group = self._coordinator.get(group_id) if group_id else None

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from waterclock.broker.buffers import Slice
-from waterclock.broker.net.idle import IdleWatch
 from waterclock.broker.net.arriving import ArrivalWatch
+from waterclock.broker.net.idle import IdleWatch
 from waterclock.broker.net.memory import MemoryPool
 from waterclock.broker.net.outgoing import Part, Ready, Slot
 from waterclock.broker.net.turns import MANY, SLICE_NS, Turns
@@ -80,7 +80,7 @@ class Connection:
         self._size = self._have = 0  # of the request that arrives in it: bytes claimed, and there
         self._kept: memoryview | None = None  # requests that came together with others, and have not had their turn
         self._keeps = 0  # bytes of memory that are held for it
-        self.working = False  # one request takes long: those behind it wait
+        self._works = 0  # requests that take long: those behind them wait
         self._reading = self._writing = self._deaf = self._ending = self._queued = False
         if self._stranger:
             hub.arriving.begin(self)
@@ -185,7 +185,7 @@ class Connection:
             self._open_frame(data[at:])
 
     def _full(self) -> bool:
-        return len(self.slots) >= MOST_SLOTS or self.unsent > MOST_UNSENT or self._deaf or self.working
+        return len(self.slots) >= MOST_SLOTS or self.unsent > MOST_UNSENT or self._deaf or self._works > 0
 
     def _keep(self, data: memoryview) -> None:
         """Requests for their turn. Handlers write into requests, such as offsets: so into these too."""
@@ -204,13 +204,13 @@ class Connection:
 
     def work(self, steps: Iterator[Any]) -> None:
         """Do something for a request a slice at a time, and serve those behind it when it is done."""
-        self.working = True
+        self._works += 1
         self._hub.turns.work(self._worked(steps), self._failed)
 
     def _worked(self, steps: Iterator[Any]) -> Iterator[Any]:
         while self.fd >= 0 and next(steps, self) is not self:  # for nobody who is gone
             yield
-        self.working = False
+        self._works -= 1
         self._attempt(self._read_as_fits)
 
     def slice(self) -> bool:
