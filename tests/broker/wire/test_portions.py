@@ -44,9 +44,10 @@ def test_metadata(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_list_groups(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker, RawClient(broker.bootstrap) as client:
         assert both(broker, "list_groups", version, monkeypatch)[0] == both(broker, "list_groups", version, monkeypatch)[1]
+        broker.create_topic("t")
         for n in range(200):
-            rows = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
-            client.ask("OffsetCommit", 5, group_id=f"g{n}", retention_time=timedelta(-1), topics=rows)
+            rows = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}]
+            client.ask("OffsetCommit", 5, group_id=f"g{n}", generation_id_or_member_epoch=-1, member_id="", topics=rows)
         sliced, whole = both(broker, "list_groups", version, monkeypatch)
         assert sliced == whole
         assert len(whole) > 200 * 4
