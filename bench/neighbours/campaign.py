@@ -21,7 +21,7 @@ from waterclock.bench.neighbours.good import TOPIC
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.bench.servers.server import USERS
 
-RATE: Final = 100  # requests a second of the well-behaved client
+RATE: Final = 50  # requests a second of the well-behaved client
 TIMES: Final = 10
 MOST_MS: Final = 250.0
 SETTINGS: Final = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "0"}

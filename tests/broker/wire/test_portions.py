@@ -43,10 +43,14 @@ def test_metadata(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", range(6))
 def test_list_groups(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker, RawClient(broker.bootstrap) as client:
-        assert both(broker, "list_groups", version, monkeypatch)[0] == both(broker, "list_groups", version, monkeypatch)[1]
+        assert (
+            both(broker, "list_groups", version, monkeypatch)[0] == both(broker, "list_groups", version, monkeypatch)[1]
+        )
         broker.create_topic("t")
         for n in range(200):
-            rows = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}]
+            rows = [
+                {"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
+            ]
             client.ask("OffsetCommit", 5, group_id=f"g{n}", generation_id_or_member_epoch=-1, member_id="", topics=rows)
         sliced, whole = both(broker, "list_groups", version, monkeypatch)
         assert sliced == whole
