@@ -71,17 +71,19 @@ class GroupAdminApis:
     def list(self, request: Request) -> None:
         states = {state.strip().lower() for state in getattr(request.body, "states_filter", ())}
         kinds = {kind.strip().lower() for kind in getattr(request.body, "types_filter", ())}
-        groups = list(self._coordinator)
+        names = self._coordinator.names()
         rows = (
             request.make(
                 "ListedGroup", group_id=group.id, protocol_type=group.protocol_type or "",
                 group_state=group.state_name, group_type=group.kind,
             )
-            if (not states or group.state_name.lower() in states) and (not kinds or group.kind.lower() in kinds)
+            if group is not None
+            and (not states or group.state_name.lower() in states)
+            and (not kinds or group.kind.lower() in kinds)
             else None
-            for group in groups
+            for group in map(self._coordinator.get, names)
         )  # fmt: skip
-        portions.answer(request, "groups", rows, len(groups), error_code=Error.NONE)
+        portions.answer(request, "groups", rows, len(names), error_code=Error.NONE)
 
     # DeleteGroups
 

@@ -137,7 +137,9 @@ class ProduceApi:
         keyed: dict[int, bool] = {}
         for key, batches in request.topics:
             partitions = self._topics.by_key.get(key)
-            for _, batch in batches if partitions and partitions[0].settings.compact else ():
+            if not partitions or not partitions[0].settings.compact:
+                continue
+            for _, batch in batches:
                 if HEADER <= len(batch) <= partitions[0].settings.max_message_bytes:
                     keyed[id(batch)] = not (yield from keyless_in_steps(batch))
         self._produce(connection, slot, request, version, correlation, keyed)

@@ -19,14 +19,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from waterclock.broker.buffers import Slice
-from waterclock.broker.net.arriving import ArrivalWatch
-from waterclock.broker.net.idle import IdleWatch
-from waterclock.broker.net.memory import MemoryPool
+from waterclock.broker.net.hub import Hub
 from waterclock.broker.net.outgoing import Part, Ready, Slot
-from waterclock.broker.net.turns import MANY, SLICE_NS, Turns
+from waterclock.broker.net.turns import MANY, SLICE_NS
 
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
@@ -35,26 +33,6 @@ LEAST_FRAME: Final = 4 << 10  # what a request that has begun gets first, if it 
 log = logging.getLogger("waterclock.broker")
 
 Serve = Callable[["Connection", memoryview], None]
-
-
-class Hub(Protocol):
-    """What a connection shares with the others of its listener. `received` and `sent` count bytes."""
-
-    loop: Any
-    ready: Ready
-    inbox: memoryview
-    memory: MemoryPool
-    memory_of_strangers: MemoryPool
-    turns: Turns
-    arriving: ArrivalWatch
-    idle: IdleWatch
-    largest_request: int
-    largest_unknown: int | None
-    received: int
-    sent: int
-
-    def closed(self, connection: Connection) -> None:
-        """The connection is over."""
 
 
 class Connection:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.buffers import Slice
-from waterclock.broker.net.connection import Connection, Hub, Serve
+from waterclock.broker.net.connection import Connection, Serve
+from waterclock.broker.net.hub import Hub
 
 if TYPE_CHECKING:
     from waterclock.broker.net.listener import Connect, Listener
