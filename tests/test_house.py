@@ -67,6 +67,8 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "errors": set(),
     "bounds": set(),
     "buffers": set(),
+    "collecting": set(),
+    "namesakes": set(),
     "patterns": set(),
     "statistics": set(),
     "worker": set(),
@@ -83,7 +85,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "identity": {"settings", "store"},
     "runtime": {"identity", "settings", "store"},
     "security": {"net", "settings", "store"},
-    "topics": {"errors", "log", "making", "settings", "store", "worker"},
+    "topics": {"errors", "log", "making", "namesakes", "settings", "store", "worker"},
     "upkeep": {"errors", "log", "settings", "topics", "worker"},
     "freezing": {"flusher", "log", "topics"},
     "groups": {"patterns", "settings", "store", "topics", "wire"},
@@ -97,7 +99,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "follower": {"api", "folder", "freezing", "identity", "net", "replication", "security", "settings", "statistics",
                  "store", "topics", "wire"},
     "broker": {"core", "faults", "follower", "replication", "security", "settings", "statistics", "store", "wire"},
-    "process": {"broker", "prometheus", "replication", "security", "settings", "statistics"},
+    "process": {"broker", "collecting", "prometheus", "replication", "security", "settings", "statistics"},
     "command": {"process", "replication"},
 }  # fmt: skip
 INSIDE: dict[str, dict[str, set[str]]] = {"spark": INSIDE_SPARK, "broker": INSIDE_BROKER}

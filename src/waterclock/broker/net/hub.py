@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from waterclock.broker.net.arriving import ArrivalWatch
-    from waterclock.broker.net.connection import Connection
     from waterclock.broker.net.idle import IdleWatch
     from waterclock.broker.net.memory import MemoryPool
     from waterclock.broker.net.outgoing import Ready
@@ -29,5 +28,5 @@ class Hub(Protocol):
     received: int
     sent: int
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Any) -> None:
         """The connection is over."""
