@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 from waterclock.clock import SystemClock
 
 MANY: Final = 32  # requests, or steps of an answer, in a slice
-SLICE_NS: Final = 300_000
-BUDGET_NS: Final = 1_000_000
+SLICE_NS: Final = 200_000
+BUDGET_NS: Final = 500_000
 
 
 class Task(Protocol):
