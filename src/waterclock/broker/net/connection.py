@@ -29,6 +29,7 @@ from waterclock.broker.net.turns import MANY, SLICE_NS
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
 MOST_UNSENT: Final = 4 << 20
+MOST_GROWTH: Final = 1 << 20  # bytes at once: to fill fifty million of them would take all others' time
 LEAST_FRAME: Final = 4 << 10  # what a request that has begun gets first, if it claims so much
 log = logging.getLogger("waterclock.broker")
 
@@ -130,7 +131,7 @@ class Connection:
             if not self._stranger:
                 self._hub.arriving.end(self)
             return False
-        more = min(self._have, self._size - self._have)
+        more = min(self._have, self._size - self._have, MOST_GROWTH)
         frame.extend(bytes(more))
         self._memory.take(more)
         return True
