@@ -12,16 +12,11 @@ Rule 2: for a process that does nothing else: whoever has a `Broker` in a proces
 from __future__ import annotations
 
 import gc
-import sys
-from typing import Any, Final
-
-SWITCH_S: Final = 0.001
-"""After so long a thread that computes lets another one have the interpreter: the loop's wait for upkeep is that short."""
+from typing import Any
 
 
 def pause_little() -> None:
     """From now on, in this process."""
-    sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     if _keep_survivors not in gc.callbacks:
         gc.callbacks.append(_keep_survivors)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
 
+from waterclock.broker import switching
 from waterclock.broker.broker import Broker
 from waterclock.broker.collecting import pause_little
 from waterclock.broker.prometheus import prometheus
@@ -57,6 +58,7 @@ def serve(options: BrokerOptions) -> None:
     broker.when_failed(partial(os.kill, os.getpid(), signal.SIGTERM))
     with broker, open_server(options.metrics_port, "broker", broker.statistics, prometheus):
         pause_little()
+        switching.own_process()
         where = (
             f"data in {options.data}"
             if options.data

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from waterclock.broker import switching
 from waterclock.clock import SystemClock
 
 WORK_NS: Final = 1_000_000  # of a long deed at once
@@ -70,6 +71,13 @@ class Worker:
         at_once(deed, partial(self._soon, then))
 
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
+        switching.begins("upkeep")
+        try:
+            self._step(steps, on_value)
+        finally:
+            switching.ends("upkeep")
+
+    def _step(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
         began_ns = SystemClock.monotonic_ns()
         for value in steps:
             if value is not None:

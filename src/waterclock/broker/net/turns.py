@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
+from waterclock.broker import switching
 from waterclock.clock import SystemClock
 
 MANY: Final = 32  # requests, or steps of an answer, in a slice
@@ -44,6 +45,7 @@ class Turns:
         self._circle.append(task)
         if not self._scheduled:
             self._scheduled = True
+            switching.begins("turns")
             self._loop.call_soon(self._go_round)
 
     def work(self, steps: Iterator[Any], failed: Callable[[Exception], Any]) -> None:
@@ -63,6 +65,8 @@ class Turns:
         self._scheduled = bool(self._circle)
         if self._scheduled:
             self._loop.call_soon(self._go_round)
+        else:
+            switching.ends("turns")
 
 
 class Work:
