@@ -35,7 +35,8 @@ setup(
         compiled("wheel._objects", f"{WHEEL}/_objects.pyx", *HANDLES),
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
-        # the file that also runs uncompiled, under another name and with the types of _delayed.pxd
-        compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_lock.pxd"),
+        # the files that also run uncompiled, under other names and with the types of their .pxd
+        compiled("purgatory._telling", f"{PURGATORY}/telling.py", "_telling.pxd", "_lock.pxd"),
+        compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_telling.pxd", "_lock.pxd"),
     ]
 )

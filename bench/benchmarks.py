@@ -105,6 +105,18 @@ def _broker(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     return campaign.measure(arguments.sizes, arguments.rounds, arguments.seconds, tell)
 
 
+def _neighbours(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.neighbours import campaign
+
+    return campaign.measure(arguments.seconds, tell)
+
+
+def _neighbours_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.neighbours.campaign import table
+
+    return table(figures)
+
+
 def _broker_table(figures: dict[str, Any]) -> str:
     from waterclock.bench.broker.table import table
 
@@ -172,6 +184,13 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
         "connections and partitions, for the growth",
         {"sizes": "1,100,1k", "rounds": "3", "seconds": "5"},
+    ),
+    "neighbours": Benchmark(
+        _neighbours,
+        _neighbours_table,
+        "a well-behaved client of the broker beside each kind of hostile one (5,000 connections; 2 GB of memory)",
+        "",
+        {"seconds": "20"},
     ),
     "cdc": Benchmark(
         _cdc,

@@ -7,6 +7,8 @@ import io
 import socket
 import struct
 import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -48,6 +50,7 @@ class RawClient:
         self._socket = socket.create_connection((host, int(port)), timeout=20)
         self._asked: list[tuple[int, int]] = []
         self._sent = 0
+        self._out: Callable[[Any], None] = self._socket.sendall
 
     def __enter__(self) -> RawClient:
         return self
@@ -69,7 +72,16 @@ class RawClient:
         self._sent += 1
         if answered:
             self._asked.append((key, version))
-        self._socket.sendall(struct.pack(">i", len(data)) + data)
+        self._out(struct.pack(">i", len(data)) + data)
+
+    @contextmanager
+    def in_one_go(self) -> Iterator[None]:
+        """What is sent meanwhile goes out together, at the end."""
+        data = bytearray()
+        self._out = data.extend
+        yield
+        self._out = self._socket.sendall
+        self._out(data)
 
     def receive(self) -> Any:
         """The next answer; ConnectionError where the broker closed the connection."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from waterclock import ManualClock, Timer
-from waterclock.purgatory import COMPILED, delayed
+from waterclock.purgatory import COMPILED, delayed, telling
 from waterclock.purgatory.lock import PlainLock
 
 delayed.Lock = PlainLock  # type: ignore[misc,assignment]
-delayed._NOWHERE._lock = PlainLock()  # type: ignore[assignment]
+delayed.Teller = telling.Teller
+delayed._NOWHERE.__init__("nowhere", None)  # type: ignore[misc]
 
 KINDS: dict[str, Any] = {"plain": delayed}
 if COMPILED:

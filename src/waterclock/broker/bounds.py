@@ -55,6 +55,7 @@ BOUNDS: Final = {
     "offsets.retention.check.interval.ms": Bounds("long", 1),
     "offsets.retention.minutes": Bounds("int", 1),
     "queued.max.request.bytes": Bounds("long"),
+    "queued.max.unauthenticated.bytes": Bounds("long"),
     "replica.lag.time.max.ms": Bounds("long"),
     "socket.request.max.bytes": Bounds("int", 1),
     "segment.bytes": Bounds("int", 1 << 20),

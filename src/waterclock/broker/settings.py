@@ -141,6 +141,8 @@ _TABLE: Final = (
     ("max.connections", None, _int, "10000", "open connections; one more is closed"),
     ("connections.max.idle.ms", None, _int, "600000", "after which silence a connection is closed"),
     ("queued.max.request.bytes", None, _int, str(512 << 20), "bytes of requests held at once before readers wait"),
+    ("queued.max.unauthenticated.bytes", None, _int, str(16 << 20), "the same, of who has not said who he is"),
+    ("socket.request.timeout.ms", None, _int, "30000", "in which a request that was begun must arrive; 0: no limit"),
     ("fetch.max.bytes", None, _int, str(55 << 20), "the most that one fetch answers"),
     ("group.min.session.timeout.ms", None, _int, "6000", "the shortest session of a group's member"),
     ("group.max.session.timeout.ms", None, _int, "1800000", "the longest session of a group's member"),

@@ -27,6 +27,7 @@ from waterclock.broker.log.clean_stop import CleanStop, LeftBehind
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import begin_partition, open_partition
 from waterclock.broker.making import Maker
+from waterclock.broker.namesakes import Namesakes
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Store, Then
 from waterclock.broker.worker import Do, at_once
@@ -110,6 +111,7 @@ class Topics:
         self.by_id: dict[uuid.UUID, Topic] = {}
         self.sight: Sight | None = None
         """Who may see which of them; None: everybody all."""
+        self._namesakes = Namesakes()
         self.making: dict[str, list[Then]] = {}  # topics that are not durable yet, and who waits for them
         make_folder(self.folder)
         self._open_all()
@@ -119,13 +121,7 @@ class Topics:
 
     def namesake(self, name: str) -> str | None:
         """A topic whose name is `name` but for dots and underscores: names of metrics could not tell them apart."""
-        if "." not in name and "_" not in name:
-            return None
-        plain = name.replace(".", "_")
-        return next(
-            (other for other in (*self.by_name, *self.making) if other != name and other.replace(".", "_") == plain),
-            None,
-        )
+        return self._namesakes.of(name)
 
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
@@ -150,6 +146,7 @@ class Topics:
         settings.replace(given)
         topic = Topic(name, uuid.uuid4(), settings)
         self.making[name] = [] if then is None else [then]
+        self._namesakes.add(name)
         self._maker.make(self._openings(topic, partitions), partial(self._keep, topic))
         return topic
 
@@ -182,6 +179,8 @@ class Topics:
             self._maker.remove(topic.partitions, partial(self._tell_makers, topic.name, False))
 
     def _tell_makers(self, name: str, done: bool) -> None:
+        if name not in self.by_name:
+            self._namesakes.remove(name)
         for then in self.making.pop(name):
             then(done)
 
@@ -273,6 +272,7 @@ class Topics:
         del self.by_id[topic.id], self.by_key[topic.id.bytes]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name], self.by_key[topic.name.encode()]
+            self._namesakes.remove(topic.name)
         for partition in topic.partitions:
             partition.deleted = True
 
@@ -336,6 +336,7 @@ class Topics:
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
+        self._namesakes.add(topic.name)
         self.by_key[topic.name.encode()] = self.by_key[topic.id.bytes] = topic.partitions
 
 

@@ -1,8 +1,8 @@
 """A thread for what is slow: partitions made and removed, snapshots and memos written, old files removed, compactions.
 
 Rule 1: it touches nothing that the loop touches but files; what it found out is handed over in the loop's thread.
-Rule 2: a long deed is done in steps, with a breath between them and the short deeds that came meanwhile: the loop gets
-    the interpreter back, and nobody waits minutes for a compaction to end.
+Rule 2: a long deed is done in steps, with a breath after each WORK_NS and the short deeds that came meanwhile: the loop
+    gets the interpreter back, and nobody waits minutes for a compaction to end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-STEPS_A_BREATH: Final = 4
+from waterclock.broker import switching
+from waterclock.clock import SystemClock
+
+WORK_NS: Final = 1_000_000  # of a long deed at once
 BREATH_S: Final = 0.001
 
 Then: TypeAlias = "Callable[[Exception | None], Any]"
@@ -68,13 +71,22 @@ class Worker:
         at_once(deed, partial(self._soon, then))
 
     def _walk(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
-        for count, value in enumerate(steps):
+        switching.begins("upkeep")
+        try:
+            self._step(steps, on_value)
+        finally:
+            switching.ends("upkeep")
+
+    def _step(self, steps: Iterator[Any], on_value: Callable[[Any], Any]) -> None:
+        began_ns = SystemClock.monotonic_ns()
+        for value in steps:
             if value is not None:
                 self._soon(on_value, value)
-            if count % STEPS_A_BREATH == 0:
+            if SystemClock.monotonic_ns() - began_ns >= WORK_NS:
                 self._breathe()
                 if self._closing.is_set():
                     return
+                began_ns = SystemClock.monotonic_ns()
 
     def _breathe(self) -> None:
         self._closing.wait(BREATH_S)

@@ -1,6 +1,7 @@
 # The types with which delayed.py is compiled; nothing is defined here.
 cimport cython
 from waterclock.purgatory._lock cimport Lock as CompiledLock
+from waterclock.purgatory._telling cimport Teller as CompiledTeller
 
 @cython.final
 cdef class DelayedOperation:
@@ -9,7 +10,7 @@ cdef class DelayedOperation:
     cdef Purgatory _purgatory
     cdef WatchList _place
     cdef unsigned long _holder
-    cdef bint _again, _credit
+    cdef bint _again, _credit, _heard
     cpdef bint force_complete(self) except -1
 
 @cython.final
@@ -27,8 +28,10 @@ cdef class Purgatory:
     cdef object _name, _timer, _on_error
     cdef CompiledLock _lock
     cdef dict _lists, _over
-    cdef bint _closed
-    cdef Py_ssize_t _watched, _delayed
+    cdef bint _closed, _catching_up
+    cdef Py_ssize_t _watched, _delayed, _asking
+    cdef CompiledTeller _teller
+    cdef list _later
     @cython.locals(several=tuple)
     cpdef bint try_complete_else_watch(self, DelayedOperation op, keys) except -1
     @cython.locals(op=DelayedOperation, completed=Py_ssize_t)
@@ -50,14 +53,15 @@ cdef class Purgatory:
     @cython.locals(watch_list=WatchList)
     cdef list _watchers(self, object key)
     cdef bint _withdraw(self, DelayedOperation op) except -1
-    @cython.locals(me="unsigned long", holder="unsigned long", again=bint, completed=bint)
-    cdef bint _attempt(self, DelayedOperation op) except -1
+    @cython.locals(me="unsigned long", again=bint, completed=bint)
+    cdef bint _attempt(self, DelayedOperation op, bint heard) except -1
+    cdef void _catch_up(self) except *
+    cdef bint _takes(self, DelayedOperation op, unsigned long me, bint heard) except -1
     @cython.locals(again=bint)
-    cdef bint _let_go(self, DelayedOperation op, unsigned long holder) except -1
+    cdef bint _let_go(self, DelayedOperation op, Py_ssize_t asked) except -1
     @cython.locals(completed=bint)
     cdef bint _try(self, DelayedOperation op) except -1
     cdef void _start_timeout(self, DelayedOperation op, timeout_s) except *
-    cdef void _run(self, object fn, DelayedOperation op) except *
 
 cdef Purgatory _NOWHERE
 cpdef _expire(DelayedOperation op)

@@ -4,17 +4,12 @@
 An operation is a question (`try_complete`), a deed (`on_complete`) and a timeout, watched under the keys whose change
 may answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
 
-    state      leaves it by                                            then
-    waiting    try_complete says True, force_complete()                over, "completed"
-               the timeout                                             over, "expired"
-               cancel_for_key(), close(), a cancelled wait()           over, "cancelled"
-    over       -                                                       in no watch list, without callables
-
-Rule 1: an operation's state, the watch lists and the counts change in one step, under the purgatory's lock. So an
-    operation that is over is in no list at no moment, and `watched` is exact.
+Rule 1: an operation's state (outcomes.py), the watch lists and the counts change in one step, under the purgatory's lock.
+    So an operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
 Rule 3: no thread waits for an operation's own lock: lock.py says why, and why no wake-up is lost.
-Rule 4: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
+Rule 4: ends that end others are a loop (telling.py). Questions that trigger others nest; what is too deep is asked later.
+Rule 5: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
 """
 
 from __future__ import annotations
@@ -22,23 +17,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
+from waterclock.purgatory.built import Teller
 from waterclock.purgatory.lock import Lock
+from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
 from waterclock.timer.report import report
 
 if TYPE_CHECKING:
     from waterclock.timer import AsyncTimer, Timer
 
-Outcome = Literal["completed", "expired", "cancelled"]
-COMPLETED: Outcome = "completed"
-EXPIRED: Outcome = "expired"
-CANCELLED: Outcome = "cancelled"
-
 Call: TypeAlias = "Callable[[DelayedOperation], Any]"
-
+DEEP = 50  # questions within questions, of all threads
 SHORT, SPARSE = 64, 8  # a dict keeps its size: a longer watch list that has shrunk to an eighth is copied
 
 
@@ -55,8 +47,8 @@ class DelayedOperation:
     (False, None, True, False)
     """
 
-    __slots__ = ("__weakref__", "_again", "_credit", "_holder", "_on_complete", "_on_expire", "_outcome", "_place",
-                 "_purgatory", "_timeout", "_timeout_s", "_try_complete")  # fmt: skip
+    __slots__ = ("__weakref__", "_again", "_credit", "_heard", "_holder", "_on_complete", "_on_expire", "_outcome",
+                 "_place", "_purgatory", "_timeout", "_timeout_s", "_try_complete")  # fmt: skip
 
     def __init__(
         self, try_complete: Call, on_complete: Call, timeout_s: float | None, on_expire: Call | None = None
@@ -75,6 +67,7 @@ class DelayedOperation:
         self._place: WatchList | None = None
         self._holder = 0  # its own lock: the thread that asks now, or 0
         self._again = False  # word for the holder: a trigger came meanwhile
+        self._heard = False  # its own question left word: it is asked once more for that, not twice
         self._credit = False  # the holder completed it and has not counted it yet
 
     @property
@@ -148,14 +141,16 @@ class Purgatory:
     def __init__(
         self, name: str, timer: Timer | AsyncTimer, on_error: Callable[[Exception, DelayedOperation], Any] | None = None
     ) -> None:
-        self._name = name
-        self._timer = timer
-        self._on_error = on_error
+        self._name, self._timer, self._on_error = name, timer, on_error
         self._lock = Lock()
         self._lists: dict[Hashable, WatchList] = {}
         self._closed = False
         self._watched = self._delayed = 0
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
+        self._teller = Teller(self._lock, on_error)
+        self._asking = 0  # questions that triggers ask now, in all threads
+        self._later: list[DelayedOperation] = []  # triggered too deep
+        self._catching_up = False
 
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
@@ -176,7 +171,7 @@ class Purgatory:
                 self._watch(op, several)  # 2
                 self._try(op)  # 3
             if self._let_go(op, 0):  # 4
-                self._attempt(op)
+                self._attempt(op, op._heard)
             if op._outcome is None and op._timeout_s is not None:
                 self._start_timeout(op, op._timeout_s)  # 5
         except BaseException as error:
@@ -187,11 +182,11 @@ class Purgatory:
     def check_and_complete(self, key: Hashable) -> int:
         """Something about `key` changed: ask all operations watched there; how many this call completed.
 
-        In the order they came. One that another thread is asking now is asked again by that thread, not counted here.
+        In the order they came. One that is being asked now is asked again by who asks it, and not counted here.
         """
         completed = 0
         for op in self._watchers(key):
-            completed += self._attempt(op)
+            completed += self._attempt(op, False)
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
@@ -201,13 +196,12 @@ class Purgatory:
     async def wait(self, keys: Iterable[Hashable], predicate: Callable[[], Any], timeout_s: float | None) -> bool:
         """True once `predicate()` holds; it is asked at first, and at each trigger of one of `keys`.
 
-        False when `timeout_s` was over first, or when `cancel_for_key` or `close` ended the wait. A task that is
-        cancelled leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
+        False when `timeout_s` was over first, or `cancel_for_key` or `close` ended the wait. A task that is cancelled
+        leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
         """
         from waterclock.purgatory.waiting import Waker  # asyncio is imported for those who wait in it
 
-        waker = Waker()
-        op = DelayedOperation(lambda op: predicate(), waker.wake, timeout_s)
+        op = DelayedOperation(lambda op: predicate(), (waker := Waker()).wake, timeout_s)
         try:
             if not self.try_complete_else_watch(op, keys):
                 await waker.woken
@@ -222,10 +216,7 @@ class Purgatory:
             return 0 if watch_list is None else len(watch_list.operations)
 
     def fullest_keys(self, n: int = 10) -> list[tuple[Hashable, int]]:
-        """The `n` keys under which most operations wait, with how many, the fullest first; of equal ones the oldest.
-
-        Counts of one moment, in O(keys): they are copied under the lock, and compared without it.
-        """
+        """The `n` keys with most operations, and how many; the fullest first, of equal ones the oldest. O(keys)."""
         counts: list[tuple[Hashable, int]] = []
         with self._lock:
             for watch_list in list(self._lists.values()):  # a copy: the collector may end operations meanwhile
@@ -258,7 +249,7 @@ class Purgatory:
             if op._purgatory is not _NOWHERE:
                 raise used_before(op)
             op._purgatory = self
-            op._holder, op._again = self._lock.me(), False
+            op._holder, op._again, op._heard = self._lock.me(), False, False
         finally:
             _NOWHERE._lock.release()
 
@@ -307,9 +298,7 @@ class Purgatory:
             self._lock.release()
         if timeout is not None and outcome is not EXPIRED:
             timeout.cancel()
-        self._run(on_complete, op)
-        if on_expire is not None and outcome is EXPIRED:
-            self._run(on_expire, op)
+        self._teller.tell(self._lock.me(), op, on_complete, on_expire if outcome is EXPIRED else None)
         return True
 
     def _watchers(self, key: Hashable) -> list[DelayedOperation]:
@@ -330,33 +319,51 @@ class Purgatory:
             op._purgatory = _NOWHERE
             return True
 
-    def _attempt(self, op: DelayedOperation) -> bool:
-        """One trigger, one operation: ask it, or leave word with who asks it now. True when it was completed here."""
-        me = self._lock.me()
-        while True:
-            self._lock.acquire()
-            try:
-                if op._outcome is not None:
-                    return False
-                holder = op._holder
-                if holder != 0 and holder != me:
-                    op._again = True
-                    return False
-                op._holder, op._again = me, False
-            finally:
-                self._lock.release()
+    def _attempt(self, op: DelayedOperation, heard: bool) -> bool:
+        """A trigger: ask one operation; True: it was completed here. `heard`: its own question leaves word no more."""
+        completed, again, me = False, True, self._lock.me()
+        while again and not completed and self._takes(op, me, heard):
             try:
                 completed = self._try(op)
             finally:
-                again = self._let_go(op, holder)
-            if completed or not again:
-                return completed
+                again = self._let_go(op, 1)
+            heard = op._heard
+        if self._later and not self._catching_up and self._asking < DEEP // 2:
+            self._catch_up()
+        return completed
 
-    def _let_go(self, op: DelayedOperation, holder: int) -> bool:
-        """Give the operation's lock back to the thread that had it before (none: 0). Whether another left word."""
+    def _catch_up(self) -> None:
+        self._catching_up = True
+        try:
+            while self._later:
+                self._attempt(self._later.pop(), False)
+        finally:
+            self._catching_up = False
+
+    def _takes(self, op: DelayedOperation, me: int, heard: bool) -> bool:
+        """Take the operation's lock, for a question. False: it is over, or is asked by its holder, or later."""
         self._lock.acquire()
-        op._holder = holder
-        again = op._again and holder == 0
+        try:
+            if op._outcome is not None:
+                return False
+            if op._holder != 0:
+                op._again = op._again or op._holder != me or not op._heard
+                op._heard = op._heard or op._holder == me
+            elif self._asking >= DEEP:
+                self._later.append(op)
+            else:
+                op._holder, op._again, op._heard = me, False, heard
+                self._asking += 1
+                return True
+            return False
+        finally:
+            self._lock.release()
+
+    def _let_go(self, op: DelayedOperation, asked: int) -> bool:
+        """Give the operation's lock back. Whether a trigger left word."""
+        self._lock.acquire()
+        self._asking -= asked
+        op._holder, again = 0, op._again
         self._lock.release()
         return again
 
@@ -381,12 +388,6 @@ class Purgatory:
         self._lock.release()
         if op._outcome is not None:
             handle.cancel()  # the one that ended it may not have seen it; a second cancel does nothing
-
-    def _run(self, fn: Call, op: DelayedOperation) -> None:
-        try:
-            fn(op)
-        except Exception as error:
-            report(self._on_error, error, op)
 
 
 def _expire(op: DelayedOperation) -> None:

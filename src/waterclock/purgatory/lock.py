@@ -6,8 +6,8 @@ interpreter's lock no second one would let anything more happen at once. It is r
 may run in the middle of a step, and in it a `__del__` of the user that ends an operation.
 
 An operation's own lock is held while its `try_complete` runs, which may take long and take other locks. It is a field,
-the thread that asks now, and changes under the lock of the watch lists. The same thread may ask again inside of its
-question. Another one does not wait: it leaves word and goes on. That loses no wake-up, as threads A and B show
+the thread that asks now, and changes under the lock of the watch lists. Another one does not wait: it leaves word and goes
+on. So does a question that triggers its own key, once. That loses no wake-up, as threads A and B show
 (test_a_trigger_during_a_question_is_answered_by_the_thread_that_asks plays it):
 
     A  check_and_complete("k") takes the operation's lock and asks: not yet.

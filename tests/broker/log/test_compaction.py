@@ -379,3 +379,12 @@ def test_a_crash_after_a_step_leaves_one_good_state(
     assert again.aborted.between(0, 1 << 60)[-1].last == 7  # of the first one no batch may be left
     compact(again)
     assert [key for _, key in keys(again)] == [b"a", b"b"]
+
+
+def test_the_keys_of_a_batch_that_is_broken_halfway_count_for_nothing() -> None:
+    """It stays as it is: an older value of the same key is the last that can be read."""
+    broken = batch([Rec(b"k", b"x", 0), Rec(b"l", b"y" * 50, 0)])[:-20]
+    work = compaction.Compaction(compaction.Plan("", [], 0, 9, 0, 0, 0, [], 1.0, {}))
+    with pytest.raises(StopIteration) as end_of_steps:
+        next(work._note(broken))
+    assert (end_of_steps.value.value, work._offsets) == (0, {})

@@ -32,7 +32,7 @@ def test_records_are_read_as_they_were_written(recs: list[Rec], codec: int) -> N
     data = batch(recs, codec=codec)
     assert [Rec(r.key, r.value, r.timestamp) for r in records(data)] == recs
     assert list(timestamps(data)) == [(place, rec.ms) for place, rec in enumerate(recs)]
-    assert keys(data) == [(place, rec.key) for place, rec in enumerate(recs)]
+    assert list(keys(data)) == [(place, rec.key) for place, rec in enumerate(recs)]
     assert keyless(data) == any(rec.key is None for rec in recs)
 
 

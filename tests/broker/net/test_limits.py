@@ -19,7 +19,7 @@ from tests.conformance.dialogue import Dialogue, fetch_fields
 from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
-from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.connection import INBOX, LEAST_FRAME, MOST_SLOTS, MOST_UNSENT, Connection
 from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
 
@@ -73,7 +73,8 @@ def is_served(broker: Broker) -> bool:
 
 
 def idle_after_8_s() -> Broker:
-    return Broker(clock=ManualClock(), settings={"connections.max.idle.ms": "8000"})
+    settings = {"connections.max.idle.ms": "8000", "socket.request.timeout.ms": "0"}
+    return Broker(clock=ManualClock(), settings=settings)
 
 
 def test_silent_connections_go_after_the_time_allowed_and_not_before() -> None:
@@ -222,34 +223,63 @@ def narrow() -> Iterator[Broker]:
         yield broker
 
 
-def test_readers_wait_while_half_received_requests_fill_the_room(narrow: Broker) -> None:
+def test_what_is_claimed_and_not_sent_is_not_held(narrow: Broker) -> None:
+    """Six that claimed 100 MB each once stopped all reading for ten minutes."""
+    with ExitStack() as stack:
+        claimants = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(6)]
+        for one in claimants:
+            one.sendall(struct.pack(">i", 100 << 20) + VERSIONS[4:])
+        until(lambda: held(narrow) == 6 * LEAST_FRAME)
+        assert is_served(narrow)
+
+
+def test_small_requests_are_served_while_large_ones_fill_the_room(narrow: Broker) -> None:
+    with ExitStack() as stack:
+        plugged = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(4)]
+        for one in plugged:
+            one.sendall(struct.pack(">i", 10 * BIG) + b"\0" * 400_000)
+        until(lambda: held(narrow) >= 1_000_000)
+        for _ in range(3):
+            assert is_served(narrow)
+
+
+def test_large_requests_wait_for_room_but_one_that_goes_on_and_makes_some(narrow: Broker) -> None:
     with ExitStack() as stack:
         first, second, third = (stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(3))
-        for number, one in enumerate((first, second), 1):
-            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:])
-            until(lambda number=number: held(narrow) == number * (BIG + 4))
-        third.sendall(VERSIONS)  # small as it is, it may be the start of something large
-        third.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            third.recv(1)
-        assert held(narrow) == 2 * (BIG + 4)
-        first.sendall(b"\0" * (BIG - 10))
+        for one in (first, second):
+            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 600_000)
+        until(lambda: held(narrow) >= 1_200_000)
+        third.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 100_000)
+        until(lambda: waiting(narrow) == 1)
+        assert is_quiet(third)
+        first.sendall(b"\0" * (BIG - 10 - 600_000))
         assert len(first.recv(4)) == 4
-        third.settimeout(20)
-        assert len(third.recv(4)) == 4
-        second.sendall(b"\0" * (BIG - 10))
-        assert len(second.recv(4)) == 4
-        assert held(narrow) == 0
+        third.sendall(b"\0" * (BIG - 10 - 100_000))
+        second.sendall(b"\0" * (BIG - 10 - 600_000))
+        assert [len(one.recv(4)) for one in (second, third)] == [4, 4]
+        until(lambda: held(narrow) == 0)
+
+
+def waiting(broker: Broker) -> int:
+    return broker.call(lambda: len(broker.inside.listener.memory.waiting))
+
+
+def is_quiet(plugged: socket.socket) -> bool:
+    """Nothing has come by now; it does not wait."""
+    plugged.setblocking(False)
+    try:
+        return not plugged.recv(1) and False
+    except BlockingIOError:
+        return True
+    finally:
+        plugged.settimeout(20)
 
 
 def test_a_client_that_goes_gives_its_room_back(narrow: Broker) -> None:
-    with closing(plug(narrow.bootstrap)) as waiting:
-        with closing(plug(narrow.bootstrap)) as begun:
-            begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
-            until(lambda: held(narrow) == 2 * BIG + 4)
-            waiting.sendall(VERSIONS)
-        assert len(waiting.recv(4)) == 4
-        assert held(narrow) == 0
+    with closing(plug(narrow.bootstrap)) as begun:
+        begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
+        until(lambda: held(narrow) == LEAST_FRAME)
+    until(lambda: held(narrow) == 0)
 
 
 def test_no_two_begun_requests_wait_for_each_other(narrow: Broker) -> None:

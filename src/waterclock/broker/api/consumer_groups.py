@@ -19,6 +19,7 @@ from waterclock.broker.groups.heartbeats import Beat, HeartbeatAnswer, Heartbeat
 from waterclock.broker.groups.reconcile import NO_PARTS, ConsumerMember
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.security.authorizer import principal_of
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -91,7 +92,8 @@ class ConsumerGroupApis:
     # ConsumerGroupDescribe
 
     def describe(self, request: Request) -> None:
-        request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.group_ids))
+        names = request.body.group_ids
+        portions.answer(request, "groups", (self._described(request, name) for name in names), len(names))
 
     def _described(self, request: Request, group_id: str) -> Any:
         if not may_with_group(request, Operation.DESCRIBE, group_id):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from waterclock.broker.api.metadata import NOBODY_ASKED
 from waterclock.broker.api.table import Api
 from waterclock.broker.groups.classic import ClassicGroup, State
 from waterclock.broker.security.acls import Operation, ResourceType
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -40,7 +41,8 @@ class GroupAdminApis:
     # DescribeGroups
 
     def describe(self, request: Request) -> None:
-        request.answer(groups=tuple(self._described(request, group_id) for group_id in request.body.groups))
+        names = request.body.groups
+        portions.answer(request, "groups", (self._described(request, name) for name in names), len(names))
 
     def _described(self, request: Request, group_id: str) -> Any:
         if not may_with_group(request, Operation.DESCRIBE, group_id):
@@ -79,22 +81,28 @@ class GroupAdminApis:
         states = {state.strip().lower() for state in getattr(request.body, "states_filter", ())}
         kinds = {kind.strip().lower() for kind in getattr(request.body, "types_filter", ())}
         sees_all = may_with_cluster(request, Operation.DESCRIBE)
-        rows = tuple(
+        names = self._coordinator.names()
+        rows = (
             request.make(
                 "ListedGroup", group_id=group.id, protocol_type=group.protocol_type or "",
                 group_state=group.state_name, group_type=group.kind,
             )
-            for group in self._coordinator
-            if (not states or group.state_name.lower() in states)
+            if group is not None
+            and (not states or group.state_name.lower() in states)
             and (not kinds or group.kind.lower() in kinds)
             and (sees_all or may_with_group(request, Operation.DESCRIBE, group.id))
+            else None
+            for group in map(self._coordinator.get, names)
         )  # fmt: skip
-        request.answer(error_code=Error.NONE, groups=rows)
+        portions.answer(request, "groups", rows, len(names), error_code=Error.NONE)
 
     # DeleteGroups
 
     def delete(self, request: Request) -> None:
         """The answer goes out when the last of them is gone for good."""
+        portions.do(request, self._delete_all(request), len(request.body.groups_names))
+
+    def _delete_all(self, request: Request) -> Iterator[None]:
         names = request.body.groups_names
         errors = [Error.NONE] * len(names)
         several = Countdown(len(names), lambda: self._deleted(request, errors))
@@ -106,9 +114,10 @@ class GroupAdminApis:
                 errors[row_number] = self._coordinator.delete(group_id, several.after(refused))
             if errors[row_number]:
                 several.settled()
+            yield
 
     @staticmethod
     def _deleted(request: Request, errors: Sequence[Error]) -> None:
         pairs = zip(request.body.groups_names, errors, strict=True)
         rows = (request.make("DeletableGroupResult", group_id=name, error_code=error) for name, error in pairs)
-        request.answer(results=tuple(rows))
+        portions.answer(request, "results", rows, len(errors))

@@ -9,7 +9,7 @@ Rule 2: who may not describe a topic does not learn whether it is there: of all 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.api.countdown import Countdown
@@ -17,6 +17,7 @@ from waterclock.broker.api.demands import may_with_cluster, may_with_topic, oper
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.topics import Topic, Topics, legal
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -78,29 +79,28 @@ class MetadataApis:
     def _answer(self, request: Request) -> None:
         identity, body = self._identity, request.body
         everything = body.topics is None or (request.version == 0 and not body.topics)
-        rows = self._seen(request) if everything else self._asked(request)
+        topics = list(self._topics) if everything else []
+        rows = (self._seen(request, t) for t in topics) if everything else self._asked(request)
         brokers = tuple(
             request.make("MetadataResponseBroker", node_id=node, host=host, port=port, rack=None)
             for node, host, port in identity.brokers()
         )
         requested = getattr(body, "include_cluster_authorized_operations", False)
-        request.answer(
-            brokers=brokers, cluster_id=identity.cluster, controller_id=identity.leader, topics=tuple(rows),
-            error_code=Error.NONE,
+        portions.answer(
+            request, "topics", rows, len(topics) if everything else len(body.topics), brokers=brokers,
+            cluster_id=identity.cluster, controller_id=identity.leader, error_code=Error.NONE,
             cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
         )  # fmt: skip
 
-    def _seen(self, request: Request) -> list[Any]:
-        """The rows of all topics that the client may see."""
-        seen = [t for t in self._topics if may_with_topic(request, Operation.DESCRIBE, t.name)]
-        return [self._known(request, topic) for topic in seen]
+    def _seen(self, request: Request, topic: Topic) -> Any:
+        """The row of one of all topics; None if the client may not see it."""
+        return self._known(request, topic) if may_with_topic(request, Operation.DESCRIBE, topic.name) else None
 
-    def _asked(self, request: Request) -> list[Any]:
+    def _asked(self, request: Request) -> Iterator[Any]:
         """The rows of the topics asked for, each once."""
         names = {(getattr(requested, "topic_id", None), requested.name): None for requested in request.body.topics}
-        return [
-            self._by_id(request, topic_id) if topic_id else self._by_name(request, name) for topic_id, name in names
-        ]
+        for topic_id, name in names:
+            yield self._by_id(request, topic_id) if topic_id else self._by_name(request, name)
 
     def _by_id(self, request: Request, topic_id: uuid.UUID) -> Any:
         topic = self._topics.by_id.get(topic_id)

@@ -11,15 +11,19 @@ request with a transaction that it may not write in.
 
 A `DelayedProduce` waits in the purgatory for that. Where its time is up first, each partition that lags gets
 REQUEST_TIMED_OUT; its records stay and may become durable all the same.
+
+A compacted topic takes no record without a key. A small batch may hold millions of records, so those are looked through in
+slices first (`Connection.work`), and what its connection has sent behind them waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from waterclock.broker.log.batch import CODEC
+from waterclock.broker.log.batch import CODEC, HEADER
 from waterclock.broker.log.partition import ZSTD, Partition
+from waterclock.broker.log.records import keyless_in_steps
 from waterclock.broker.log.refusal import explain
 from waterclock.broker.security.acls import Operation, ResourceType
 from waterclock.broker.transactions.admission import Admission, transactional
@@ -40,6 +44,7 @@ ALL: Final = -1
 CODEC_AT: Final = 22  # the byte of a batch whose last bits name its compression
 ZSTD_SINCE: Final = 7  # the version of Produce. KIP-110
 VERSIONS: Final = (3, 13)
+NOTHING_KNOWN: Final[Mapping[int, bool]] = {}  # of batches, by their identity: whether each record has a key
 
 Rows: TypeAlias = "list[tuple[bytes, list[ProducedPartition]]]"
 Written: TypeAlias = "Callable[[], bool] | None"
@@ -118,15 +123,50 @@ class ProduceApi:
     def __call__(self, connection: Connection, data: memoryview, at: int, version: int, correlation: int) -> None:
         """Handle the request whose body begins at `at`."""
         request = produce.read(data, at, version)
+        slot = connection.slot() if request.acks else None
+        if self._to_be_looked_through(request):
+            request = produce.read(memoryview(bytearray(data)), at, version)  # the bytes must stay
+            connection.work(self._look_through(connection, slot, request, version, correlation))
+        else:
+            self._produce(connection, slot, request, version, correlation, NOTHING_KNOWN)
+
+    def _to_be_looked_through(self, request: ProduceRequest) -> bool:
+        for key, _ in request.topics:
+            partitions = self._topics.by_key.get(key)
+            if partitions and partitions[0].settings.compact:
+                return True
+        return False
+
+    def _look_through(
+        self, connection: Connection, slot: Slot | None, request: ProduceRequest, version: int, correlation: int
+    ) -> Iterator[None]:
+        keyed: dict[int, bool] = {}
+        for key, batches in request.topics:
+            partitions = self._topics.by_key.get(key)
+            if not partitions or not partitions[0].settings.compact:
+                continue
+            for _, batch in batches:
+                if HEADER <= len(batch) <= partitions[0].settings.max_message_bytes:
+                    keyed[id(batch)] = not (yield from keyless_in_steps(batch))
+        self._produce(connection, slot, request, version, correlation, keyed)
+
+    def _produce(
+        self,
+        connection: Connection,
+        slot: Slot | None,
+        request: ProduceRequest,
+        version: int,
+        correlation: int,
+        keyed: Mapping[int, bool],
+    ) -> None:
         rights = self.authorizer.rights(connection) if self.authorizer is not None else None
-        rows, waits = self._append_all(request, version, rights)
+        rows, waits = self._append_all(request, version, rights, keyed)
         name = request.transactional_id
         written = self._admission.written(name) if name is not None else None
-        if request.acks == 0:
+        if slot is None:
             if any(row.error for _, some in rows for row in some):
                 connection.close()  # the only answer there is, and Kafka's
             return
-        slot = connection.slot()
 
         def answer(rows: Rows) -> bytes:
             return produce.answer(correlation, version, rows)
@@ -145,7 +185,7 @@ class ProduceApi:
         self._purgatory.try_complete_else_watch(op, keys if name is None else (*keys, name))
 
     def _append_all(
-        self, request: ProduceRequest, version: int, rights: Rights | None
+        self, request: ProduceRequest, version: int, rights: Rights | None, keyed: Mapping[int, bool]
     ) -> tuple[Rows, list[tuple[Partition, int, int, int]]]:
         rows: Rows = []
         waits: list[tuple[Partition, int, int, int]] = []
@@ -162,20 +202,26 @@ class ProduceApi:
                     some.append(ProducedPartition(number, error))
                     continue
                 partition = partitions[number]
-                some.append(row := self._append(request, partition, batch, now_ms, version))
+                some.append(row := self._append(request, partition, batch, now_ms, version, keyed))
                 if not row.error and partition.high < partition.end:
                     waits.append((partition, partition.end, len(rows), len(some) - 1))
             rows.append((key, some))
         return rows, waits
 
     def _append(
-        self, request: ProduceRequest, partition: Partition, batch: memoryview, now_ms: int, version: int
+        self,
+        request: ProduceRequest,
+        partition: Partition,
+        batch: memoryview,
+        now_ms: int,
+        version: int,
+        keyed: Mapping[int, bool],
     ) -> ProducedPartition:
         error = self._refused(request, partition, batch, version)
         base = -1
         if not error:
             end = partition.end
-            error, base = partition.append(batch, now_ms)
+            error, base = partition.append(batch, now_ms, keyed.get(id(batch)))
             if partition.end != end:
                 self.records += partition.end - end
                 self.bytes += len(batch)

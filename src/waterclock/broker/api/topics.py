@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
 from waterclock.broker.topics import MOST_PARTITIONS, Topic, Topics, why_illegal
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
@@ -58,10 +59,13 @@ class TopicApis:
     # CreateTopics
 
     def create(self, request: Request) -> None:
+        portions.do(request, self._create_all(request), len(request.body.topics))
+
+    def _create_all(self, request: Request) -> Iterator[None]:
         times = Counter(topic.name for topic in request.body.topics)
         requested = {topic.name: topic for topic in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(requested), lambda: request.answer(topics=tuple(rows.values())))
+        several = Countdown(len(requested), lambda: portions.answer(request, "topics", rows.values(), len(rows)))
         for name, topic in requested.items():
             refusal = TWICE if times[name] > 1 else self._may_not_create(request, name) or self._create_refused(topic)
             rows[name] = self._created(request, topic, refusal, uuid.uuid4())
@@ -69,6 +73,7 @@ class TopicApis:
                 several.settled()
             else:
                 self._create(request, topic, rows, several)
+            yield
 
     def _create(self, request: Request, requested: Any, rows: dict[str, Any], several: Countdown) -> None:
         def failed() -> None:
@@ -165,8 +170,11 @@ class TopicApis:
 
     def delete(self, request: Request) -> None:
         requested = self._to_delete(request)
+        portions.do(request, self._delete_all(request, requested), len(requested))
+
+    def _delete_all(self, request: Request, requested: list[ToDelete]) -> Iterator[None]:
         rows = [self._deleted(request, one) for one in requested]
-        several = Countdown(len(requested), lambda: request.answer(responses=tuple(rows)))
+        several = Countdown(len(requested), lambda: portions.answer(request, "responses", rows, len(rows)))
 
         def failed(row_number: int) -> None:
             rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=NOT_KEPT))
@@ -177,6 +185,7 @@ class TopicApis:
             else:
                 then = several.after(partial(failed, row_number))
                 self._topics.delete(one.topic, then, partial(self._gone, one.topic))
+            yield
 
     def _to_delete(self, request: Request) -> list[ToDelete]:
         body = request.body
@@ -231,11 +240,15 @@ class TopicApis:
     # CreatePartitions
 
     def grow(self, request: Request) -> None:
+        portions.do(request, self._grow_all(request), len(request.body.topics))
+
+    def _grow_all(self, request: Request) -> Iterator[None]:
         times = Counter(one.name for one in request.body.topics)
         requested = {one.name: one for one in request.body.topics}
         rows: dict[str, Any] = {}
-        several = Countdown(len(requested), lambda: request.answer(results=tuple(rows.values())))
+        several = Countdown(len(requested), lambda: portions.answer(request, "results", rows.values(), len(rows)))
         for name, one in requested.items():
+            yield
             may = may_with_topic(request, Operation.ALTER, name)
             refusal = TWICE if times[name] > 1 else self._grow_refused(one) if may else FORBIDDEN
             rows[name] = self._grown(request, name, refusal)

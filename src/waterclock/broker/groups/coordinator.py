@@ -91,6 +91,11 @@ class GroupCoordinator:
             self.get(group_id)
         return iter(list(self._groups.values()))
 
+    def names(self) -> list[str]:
+        """Of all groups, for who looks at them one after the other, with `get`."""
+        known = self._groups
+        return [*known, *(name for name in self.offsets.groups() if name not in known)]
+
     def _make(self, group_id: str) -> ClassicGroup:
         group = self._groups[group_id] = ClassicGroup(group_id, self.wall_ms())
         return group

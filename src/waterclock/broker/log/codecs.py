@@ -2,6 +2,8 @@
 
 Rule 1: what cannot be uncompressed, or would become larger than MOST_UNPACKED, is a ValueError: a few bytes can stand for
     gigabytes, and the sender of a batch chooses them.
+Rule 2: gzip is unpacked in portions, between which others may have their turn. The other libraries cannot; they are so
+    quick that MOST_UNPACKED takes some tens of milliseconds.
 Source: compressions by the package cramjam, gzip by the standard library; snappy in the framing of Java's library.
 """
 
@@ -9,12 +11,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Generator
 from typing import Any, Final
 
 from waterclock.broker.buffers import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-MOST_UNPACKED: Final = 128 << 20
+MOST_UNPACKED: Final = 32 << 20
+PORTION: Final = 128 << 10  # bytes of gzip that are unpacked at once
 GZIP_FORMAT: Final = 31  # zlib's number for it
 XERIAL: Final = b"\x82SNAPPY\0"  # the framing that Java's library puts around snappy
 XERIAL_HEAD: Final = XERIAL + struct.pack(">ii", 1, 1)
@@ -27,10 +31,21 @@ def uncompressed(codec: int, body: Buffer) -> bytes:
     >>> uncompressed(GZIP, compressed(GZIP, b"records"))
     b'records'
     """
+    portions = in_portions(codec, body)
+    while True:
+        try:
+            next(portions)
+        except StopIteration as end:
+            whole: bytes = end.value
+            return whole
+
+
+def in_portions(codec: int, body: Buffer) -> Generator[None, None, bytes]:
+    """The same, with a pause wherever there can be one."""
     if codec == NONE:
         return bytes(body)
     if codec == GZIP:
-        return _gunzip(body)
+        return (yield from _gunzip(body))
     if codec > ZSTD:
         raise ValueError(f"there is no compression {codec}")
     import cramjam
@@ -59,15 +74,23 @@ def compressed(codec: int, body: bytes) -> bytes:
     return bytes(cramjam.lz4.compress(body) if codec == LZ4 else cramjam.zstd.compress(body))
 
 
-def _gunzip(body: Buffer) -> bytes:
-    unpacker = zlib.decompressobj(GZIP_FORMAT)
-    try:
-        data = unpacker.decompress(body, MOST_UNPACKED)
-    except zlib.error as error:
-        raise ValueError(f"a batch cannot be uncompressed: {error}") from error
-    if not unpacker.eof:
-        raise _too_large() if len(data) == MOST_UNPACKED else ValueError("a compressed batch is cut off")
-    return data
+def _gunzip(body: Buffer) -> Generator[None, None, bytes]:
+    unpacker, parts, size = zlib.decompressobj(GZIP_FORMAT), list[bytes](), 0
+    left: Buffer = body
+    while not unpacker.eof:
+        try:
+            part = unpacker.decompress(left, PORTION)
+        except zlib.error as error:
+            raise ValueError(f"a batch cannot be uncompressed: {error}") from error
+        left, size = unpacker.unconsumed_tail, size + len(part)
+        if not part and not unpacker.eof:
+            raise ValueError("a compressed batch is cut off")
+        if size > MOST_UNPACKED:
+            raise _too_large()
+        parts.append(part)
+        if size >= PORTION:
+            yield
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _into(codec: Any, body: Buffer, refused: type[Exception]) -> bytes:

@@ -22,8 +22,7 @@ Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, an
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import IO, Final, NamedTuple, TypeAlias
 
@@ -34,7 +33,7 @@ from waterclock.broker.log.decided import DecidedTransactions
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.producers import AbortedTransaction, Producer
-from waterclock.broker.log.records import Record, keys, records
+from waterclock.broker.log.records import A_FEW, Record, keys, records
 from waterclock.broker.log.rewriting import emptied, horizon_of, rewritten
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.swap import CLEANED, swap
@@ -178,16 +177,21 @@ class Compaction:
             if batch.control:
                 decided.needless(batch, data)
             elif not decided.goes(batch):
-                used += self._note(data)
+                used += yield from self._note(data)
             yield None
 
-    def _note(self, data: bytes) -> int:
-        used, offsets = 0, self._offsets
-        with suppress(ValueError):
-            for offset, key in keys(data):
+    def _note(self, data: bytes) -> Generator[None, None, int]:
+        found: dict[bytes, int] = {}
+        try:
+            for number, (offset, key) in enumerate(keys(data), 1):
                 if key is not None:
-                    used += len(key) + ENTRY_BYTES if key not in offsets else 0
-                    offsets[key] = offset
+                    found[key] = offset
+                if not number % A_FEW:
+                    yield
+        except ValueError:
+            return 0  # rule 2: nor do the records before the broken one count
+        used = sum(len(key) + ENTRY_BYTES for key in found if key not in self._offsets)
+        self._offsets.update(found)
         return used
 
     # The new files
@@ -213,7 +217,7 @@ class Compaction:
     def _write(self, file: IO[bytes], index: Index, group: Iterable[Segment], following: int) -> Iterator[None]:
         at, latest = 0, NEVER
         for batch, data in _batches(group):
-            kept = data if batch.base >= self.covered else self._cleaned(batch, data)
+            kept = data if batch.base >= self.covered else (yield from self._cleaned(batch, data))
             if not kept and batch.last + 1 == following:
                 kept = emptied(batch)
             if kept:
@@ -222,14 +226,14 @@ class Compaction:
                 file.write(kept)
             yield None
 
-    def _cleaned(self, batch: Batch, data: bytes) -> bytes:
+    def _cleaned(self, batch: Batch, data: bytes) -> Generator[None, None, bytes]:
         """What stays of a batch; nothing if nothing does."""
         if batch.control:
             kept = self._marker(batch, data)
         elif self._decided.goes(batch):
             kept = b""
         else:
-            kept = self._records(batch, data)
+            kept = yield from self._records(batch, data)
         return kept or (emptied(batch) if self._is_last(batch) else b"")
 
     def _is_last(self, batch: Batch) -> bool:
@@ -247,22 +251,34 @@ class Compaction:
             return b""
         return data if horizon is not None else rewritten(batch, list(records(data)), self._new_horizon())
 
-    def _records(self, batch: Batch, data: bytes) -> bytes:
-        try:
-            if not any(self._leads(offset, key) for offset, key in keys(data)):
-                return b""  # most old batches: no record need be taken apart
-            all_of_them = list(records(data))
-        except ValueError:
-            return data  # rule 2
+    def _records(self, batch: Batch, data: bytes) -> Generator[None, None, bytes]:
         horizon = horizon_of(batch)
         deletions_go = horizon is not None and horizon <= self._plan.now_ms
-        kept = [record for record in all_of_them if self._stays(record, deletions_go)]
+        try:
+            if not (yield from self._any_leads(data)):
+                return b""  # most old batches: no record need be taken apart
+            kept: list[Record] = []
+            for number, record in enumerate(records(data), 1):
+                if self._stays(record, deletions_go):
+                    kept.append(record)
+                if not number % A_FEW:
+                    yield
+        except ValueError:
+            return data  # rule 2
         if not kept:
             return b""
         marks = horizon is None and any(record.value is None for record in kept)
-        if len(kept) == len(all_of_them) and not marks:
+        if len(kept) == batch.records and not marks:
             return data
         return rewritten(batch, kept, self._new_horizon() if marks else horizon)
+
+    def _any_leads(self, data: bytes) -> Generator[None, None, bool]:
+        leads = False
+        for number, (offset, key) in enumerate(keys(data), 1):
+            leads = leads or self._leads(offset, key)
+            if not number % A_FEW:
+                yield
+        return leads
 
     def _leads(self, offset: int, key: bytes | None) -> bool:
         """Whether no later record of the key is known."""

@@ -85,9 +85,12 @@ class Partition:
 
     # Writing
 
-    def append(self, data: memoryview, now_ms: int) -> tuple[Error, int]:
-        """Append a producer's batch; (NONE, its offset), or (why not, -1). A repeated one has its first offset."""
-        error, batch = self.checked(data, now_ms)
+    def append(self, data: memoryview, now_ms: int, keyed: bool | None = None) -> tuple[Error, int]:
+        """Append a producer's batch; (NONE, its offset), or (why not, -1). A repeated one has its first offset.
+
+        `keyed` says whether every record has a key, where that is known already.
+        """
+        error, batch = self.checked(data, now_ms, keyed)
         if error:
             return error, FAILED
         if batch.producer_id >= 0:
@@ -99,7 +102,7 @@ class Partition:
             batch = header_of(data)
         return self._write(data, batch)
 
-    def checked(self, data: memoryview, now_ms: int) -> tuple[Error, Batch]:
+    def checked(self, data: memoryview, now_ms: int, keyed: bool | None = None) -> tuple[Error, Batch]:
         """What is wrong with a producer's batch, its place in a sequence aside."""
         if len(data) < HEADER:
             return Error.INVALID_RECORD if not len(data) else Error.CORRUPT_MESSAGE, _NO_BATCH
@@ -118,7 +121,7 @@ class Partition:
         if crc32c(data[CHECKED:]) != batch.crc:
             return Error.CORRUPT_MESSAGE, batch
         error = self._sensible(batch, now_ms)
-        if not error and self.settings.compact and keyless(data):
+        if not error and self.settings.compact and (keyless(data) if keyed is None else not keyed):
             error = Error.INVALID_RECORD
         return error, batch
 

@@ -6,12 +6,14 @@ Source: the record format of Kafka's documentation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from waterclock.broker.buffers import Buffer
-from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, header_of, sealed
-from waterclock.broker.log.codecs import uncompressed
+from waterclock.broker.log.batch import APPEND_TIME, CODEC, HEADER, LAYOUT, Batch, header_of, sealed
+from waterclock.broker.log.codecs import in_portions, uncompressed
+
+A_FEW: Final = 256  # records between two pauses
 
 
 class Record(NamedTuple):
@@ -55,17 +57,36 @@ def timestamps(batch: Buffer) -> Iterator[tuple[int, int]]:
 
 def keyless(batch: Buffer) -> bool:
     """Whether a record of the batch has no key, or the batch cannot be decoded: what a compacted topic refuses."""
+    steps = keyless_in_steps(batch)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+
+
+def keyless_in_steps(batch: Buffer) -> Generator[None, None, bool]:
+    """The same, with a pause after every few records: a small batch may hold millions."""
+    head = header_of(batch)
     try:
-        return any(key is None for _, key in keys(batch))
+        body = yield from in_portions(head.attributes & CODEC, batch[HEADER:])
+        for number, (_, key) in enumerate(_keys(head, body), 1):
+            if key is None:
+                return True
+            if not number % A_FEW:
+                yield
     except ValueError:
         return True
+    return False
 
 
-def keys(batch: Buffer) -> list[tuple[int, bytes | None]]:
+def keys(batch: Buffer) -> Iterator[tuple[int, bytes | None]]:
     """Offset and key of each record, for a quarter of the time that `records` takes."""
     head = header_of(batch)
-    body = uncompressed(head.attributes & CODEC, batch[HEADER:])
-    found: list[tuple[int, bytes | None]] = []
+    return _keys(head, uncompressed(head.attributes & CODEC, batch[HEADER:]))
+
+
+def _keys(head: Batch, body: bytes) -> Iterator[tuple[int, bytes | None]]:
     at, base, most = 0, head.base, len(body)
     try:
         for _ in range(head.records):
@@ -78,11 +99,10 @@ def keys(batch: Buffer) -> list[tuple[int, bytes | None]]:
             size, at = varint(body, at)
             if not at <= end <= most or at + size > end:
                 raise ValueError("a record goes beyond its batch")
-            found.append((base + delta, body[at : at + size] if size >= 0 else None))
+            yield base + delta, body[at : at + size] if size >= 0 else None
             at = end
     except IndexError as error:
         raise ValueError(f"a record cannot be read: {error}") from error
-    return found
 
 
 def _record(body: bytes, at: int, start: int, end: int, base: int, first: int, append_time: int | None) -> Record:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 from waterclock.broker.buffers import Buffer
-from waterclock.broker.log.batch import header_of
+from waterclock.broker.log.batch import CODEC, header_of
 from waterclock.broker.log.records import Record, records
 from waterclock.broker.settings import TopicSettings
 from waterclock.broker.wire.errors import Error
 
 MOST: Final = 10_000  # records that are looked at: a small batch may unpack to millions, and everybody would wait
+MOST_COMPRESSED: Final = 16 << 10  # bytes that are unpacked for it
 SENTENCES: Final = {
     Error.INVALID_TIMESTAMP: "The timestamp of a record is out of the range that the topic allows.",
     Error.INVALID_RECORD: "A batch was refused that is none, or a record that the topic cannot keep.",
@@ -36,7 +37,8 @@ def _timely(timestamp: int, settings: TopicSettings, now_ms: int) -> bool:
 
 
 def _those(data: Buffer, blamed: Callable[[Record], bool]) -> tuple[int, ...]:
-    if header_of(data).records > MOST:
+    head = header_of(data)
+    if head.records > MOST or (head.attributes & CODEC and len(data) > MOST_COMPRESSED):
         return ()
     try:
         return tuple(number for number, record in enumerate(records(data)) if blamed(record))

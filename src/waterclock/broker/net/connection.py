@@ -3,10 +3,12 @@
 asyncio's transports are not used: they refuse writes while a file is being sent, and copy what a socket did not take.
 
 Rule 1: requests that arrive in one read are served from one shared buffer without a copy: a handler keeps no view of it.
-    A request that does not fit a read gets a buffer of its own, as far as there is memory for it (`memory.py`).
-Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded, even by
-    many small requests that came at once, of which the rest is kept as it came.
-Rule 3: a request that cannot be understood closes its connection, with one line in the log. Nobody else notices.
+    A request that does not fit a read gets a buffer of its own, which grows with what arrives (`memory.py`), in bounded
+    time (`arriving.py`).
+Rule 2: a client that does not read its answers is not read from either: what it can make us hold is bounded.
+Rule 3: of many requests that came at once a few are served; the rest is kept as it came, and has its turn among others
+    (`turns.py`). Nothing is read while something is kept: requests are served in their order.
+Rule 4: a request that cannot be understood closes its connection, with one line in the log. Nobody else notices.
 """
 
 from __future__ import annotations
@@ -15,38 +17,23 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from waterclock.broker.buffers import Slice
-from waterclock.broker.net.idle import IdleWatch
-from waterclock.broker.net.memory import MemoryPool
+from waterclock.broker.net.hub import Hub
 from waterclock.broker.net.outgoing import Part, Ready, Slot
+from waterclock.broker.net.turns import MANY, SLICE_NS
 
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
 MOST_UNSENT: Final = 4 << 20
+MOST_GROWTH: Final = 1 << 20  # bytes at once: to fill fifty million of them would take all others' time
+LEAST_FRAME: Final = 4 << 10  # what a request that has begun gets first, if it claims so much
 log = logging.getLogger("waterclock.broker")
 
 Serve = Callable[["Connection", memoryview], None]
-
-
-class Hub(Protocol):
-    """What a connection shares with the others of its listener. `received` and `sent` count bytes."""
-
-    loop: Any
-    ready: Ready
-    inbox: memoryview
-    memory: MemoryPool
-    idle: IdleWatch
-    largest_request: int
-    largest_unknown: int
-    received: int
-    sent: int
-
-    def closed(self, connection: Connection) -> None:
-        """The connection is over."""
 
 
 class Connection:
@@ -57,7 +44,9 @@ class Connection:
         self.loop: Any = hub.loop
         self.ready: Ready = hub.ready
         self._hub, self._serve = hub, serve
-        self._largest = hub.largest_unknown  # of a request, while it is not known who this is
+        self._stranger = hub.largest_unknown is not None
+        self._largest = hub.largest_request if hub.largest_unknown is None else hub.largest_unknown
+        self._memory = hub.memory_of_strangers if self._stranger else hub.memory
         self.slots: deque[Slot] = deque()
         self.make_slot: Callable[[Connection], Slot] = Slot  # a fault puts its own there for one request
         self.principal: str | None = None  # who it is, once SASL knows
@@ -67,10 +56,14 @@ class Connection:
         self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
         self.unsent = 0  # bytes of answers, those in files not counted
         self._out: deque[Part | memoryview] = deque()
-        self._frame: memoryview | None = None
-        self._have = 0
-        self._kept = b""  # requests that came when it could not be served any more
-        self._reading = self._writing = self._deaf = self._ending = False
+        self._frame: bytearray | None = None
+        self._size = self._have = 0  # of the request that arrives in it: bytes claimed, and there
+        self._kept: memoryview | None = None  # requests that came together with others, and have not had their turn
+        self._keeps = 0  # bytes of memory that are held for it
+        self._works = 0  # requests that take long: those behind them wait
+        self._reading = self._writing = self._deaf = self._ending = self._queued = False
+        if self._stranger:
+            hub.arriving.begin(self)
         self._read_on()
 
     # In
@@ -86,11 +79,7 @@ class Connection:
             self.loop.remove_reader(self.fd)
 
     def _readable(self) -> None:
-        if self._frame is None and self._hub.memory.full:
-            self._read_no_more()
-            self._hub.memory.wait(self)
-        else:
-            self._attempt(self.receive)
+        self._attempt(self.receive)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """Do what clients can make go wrong."""
@@ -98,25 +87,31 @@ class Connection:
             step()
             if self._out or (self.slots and self.slots[0].parts is not None):
                 self.pump()
-            elif self._kept:
+            elif not self._reading:
                 self._read_as_fits()
         except (BlockingIOError, InterruptedError):
             pass
         except ConnectionError:
             self.close()
         except Exception as error:
-            log.warning("closed the connection of %s: %s: %s", self.peer(), type(error).__name__, error)
-            self.close()
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        log.warning("closed the connection of %s: %s: %s", self.peer(), type(error).__name__, error)
+        self.close()
 
     def receive(self) -> None:
         """Read once, and serve the requests that are whole."""
         if self._frame is None:
             inbox = self._hub.inbox
+            if self._memory.full:
+                inbox = inbox[: self._memory.small]
             self._split(inbox[: self._received(self._receive_into(inbox))])
-            return
-        self._have += self._received(self._receive_into(self._frame[self._have :]))
-        if self._have == len(self._frame):
-            self._frame_full()
+        elif self._grows(self._frame):
+            with memoryview(self._frame) as whole, whole[self._have :] as free:
+                self._have += self._received(self._receive_into(free))
+            if self._have == self._size:
+                self._frame_full()
 
     def _receive_into(self, buffer: memoryview) -> int:
         return self.sock.recv_into(buffer)
@@ -128,6 +123,20 @@ class Connection:
         self.heard = self._hub.idle.turn
         return count
 
+    def _grows(self, frame: bytearray) -> bool:
+        """Whether there is a free byte in it; if not, and there is no memory for more, wait."""
+        if self._have < len(frame):
+            return True
+        if not self._memory.may_grow(self, self._have):
+            self._read_no_more()
+            if not self._stranger:
+                self._hub.arriving.end(self)
+            return False
+        more = min(self._have, self._size - self._have, MOST_GROWTH)
+        frame.extend(bytes(more))
+        self._memory.take(more)
+        return True
+
     def _frame_full(self) -> None:
         frame = self._drop_frame()
         if len(frame) == 4:
@@ -136,53 +145,104 @@ class Connection:
             self._serve(self, frame[4:])
 
     def _split(self, data: memoryview) -> None:
-        """Serve the whole requests; keep the start of the next, or what cannot be answered yet."""
-        at, count = 0, len(data)
+        """Serve whole requests, as many as a slice takes; keep the others, and the start of the next."""
+        at, count, served, until = 0, len(data), 0, 0
         while count - at >= 4 and self.fd >= 0:
             size = int.from_bytes(data[at : at + 4], "big", signed=True)
             if not 0 <= size <= self._largest:
                 break  # `_open_frame` refuses it
             if count - at - 4 < size:
                 break
-            if self._full():
-                self._kept = bytes(data[at:])
+            if self._full() or (served and (served == MANY or self._hub.turns.now_ns() >= until)):
+                self._keep(data[at:])
                 return
             self._serve(self, data[at + 4 : at + 4 + size])
             at += 4 + size
+            served += 1
+            if served == 1 and at < count:
+                until = self._hub.turns.now_ns() + SLICE_NS
         if count > at and self.fd >= 0 and not self._deaf:
             self._open_frame(data[at:])
 
     def _full(self) -> bool:
-        return len(self.slots) >= MOST_SLOTS or self.unsent > MOST_UNSENT or self._deaf
+        return len(self.slots) >= MOST_SLOTS or self.unsent > MOST_UNSENT or self._deaf or self._works > 0
 
-    def _open_frame(self, head: memoryview) -> None:
+    def _keep(self, data: memoryview) -> None:
+        """Requests for their turn. Handlers write into requests, such as offsets: so into these too."""
+        if not self._keeps:
+            data = memoryview(bytearray(data))
+            self._keeps = len(data)
+            self._memory.take(self._keeps)
+        self._kept = data
+        self._read_no_more()
+
+    def _let_go(self) -> None:
+        """Nothing is kept any more."""
+        self._kept, keeps, self._keeps = None, self._keeps, 0
+        if keeps:
+            self._memory.give_back(keeps)
+
+    def work(self, steps: Iterator[Any]) -> None:
+        """Do something for a request a slice at a time, and serve those behind it when it is done."""
+        self._works += 1
+        self._hub.turns.work(self._worked(steps), self._failed)
+
+    def _worked(self, steps: Iterator[Any]) -> Iterator[Any]:
+        while self.fd >= 0 and next(steps, self) is not self:  # for nobody who is gone
+            yield
+        self._works -= 1
+        self._attempt(self._read_as_fits)
+
+    def slice(self) -> bool:
+        """Serve some of what was kept. Always False: where there is more, `_read_as_fits` has asked for another turn."""
+        self._queued = False
+        kept, self._kept = self._kept, None
+        if kept is not None and self.fd >= 0:
+            self._attempt(partial(self._split_kept, kept))
+        return False
+
+    def _split_kept(self, kept: memoryview) -> None:
+        self._split(kept)
+        if self._kept is None:
+            self._let_go()
+
+    def _open_frame(self, head: memoryview | bytearray) -> None:
         """A buffer for a request that begins with `head`, or for its size."""
-        size = 4
+        self._size = 4
         if len(head) >= 4:
-            size += int.from_bytes(head[:4], "big", signed=True)
-            if not 4 <= size <= self._largest + 4:
-                raise ValueError(f"a request of {size - 4} bytes; {self._largest} are allowed")
-        self._frame, self._have = memoryview(bytearray(size)), len(head)
+            self._size += int.from_bytes(head[:4], "big", signed=True)
+            if not 4 <= self._size <= self._largest + 4:
+                raise ValueError(f"a request of {self._size - 4} bytes; {self._largest} are allowed")
+        self._frame, self._have = bytearray(min(self._size, max(LEAST_FRAME, 2 * len(head)))), len(head)
         self._frame[: len(head)] = head
-        self._hub.memory.take(size)
-        if len(head) == size:
+        self._memory.take(len(self._frame))
+        if not self._stranger:
+            self._hub.arriving.begin(self)
+        if len(head) == self._size:
             self._frame_full()  # a request of no bytes at all: it is for the table to say so
 
     def _drop_frame(self) -> memoryview:
         frame, self._frame = self._frame, None
         assert frame is not None
-        self._hub.memory.give_back(len(frame))
-        return frame
+        self._memory.give_back(len(frame))
+        self._memory.done(self)
+        if not self._stranger:
+            self._hub.arriving.end(self)
+        return memoryview(frame)
 
     def resume(self) -> None:
-        """There is memory again for a request that does not fit a read."""
+        """There is memory again for a request that has begun."""
+        if not self._stranger:
+            self._hub.arriving.begin(self)
         self._read_as_fits()
 
-    def _go_on(self) -> None:
-        """Serve what was kept."""
-        kept, self._kept = self._kept, b""
-        if self.fd >= 0:
-            self._attempt(partial(self._split, memoryview(kept)))
+    def arrived(self) -> int:
+        """Bytes of the request that has begun; nothing of a stranger's, whose way in is what must end."""
+        return 0 if self._stranger else self._have
+
+    def holds_up(self) -> bool:
+        """Whether others wait for the memory that it has."""
+        return bool(self._memory.waiting)
 
     # On the way in, where users are asked who they are
 
@@ -190,6 +250,16 @@ class Connection:
         """It is known who this is: from now on requests are served by `serve`, and may be large."""
         self.principal, self.login, self.rights = user, None, None
         self._serve, self._largest = serve, self._hub.largest_request
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Not a stranger any more: with the memory of the others."""
+        if self._stranger:
+            self._stranger = False
+            self._memory.give_back(self._keeps)
+            self._memory = self._hub.memory
+            self._memory.take(self._keeps)
+            self._hub.arriving.end(self)
 
     def deafen(self) -> None:
         """Take nothing from this client any more."""
@@ -230,10 +300,13 @@ class Connection:
         if self._full():
             self._read_no_more()
         elif len(self.slots) < MOST_SLOTS // 2:
-            if self._kept:
-                self.loop.call_soon(self._go_on)
-            else:
+            if self._memory.waiting and self in self._memory.waiting:
+                return
+            if self._kept is None:
                 self._read_on()
+            elif not self._queued:
+                self._queued = True
+                self._hub.turns.add(self)
 
     def _send_first(self) -> None:
         part = self._out[0]
@@ -305,9 +378,11 @@ class Connection:
             if slot.on_gone is not None:
                 slot.on_gone()
         self._out.clear()
-        self._kept = b""
+        self._let_go()
         if self._frame is not None:
             self._drop_frame()
+        self._memory.done(self)
+        self._hub.arriving.end(self)
         self._hub.closed(self)
 
     def _hang_up(self) -> None:

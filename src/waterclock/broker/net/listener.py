@@ -11,10 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.net.arriving import ArrivalWatch
 from waterclock.broker.net.connection import INBOX, Connection, Serve
 from waterclock.broker.net.idle import IdleWatch
-from waterclock.broker.net.memory import MemoryPool
+from waterclock.broker.net.memory import SMALL_OF_STRANGERS, MemoryPool
 from waterclock.broker.net.outgoing import Ready
+from waterclock.broker.net.turns import Turns
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,13 +39,16 @@ class Listener:
         self.loop, self.ready = loop, Ready(loop)
         self._settings, self._timer, self._connect = settings, timer, connect
         self.largest_request: int = settings["socket.request.max.bytes"]
-        self.largest_unknown = self.largest_request
+        self.largest_unknown: int | None = None  # where users are asked who they are
         self.received = self.sent = self.refused = 0  # bytes, and connections
         self.connections: dict[Connection, None] = {}
         # one for all of its connections: reading and serving run without a break between. Not one for all listeners:
         # another broker of the process has a thread of its own
         self.inbox = memoryview(bytearray(INBOX))
         self.memory = MemoryPool(settings["queued.max.request.bytes"])
+        self.memory_of_strangers = MemoryPool(settings["queued.max.unauthenticated.bytes"], SMALL_OF_STRANGERS)
+        self.turns = Turns(loop)
+        self.arriving = ArrivalWatch(timer, settings["socket.request.timeout.ms"])
         self.idle = IdleWatch(timer, self.connections, settings["connections.max.idle.ms"])
         self._socket = _listening(address)
         self._socket.setblocking(False)
@@ -81,7 +86,6 @@ class Listener:
     def closed(self, connection: Connection) -> None:
         """A connection has ended."""
         self.connections.pop(connection, None)
-        self.memory.leave(connection)
 
     def close(self) -> None:
         """Accept no more, and drop all connections."""

@@ -8,7 +8,7 @@ Rule 3: whoever waits for something to answer with may hear that nobody waits fo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 from waterclock.broker.buffers import Slice
@@ -39,6 +39,8 @@ class Client(Protocol):
     def deafen(self) -> None: ...
 
     def finish(self) -> None: ...
+
+    def work(self, steps: Iterator[Any]) -> None: ...
 
 
 class Slot:

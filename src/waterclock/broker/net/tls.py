@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.buffers import Slice
 from waterclock.broker.net.connection import Connection, Serve
+from waterclock.broker.net.hub import Hub
 
 if TYPE_CHECKING:
     from waterclock.broker.net.listener import Connect, Listener
@@ -45,6 +46,10 @@ class TlsConnection(Connection):
     _shaken = False  # hands, that is
     _reads_after_write = False
 
+    def __init__(self, sock: ssl.SSLSocket, hub: Hub, serve: Serve) -> None:
+        super().__init__(sock, hub, serve)
+        hub.arriving.begin(self)  # a handshake must end too
+
     def _read_on(self) -> None:
         super()._read_on()
         if self._shaken and self.fd >= 0 and self.sock.pending():
@@ -59,12 +64,12 @@ class TlsConnection(Connection):
         if not self._shaken:
             self._in_time(self.sock.do_handshake)
             self._shaken = True
+            if not self._stranger:
+                self._hub.arriving.end(self)
         for _ in range(RECORDS):
             super().receive()
             if self.fd < 0 or not self._reading or not self.sock.pending() or self._full():
                 return
-            if self._hub.memory.full:
-                break
         self.loop.call_soon(self._read_rest)
 
     def _receive_into(self, buffer: memoryview) -> int:

@@ -116,12 +116,19 @@ class Request:
 
     def answer(self, **values: Any) -> None:
         """Send the answer."""
-        entity = make(self.schema.answer, throttle_time=NO_THROTTLE, **values)
+        self.send([self.encoded(**values)])
+
+    def encoded(self, **values: Any) -> bytes:
+        """The answer without its header."""
         out = io.BytesIO()
-        self.schema.write(out, entity)
-        tags = b"\0" if self.schema.answer.__header_schema__.__flexible__ else b""
-        body = INT32.pack(self.correlation) + tags + out.getvalue()
-        self.slot.answer([INT32.pack(len(body)) + body])
+        self.schema.write(out, make(self.schema.answer, throttle_time=NO_THROTTLE, **values))
+        return out.getvalue()
+
+    def send(self, body: list[bytes]) -> None:
+        """Send an answer that is written already, in parts."""
+        head = INT32.pack(self.correlation) + (b"\0" if self.schema.answer.__header_schema__.__flexible__ else b"")
+        size = len(head) + sum(map(len, body))
+        self.slot.answer([b"".join([INT32.pack(size), head, *body])])
 
 
 def unsupported(correlation: int, ranges: list[tuple[int, int, int]]) -> bytes:

@@ -1,0 +1,1 @@
+from waterclock.purgatory.telling import Teller as Teller
