@@ -21,7 +21,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.position import Position
+from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
 from waterclock.cdc.source import Item, Mark, TableFilter
 from waterclock.clock import Clock
@@ -37,11 +39,6 @@ _OPTIONS = (
 _REFUSALS = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
 _PEEK = (
     "select data from pg_logical_slot_peek_binary_changes(%s, null, %s, 'proto_version', '1', 'publication_names', %s)"
-)
-_KEY = (
-    "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
-    "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
-    "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
 )
 _UNPUBLISHED = (
     "select to_regclass(format('%%I.%%I', %s::text, %s::text)) is not null and not exists "
@@ -59,14 +56,26 @@ class Slot:
 
 
 class SlotReader:
-    """A `Source` over one slot."""
+    """A `Source` over one slot. `skip` names transactions that are left out, by their commit's LSN; `refusal` says what is
+    done about a row that cannot be read."""
 
-    def __init__(self, slot: Slot, position: Position, wanted: TableFilter, clock: Clock) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        position: Position,
+        wanted: TableFilter,
+        clock: Clock,
+        *,
+        skip: frozenset[str] = frozenset(),
+        refusal: Refusal = stop,
+    ) -> None:
         self._slot, self._clock = slot, clock
-        self._decoding = Decoder(position, wanted, self._key_of)
         with ExitStack() as opened, _errors_of_postgres(slot):
             self._reading = opened.enter_context(_connected(slot))
             self._asking = opened.enter_context(_connected(slot))
+            self._decoding = Decoder(position, wanted, TableCatalog(self._asking), skip=skip, refusal=refusal)
+            if self._reading.info.parameter_status("server_encoding") == "SQL_ASCII":
+                self._reading.execute("set client_encoding to 'SQL_ASCII'")  # PostgreSQL would refuse all that is no UTF-8
             self._check(position)
             self._check_published(wanted)
             self.stored(position)  # 3 of the last time, which a crash may have left undone
@@ -134,9 +143,6 @@ class SlotReader:
             cursor.execute(_PEEK, (self._slot.name, most, self._slot.publication))
             for (message,) in cursor:
                 yield bytes(message)
-
-    def _key_of(self, table: int) -> tuple[str, ...]:
-        return tuple(name for (name,) in self._asking.execute(_KEY, (table,)))
 
     def _one(self, query: str, *arguments: Any) -> Any:
         return self._asking.execute(query, arguments).fetchone()
