@@ -28,14 +28,21 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
+    _add_ways_on(parser)
     _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
     _add_postgres(parser.add_argument_group("PostgreSQL"))
     _add_rest(parser)
 
 
+def _add_ways_on(parser: ArgumentParser) -> None:
+    skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
+    parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
+    aside = "put a record that cannot be read there, and go on (default: stop, and name the ways on)"
+    parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
+
+
 def _add_mysql(group: object) -> None:
     add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
-    add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
     types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
     add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
@@ -75,7 +82,7 @@ def run(arguments: Namespace) -> int:
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:
-        target = Target(servers, topic, arguments.order, arguments.partitions)
+        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     client, file = "--kafka-config", arguments.kafka_config

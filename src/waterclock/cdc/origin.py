@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waterclock.cdc.addresses import Database
+from waterclock.cdc.letters import put_aside, stop
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter
 from waterclock.clock import Clock
@@ -18,6 +19,7 @@ from waterclock.errors import UsageError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
+_LSN = re.compile(r"[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides, skip = types_of(arguments.type), transactions_of(arguments.skip)
+    overrides, skip = types_of(arguments.type), transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
+    refusal = put_aside if arguments.dead_letters else stop
 
     def now() -> str:
         return answer(login, lambda cursor: inspected(cursor).place)
@@ -49,7 +52,9 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
         return Position(now() if arguments.begin == "now" else answer(login, oldest))
 
     def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries)
+        return BinlogReader(
+            login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries, refusal=refusal
+        )
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
@@ -80,9 +85,11 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     )
     slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
+    skip = frozenset(map(_lsn, transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")))
+    refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
     return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock),
+        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),
         lambda: begun(slot, listed),
         lambda: current(slot),
         lambda: absent(slot, wanted.names()),
@@ -113,11 +120,15 @@ def types_of(given: list[str]) -> dict[str, str]:
     return found
 
 
-def transactions_of(given: list[str]) -> frozenset[str]:
+def transactions_of(given: list[str], form: re.Pattern[str], like: str) -> frozenset[str]:
     """One written otherwise than the server writes it would be none, and the transaction would not be left out."""
-    for gtid in given:
-        if not _GTID.fullmatch(gtid):
-            raise UsageError(
-                f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
-            )
-    return frozenset(gtid.lower() for gtid in given)
+    for name in given:
+        if not form.fullmatch(name):
+            raise UsageError(f"--skip {name}: write one transaction's {like}.")
+    return frozenset(name.lower() for name in given)
+
+
+def _lsn(text: str) -> str:
+    """An LSN as PostgreSQL writes it, with capitals and without zeros in front."""
+    high, _, low = text.partition("/")
+    return f"{int(high, 16):X}/{int(low, 16):X}"

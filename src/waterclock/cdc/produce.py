@@ -3,7 +3,7 @@
     1. fence: whoever wrote under this name before can write no more, and what it left open is thrown away
     2. read the position that its last transaction stored
     3. begin
-    4. send the changes of whole source transactions
+    4. send the changes of whole source transactions, and what could not be read of them to the topic of dead letters
     5. send the position after them
     6. commit
 
@@ -28,7 +28,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
+from waterclock.cdc.source import Record
 from waterclock.cdc.topics import KEY, Target, last_position, prepared
 from waterclock.changes.maxwell_message import TRUNCATE, MaxwellMessage
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -43,7 +45,7 @@ class Publisher:
     """Writes changes under a name that only one process at a time can have; the steps are the file's.
 
     `client` are librdkafka's settings, for TLS and SASL. `stored` is the position that Kafka holds, None if there is
-    none yet; `in_transaction` counts the changes that were sent and not committed.
+    none yet; `in_transaction` counts the records that were sent and not committed.
     """
 
     def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
@@ -64,13 +66,16 @@ class Publisher:
         """Step 3, if no transaction is open."""
         self._producer.begin()
 
-    def send(self, change: MaxwellMessage) -> None:
+    def send(self, record: Record) -> None:
         """Step 4."""
         if not self._producer.is_open:
             self.begin()
-        key, value = change.as_key(), change.as_json()
-        for partition in self._partitions_of(change):
-            self._producer.send(self._target.topic, value, key, partition)
+        key, value = record.as_key(), record.as_json()
+        if isinstance(record, DeadLetter):
+            self._producer.send(self._target.dead_letters, value, key)
+        else:
+            for partition in self._partitions_of(record):
+                self._producer.send(self._target.topic, value, key, partition)
         self.in_transaction += 1
 
     def store(self, position: Position) -> None:

@@ -1,4 +1,4 @@
-"""The topics of a capture: one for its changes, and a compacted one for its position, `NAME.position`.
+"""The topics of a capture: one for its changes, a compacted one for its position, `NAME.position`, one for dead letters.
 
 Rule 1: a topic that is missing is made; one that is there is never changed.
 Rule 2: the position is the last one that was committed. Who asks has fenced its writer before, so nothing is open.
@@ -27,12 +27,14 @@ _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one)."""
+    """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one). `dead_letters` is the topic
+    of what cannot be read, "" where the capture stops at such a record."""
 
     servers: str
     topic: str
     order: str = "key"
     partitions: int = 4
+    dead_letters: str = ""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -50,6 +52,8 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
         _check_kept(admin, state_topic)
     else:
         admin.make(state_topic, 1, _COMPACTED)
+    if target.dead_letters and target.dead_letters not in there:
+        admin.make(target.dead_letters, 1)
     if target.topic not in there:
         admin.make(target.topic, wanted)
         return wanted
