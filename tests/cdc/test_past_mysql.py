@@ -65,7 +65,7 @@ def test_a_statement_that_writes_to_tables_nobody_asked_for_is_passed_over(
 
 REACHING = {
     "a trigger": "create trigger {theirs}.g after insert on {theirs}.t for each row insert into {mine}.t values (new.id)",
-    "a function": "create function {theirs}.f() returns int begin insert into {mine}.t values (3); return 3; end",
+    "a function": "create function {theirs}.f() returns int modifies sql data deterministic begin insert into {mine}.t values (3); return 3; end",
     "a view": "create view {theirs}.v as select id from {mine}.t",
 }
 
@@ -91,7 +91,7 @@ def test_a_statement_of_several_tables_or_of_a_wanted_one_is_refused(
     statement: str, mariadb: MariaServer, database: str, theirs: str, here: str
 ) -> None:
     mariadb.run(f"insert into {theirs}.t values (1, 1)", f"insert into {database}.t values (1)")
-    mariadb.run("set binlog_format = statement", statement.format(theirs=theirs, mine=database))
+    mariadb.run(f"use {theirs}", "set binlog_format = statement", statement.format(theirs=theirs, mine=database))
     with pytest.raises(Unreadable, match=r"and not the rows it wrote.*; or with this record alone put aside: --dead"):
         mariadb.changes(here, f"{database}.*")
 
@@ -105,7 +105,7 @@ def test_a_file_that_was_loaded_into_a_table_nobody_asked_for_is_passed_over(
     mariadb.run(f"insert into {database}.t values (7)")
     assert as_found(mariadb.changes(here, f"{database}.*")) == [("insert", {"id": 7})]
     mariadb.run("set binlog_format = statement", load.format(database) + " (id, @ignored)")
-    with pytest.raises(Unreadable, match="the statement 'load data"):
+    with pytest.raises(Unreadable, match="the statement \"LOAD DATA"):
         mariadb.changes(here, f"{database}.*")
 
 
@@ -114,11 +114,11 @@ def test_a_statement_that_is_put_aside_leaves_the_rest_of_its_transaction(
 ) -> None:
     mariadb.run(f"use {database}", "create table t (id int primary key)")
     mariadb.run(
-        f"use {database}", "begin", "insert into t values (1)", "set binlog_format = statement",
-        "insert into t values (2)", "set binlog_format = row", "insert into t values (3)", "commit",
+        f"use {database}", "set binlog_format = mixed", "begin", "insert into t select length(uuid()) - 35",
+        "insert into t values (2)", "insert into t select length(uuid()) - 33", "commit",
     )  # fmt: skip
     found = records(mariadb, here, f"{database}.*")
-    one, letter, three = [item for item in found if item is not Mark.COMMITTED]
+    letter, one, three = [item for item in found if item is not Mark.COMMITTED]
     assert [(one.values()["id"], one.xoffset, one.commit), (three.values()["id"], three.xoffset, three.commit)] == [
         (1, 0, False), (3, 2, True),
     ]  # fmt: skip

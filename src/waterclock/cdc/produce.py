@@ -53,7 +53,7 @@ class Publisher:
         settings = base_settings(target.servers, client or {})
         self._partitions = prepared(settings, target, self._state_topic)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target.topic, name))
+        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
         self.in_transaction = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -104,12 +104,13 @@ class Publisher:
         return range(self._partitions) if change.type == TRUNCATE else (BY_KEY,)
 
 
-def _error_of(topic: str, name: str, error: KafkaError) -> WaterclockError:
+def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
     """Kafka's errors by whose doing."""
     meaning = meaning_of(error)
     if meaning is Meaning.TOO_LARGE:
         return UsageError(
-            f"A change is larger than the topic {topic} takes. Set the topic's max.message.bytes higher, "
+            f"A change is larger than the topic {' or '.join(filter(None, (target.topic, target.dead_letters)))} takes. Set "
+            "the topic's max.message.bytes higher, "
             "and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:

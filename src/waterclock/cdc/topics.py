@@ -52,6 +52,8 @@ def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> i
         _check_kept(admin, state_topic)
     else:
         admin.make(state_topic, 1, _COMPACTED)
+    if target.dead_letters in (target.topic, state_topic):
+        raise UsageError(f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another.")
     if target.dead_letters and target.dead_letters not in there:
         admin.make(target.dead_letters, 1)
     if target.topic not in there:
