@@ -25,6 +25,8 @@ def add_to(parser: ArgumentParser) -> None:
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
+    here = "begin, the first time, though rows are older than the log: they do not come"
+    parser.add_argument("--from-here", action="store_true", help=here)
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)

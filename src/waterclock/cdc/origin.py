@@ -12,6 +12,7 @@ from pathlib import Path
 
 from waterclock.cdc.addresses import Database
 from waterclock.cdc.letters import put_aside, stop
+from waterclock.cdc.older import check
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter
 from waterclock.clock import Clock
@@ -35,9 +36,9 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, answer
+    from waterclock.cdc.mysql.connecting import Login, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, absent, inspected, oldest, unseen
+    from waterclock.cdc.mysql.server import OWN, absent, inspected, older, oldest, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
@@ -49,7 +50,13 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
         return answer(login, lambda cursor: inspected(cursor).place)
 
     def begin() -> Position:
-        return Position(now() if arguments.begin == "now" else answer(login, oldest))
+        if arguments.begin == "now":
+            return Position(now())
+        place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
+        since = None if place else began(login, maria)
+        why = f"The log begins {f'after {place}' if place else 'later than these tables'}, and up to so many rows are older"
+        check(answer(login, lambda cursor: older(cursor, wanted, since)), why, arguments.from_here)
+        return Position(place)
 
     def source(position: Position) -> Source:
         return BinlogReader(
@@ -70,7 +77,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current
+    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current, older
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -88,9 +95,15 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     skip = frozenset(map(_lsn, transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")))
     refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
+
+    def begin() -> Position:
+        if arguments.begin != "now":
+            check(older(slot, wanted), "A slot that is made now has nothing of these rows, which are older", arguments.from_here)
+        return begun(slot, listed)
+
     return Origin(
         lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),
-        lambda: begun(slot, listed),
+        begin,
         lambda: current(slot),
         lambda: absent(slot, wanted.names()),
     )

@@ -13,7 +13,8 @@ Rule 2: what is printed depends on the session: character set, time zone, date s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ import psycopg
 from psycopg import sql
 
 from waterclock.cdc.letters import Refusal, stop
+from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.cdc.position import Position
 from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
@@ -29,6 +31,7 @@ from waterclock.cdc.source import Item, Mark, TableFilter
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
+log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
 _AT_ONCE = 20_000  # messages of a peek; PostgreSQL ends it after the transaction in which they become so many
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -43,6 +46,14 @@ _PEEK = (
 _UNPUBLISHED = (
     "select to_regclass(format('%%I.%%I', %s::text, %s::text)) is not null and not exists "
     "(select 1 from pg_publication_tables where pubname = %s and schemaname = %s and tablename = %s)"
+)
+_PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+_TABLES = (  # those of the publication, or where there is none yet, all
+    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), "
+    "c.relkind = 'p' or pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where case when exists (select 1 from pg_publication where pubname = %(publication)s) "
+    "then (n.nspname, c.relname) in (select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
+    "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
 )
 
 
@@ -187,12 +198,36 @@ def begun(slot: Slot, tables: list[str]) -> Position:
             raise UsageError(f"wal_level is {level}: set it to logical in postgresql.conf, and start PostgreSQL anew.")
         if not connection.execute("select 1 from pg_publication where pubname = %s", (slot.publication,)).fetchone():
             _publish(connection, slot.publication, tables)
-        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-        found = connection.execute(query, (slot.name,)).fetchone()
+        found = connection.execute(_PLACE, (slot.name,)).fetchone()
         if found is None:
             query = "select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')"
             found = connection.execute(query, (slot.name,)).fetchone()
         return Position(str(found[0]) if found else lsn_text(0))
+
+
+def older(slot: Slot, wanted: Callable[[str, str], bool]) -> list[OlderRows]:
+    """Wanted tables with rows, where the slot is yet to be made: what it brings begins then. A slot that is there is a
+    place by itself: who made it knows what is older, and that is said."""
+    with _errors_of_postgres(slot), _connected(slot) as connection:
+        if found := connection.execute(_PLACE, (slot.name,)).fetchone():
+            log.warning("The slot %s is there already: the capture begins at its place, %s.", slot.name, found[0])
+            return []
+        tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
+        return [
+            rows
+            for schema, table, estimate, allowed, size in tables
+            if wanted(schema, table)
+            and size
+            and (rows := _sized(connection, schema, table, int(estimate), allowed)).rows != 0
+        ]
+
+
+def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimate: int, allowed: bool) -> OlderRows:
+    if not allowed:
+        return OlderRows(f"{schema}.{table}", estimate, True) if estimate > 0 else OlderRows(f"{schema}.{table}", None)
+    counting = sql.SQL("select count(*) from (select 1 from {} limit {}) as counted")
+    (counted,) = connection.execute(counting.format(sql.Identifier(schema, table), COUNTED + 1)).fetchone() or (0,)
+    return sized(f"{schema}.{table}", int(counted), estimate)
 
 
 def absent(slot: Slot, names: Iterable[tuple[str, str]]) -> list[str]:
