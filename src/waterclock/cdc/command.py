@@ -10,15 +10,21 @@ from waterclock.arguments import describe
 from waterclock.errors import UsageError
 from waterclock.web import option
 
+_EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
+example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
+         (the table public.item goes to the topic shop.public.item)"""
+
 
 def add_to(parser: ArgumentParser) -> None:
     """The options."""
-    describe(parser, run, "waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop")
+    describe(parser, run, _EXAMPLES)
     parser.add_argument(
         "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
     )
     parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
     parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
+    topics = "one: TOPIC has all changes; per-table: each table has one, TOPIC.DATABASE.TABLE (default: %(default)s)"
+    parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
     order = "key: as many partitions as one likes; global: one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
     made = "of the topic, where it has to be made (default: %(default)s)"
@@ -84,7 +90,7 @@ def run(arguments: Namespace) -> int:
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:
-        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters)
+        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, arguments.topics)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     client, file = "--kafka-config", arguments.kafka_config
