@@ -86,7 +86,11 @@ def test_json_of_mariadb_is_the_same_json(
 @pytest.mark.parametrize("kind", ["json", "jsonb"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_json_of_postgresql_is_the_same_json(order: str, kind: str, store: Store, slot: Slot) -> None:
-    run(slot.conninfo, f"create table t (id int primary key, c {kind}, b boolean)", "alter table t replica identity full")
+    run(
+        slot.conninfo,
+        f"create table t (id int primary key, c {kind}, b boolean)",
+        "alter table t replica identity full",
+    )
     start = begun(slot, [])
     values = [*(f"'{text}'" for text in JSONS), "null"][:: ORDERS[order]]
     run(slot.conninfo, *[f"insert into t values ({n}, {value}, true)" for n, value in enumerate(values)])

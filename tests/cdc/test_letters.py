@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,14 +26,14 @@ BAD = "x'8fa2a1'"  # of no character in ujis
 
 
 @pytest.fixture
-def table(mariadb: MariaServer, database: str, here: str) -> Iterator[str]:
+def table(mariadb: MariaServer, database: str, here: str) -> str:
     """Its rows 1, 2 and 3 are three transactions; a fourth one has a row in its middle that cannot be read."""
     mariadb.run(
         f"use {database}", "create table t (id int primary key, c varchar(9) character set ujis)",
         "insert into t values (1, 'a')", "insert into t values (2, 'b')", "insert into t values (3, 'c')",
         f"insert into t values (4, 'd'), (5, {BAD}), (6, 'f')", "insert into t values (7, 'g')",
     )  # fmt: skip
-    yield here
+    return here
 
 
 def ids(broker: Broker, topic: str) -> list[int]:
@@ -70,7 +69,12 @@ def test_a_record_that_is_put_aside_is_in_a_topic_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(capturing, "LARGEST", largest)
-    command = ["cdc", f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    command = [
+        "cdc",
+        f"mysql://root@127.0.0.1:{mariadb.port}/{database}",
+        "--to",
+        f"kafka://{broker.bootstrap}/{database}",
+    ]
     command += ["--order", "global", "--once", "--from", table, "--json", "--dead-letters", f"{database}.aside"]
     for count in (1, 0):
         assert cli.main(command) == 0
@@ -130,7 +134,12 @@ def test_the_topic_of_dead_letters_is_none_of_the_others(broker: Broker, databas
 def test_the_stop_names_ways_on_that_work_from_where_it_stands(
     mariadb: MariaServer, broker: Broker, database: str, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["cdc", f"mysql://root@127.0.0.1:{mariadb.port}/{database}", "--to", f"kafka://{broker.bootstrap}/{database}"]
+    command = [
+        "cdc",
+        f"mysql://root@127.0.0.1:{mariadb.port}/{database}",
+        "--to",
+        f"kafka://{broker.bootstrap}/{database}",
+    ]
     command += ["--order", "global", "--once", "--from", table]
     assert cli.main(command) == 2
     gtid = capsys.readouterr().err.partition("--skip ")[2].partition(";")[0]

@@ -28,7 +28,9 @@ def purged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     server = MariaServer(tmp_path_factory.mktemp("purged"))
     server.install()
     server.start()
-    server.run("create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)")
+    server.run(
+        "create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)"
+    )
     server.run("create database other", "create table other.t (id int)", "insert into other.t values (1)")
     server.run("use shop", "insert into shop.item select seq from seq_1_to_988", "flush binary logs")
     purge(server)
@@ -66,7 +68,13 @@ def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
     purged: MariaServer, broker: Broker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """RESET MASTER, or a binlog that was switched on later: its GTIDs begin at the beginning, the rows do not."""
-    command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/anew", "--once"]
+    command = [
+        "cdc",
+        f"mysql://root@127.0.0.1:{purged.port}/shop",
+        "--to",
+        f"kafka://{broker.bootstrap}/anew",
+        "--once",
+    ]
     made = "select unix_timestamp(max(create_time)) from information_schema.tables where table_schema = 'shop'"
     second = f"select unix_timestamp() > ({made})"
     end = time.monotonic() + 30
@@ -105,7 +113,9 @@ def test_rows_that_are_older_than_a_new_slot_are_told_and_no_slot_is_made(
 ) -> None:  # fmt: skip
     assert cli.main(command) == 2
     told = capsys.readouterr().err
-    assert "which are older: public.item 999 rows (counted), public.other 1 rows (counted). They would be missing." in told
+    assert (
+        "which are older: public.item 999 rows (counted), public.other 1 rows (counted). They would be missing." in told
+    )
     assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
     monkeypatch.setattr(postgres_slot, "COUNTED", 50)
     monkeypatch.setattr(older, "COUNTED", 50)

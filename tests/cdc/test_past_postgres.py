@@ -79,7 +79,11 @@ def test_a_large_value_that_is_looked_up_late_is_the_younger_one_or_is_left_out(
      ("double precision", "0.1", "'NaN'"), ("boolean", "true", "false"), ("char(9)", "'a'", "'b'")],
 )  # fmt: skip
 def test_a_row_is_looked_up_by_a_key_of_any_kind(kind: str, value: str, other: str, slot: Slot) -> None:
-    run(slot.conninfo, f"create table t (id {kind} primary key, big text)", "alter table t alter big set storage external")
+    run(
+        slot.conninfo,
+        f"create table t (id {kind} primary key, big text)",
+        "alter table t alter big set storage external",
+    )
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values ({value}, '{BIG}')", f"update t set id = {other}")
     assert [change.values().get("big") for change in changes(slot, start)] == [BIG, None, BIG]
@@ -90,7 +94,9 @@ def test_who_may_not_look_a_value_up_is_told_the_grant(slot: Slot, logical: Post
     start = begun(slot, [])
     run(slot.conninfo, f"insert into t values (1, '{BIG}')", "update t set id = 2")
     with pytest.raises(Unreadable, match="GRANT SELECT on the table, and start again"):
-        changes(Slot(logical.url(database=slot.name).replace("postgres@", "reader@"), slot.name, slot.publication), start)
+        changes(
+            Slot(logical.url(database=slot.name).replace("postgres@", "reader@"), slot.name, slot.publication), start
+        )
 
 
 def unknown_key(slot: Slot) -> None:
@@ -112,7 +118,9 @@ def test_a_key_that_nobody_can_tell_any_more_is_refused_with_what_works_from_the
     unknown_key(slot)
     start = begun(slot, [])
     spoil(slot)
-    with pytest.raises(Unreadable, match=r"public.t: the primary key is \(ident\) now.* --skip [0-9A-F]+/[0-9A-F]+; or "):
+    with pytest.raises(
+        Unreadable, match=r"public.t: the primary key is \(ident\) now.* --skip [0-9A-F]+/[0-9A-F]+; or "
+    ):
         changes(slot, start)
     run(slot.conninfo, "alter table t rename ident to id")
     assert [change.key for change in changes(slot, start)] == [("id",)] * 5

@@ -27,7 +27,6 @@ from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable, UsageError
 from waterclock.testing import Broker
 
-
 VALUES = {
     "smallint": ("-32768", "-32768"),
     "bigint": ("9223372036854775807", "9223372036854775807"),
@@ -251,7 +250,7 @@ def test_text_comes_as_utf8_whatever_the_database_keeps(encoding: str, logical: 
         run(odd.conninfo, "insert into t values (U&'\\00e9')")
         assert as_found(changes(odd, start)) == [("insert", {"c": "é"})]
     else:
-        with pytest.raises(Unreadable, match="holds bytes that are no UTF-8 .* --dead-letters TOPIC"):
+        with pytest.raises(Unreadable, match=r"holds bytes that are no UTF-8 .* --dead-letters TOPIC"):
             changes(odd, start)
     run(logical.url(), f"select pg_drop_replication_slot('{name}')", f"drop database {name} with (force)")
 

@@ -17,9 +17,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.source import Mark, Record, Source
 from waterclock.cdc.statistics import CaptureStatistics
 from waterclock.clock import Clock
@@ -57,7 +57,9 @@ class Capture:
     ) -> None:
         self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
         self._report, self._lost, self._statistics = report, lost, CaptureStatistics()
-        self._undelivered: str | None = None  # the place before what cannot be read, where Kafka has not all up to there
+        self._undelivered: str | None = (
+            None  # the place before what cannot be read, where Kafka has not all up to there
+        )
         self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
@@ -149,7 +151,10 @@ class _Pass:
                 return
 
     def place_before(self) -> str | None:
-        """Rule 3, once the source has refused to go on: deliver what can be; the place up to which the rest is to be read."""
+        """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.
+
+        None where everything that was committed before is delivered.
+        """
         if not self._ended:
             return None
         if self._inside:
@@ -191,5 +196,7 @@ class _Pass:
         self._publisher.commit(position)
         self._source.stored(position)
         if letters:
-            log.warning("%d records could not be read and were put aside; the last: %s", len(letters), letters[-1].reason)
+            log.warning(
+                "%d records could not be read and were put aside; the last: %s", len(letters), letters[-1].reason
+            )
         self._count(changes, len(letters), transactions, position.place)

@@ -1,7 +1,7 @@
 """The name of a table's own topic: `shop` and the table till.item make `shop.till.item`.
 
-Rule 1: letters, digits, `_` and `-` stand as they are. Another character becomes `_`, and behind such a name stands a sum of
-        what it was: `a b` and `a.b` are two topics, and each is the same after every start.
+Rule 1: letters, digits, `_` and `-` stand as they are. Another character becomes `_`, and behind such a name stands a sum
+        of what it was: `a b` and `a.b` are two topics, and each is the same after every start.
 Rule 2: two tables whose topics Kafka would not tell apart (it takes `.` and `_` for one in names of metrics) are refused,
         and so is a name that is too long: never are two tables in one topic.
 """
@@ -51,8 +51,8 @@ class Names:
         owner = self._owners.setdefault(_alike(topic), f"the table {database}.{table}")
         if owner != f"the table {database}.{table}":
             raise UsageError(
-                f"The table {database}.{table} would have the topic {topic}, which Kafka does not tell from that of {owner}. "
-                "Leave one of them out (--tables), and capture it under another --name to another topic."
+                f"The table {database}.{table} would have the topic {topic}, which Kafka does not tell from that of {owner}"
+                ". Leave one of them out (--tables), and capture it under another --name to another topic."
             )
         return topic
 

@@ -33,7 +33,8 @@ class OlderRows(NamedTuple):
         """
         if self.rows is None:
             return f"{self.table} an unknown number of rows (this user may not read them)"
-        return f"{self.table} {'about ' * self.estimated}{self.rows:,} rows ({'estimated' if self.estimated else 'counted'})"
+        about, how = ("about ", "estimated") if self.estimated else ("", "counted")
+        return f"{self.table} {about}{self.rows:,} rows ({how})"
 
 
 def sized(table: str, counted: int, estimate: int) -> OlderRows:

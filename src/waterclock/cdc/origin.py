@@ -43,7 +43,10 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides, skip = types_of(arguments.type), transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL")
+    overrides, skip = (
+        types_of(arguments.type),
+        transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL"),
+    )
     refusal = put_aside if arguments.dead_letters else stop
 
     def now() -> str:
@@ -98,7 +101,11 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
 
     def begin() -> Position:
         if arguments.begin != "now":
-            check(older(slot, wanted), "A slot that is made now has nothing of these rows, which are older", arguments.from_here)
+            check(
+                older(slot, wanted),
+                "A slot that is made now has nothing of these rows, which are older",
+                arguments.from_here,
+            )
         return begun(slot, listed)
 
     return Origin(

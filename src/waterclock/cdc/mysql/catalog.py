@@ -53,7 +53,9 @@ _CHECKS = (
 
 
 _VIEW = "select 1 from information_schema.views where table_schema = %s and table_name = %s"
-_TRIGGER = "select 1 from information_schema.triggers where event_object_schema = %s and event_object_table = %s limit 1"
+_TRIGGER = (
+    "select 1 from information_schema.triggers where event_object_schema = %s and event_object_table = %s limit 1"
+)
 _FUNCTIONS = "select lower(routine_name) from information_schema.routines where routine_type = 'FUNCTION'"
 
 

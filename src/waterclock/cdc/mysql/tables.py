@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
+from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import (
     DELETE_V1,
     DELETE_V2,
@@ -28,7 +29,6 @@ from waterclock.cdc.mysql.binlog import (
     length_encoded,
     uncompressed,
 )
-from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.catalog import doubtful
 from waterclock.cdc.mysql.columns import Column, raw_reader, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
@@ -240,7 +240,11 @@ class Tables:
             old, new, end = self._pair(table.lenient(), kind, data, at, present)
         except _WRONG:
             return BadRow("", b"", {}), len(data) + 1
-        said = str(wrong) if isinstance(wrong, Unreadable) else f"A value cannot be read ({type(wrong).__name__}: {wrong})."
+        said = (
+            str(wrong)
+            if isinstance(wrong, Unreadable)
+            else f"A value cannot be read ({type(wrong).__name__}: {wrong})."
+        )
         return BadRow(f"{table.map.name}: {said}", data[at:end], _shown(table, new or old) or {}), end
 
     @staticmethod

@@ -28,7 +28,10 @@ from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE,
 from waterclock.errors import Unreadable
 
 log = logging.getLogger("waterclock.cdc")
-_STANDALONE, _PREPARED = 1, 64  # flags of MariaDB's GTID: one statement, and no commit after it; XA, and not committed yet
+_STANDALONE, _PREPARED = (
+    1,
+    64,
+)  # flags of MariaDB's GTID: one statement, and no commit after it; XA, and not committed yet
 _QUERIES = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
 
 
@@ -52,7 +55,9 @@ class Transactions:
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent = position.rows, position.inside
         self._gtid, self._open, self._skipping, self._prepares = "", False, False, False
-        self._xoffset = self._given = 0  # of the open transaction: records that were read, and those that were given out
+        self._xoffset = self._given = (
+            0  # of the open transaction: records that were read, and those that were given out
+        )
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
@@ -217,8 +222,8 @@ class Transactions:
             self._passed.add(table)
             log.warning(
                 "The binlog has, in the transaction %s, a statement and not the rows it wrote into %s.%s. Nobody asked for "
-                "that table. What a trigger of it wrote elsewhere would be missing: the catalog shows none to this user (who "
-                "needs the TRIGGER privilege to see them). This is said once for each table.",
+                "that table. What a trigger of it wrote elsewhere would be missing: the catalog shows none to this user, who "
+                "needs the TRIGGER privilege to see them. This is said once for each table.",
                 self._gtid,
                 *table,
             )
@@ -246,7 +251,9 @@ class Transactions:
             self._tables.changed(found.altered(), found.ended)
         emptied, refused = found.emptied(), ""
         if any(moved is None or self._wanted(*moved) for moved in found.moved()):
-            refused = f"that partitions or rows went or came as a whole, and not a word of each row: {found.text[:80]!r}"
+            refused = (
+                f"that partitions or rows went or came as a whole, and not a word of each row: {found.text[:80]!r}"
+            )
         elif emptied is None and found.word == "TRUNCATE":
             refused = f"the statement {found.text[:80]!r}, whose table is not certain"
         if refused:
@@ -281,7 +288,9 @@ class Transactions:
         yield from self._give(letter)
 
     def _told(self, what: str) -> str:
-        return f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would be lost."
+        return (
+            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would be lost."
+        )
 
     def _refuse(self, what: str) -> NoReturn:
         raise Unreadable(f"{self._told(what)} To go on without it, and mend the target by hand: --skip {self._gtid}")

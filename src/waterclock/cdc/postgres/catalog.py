@@ -17,11 +17,14 @@ from psycopg import sql
 from waterclock.errors import Unreadable
 
 _KEY = (
-    "select a.attname, a.attnum from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
-    "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
+    "select a.attname, a.attnum from pg_index i "
+    "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
     "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
 )
-_COLUMNS = "select attname, attisdropped or attgenerated <> '' from pg_attribute where attrelid = %s and attnum > 0 order by attnum"
+_COLUMNS = (
+    "select attname, attisdropped or attgenerated <> '' from pg_attribute "
+    "where attrelid = %s and attnum > 0 order by attnum"
+)
 _NAME = "select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s"
 
 

@@ -52,7 +52,8 @@ _TABLES = (  # those of the publication, or where there is none yet, all
     "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), "
     "c.relkind = 'p' or pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where case when exists (select 1 from pg_publication where pubname = %(publication)s) "
-    "then (n.nspname, c.relname) in (select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
+    "then (n.nspname, c.relname) in "
+    "(select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
     "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
 )
 
@@ -86,7 +87,9 @@ class SlotReader:
             self._asking = opened.enter_context(_connected(slot))
             self._decoding = Decoder(position, wanted, TableCatalog(self._asking), skip=skip, refusal=refusal)
             if self._reading.info.parameter_status("server_encoding") == "SQL_ASCII":
-                self._reading.execute("set client_encoding to 'SQL_ASCII'")  # PostgreSQL would refuse all that is no UTF-8
+                self._reading.execute(
+                    "set client_encoding to 'SQL_ASCII'"
+                )  # PostgreSQL would refuse all that is no UTF-8
             self._check(position)
             self._check_published(wanted)
             self.stored(position)  # 3 of the last time, which a crash may have left undone
