@@ -222,8 +222,8 @@ class Transactions:
             self._passed.add(table)
             log.warning(
                 "The binlog has, in the transaction %s, a statement and not the rows it wrote into %s.%s. Nobody asked for "
-                "that table. What a trigger of it wrote elsewhere would be missing: the catalog shows none to this user, who "
-                "needs the TRIGGER privilege to see them. This is said once for each table.",
+                "that table. What a trigger of it wrote elsewhere would be missing: the catalog shows none to this user, "
+                "who needs the TRIGGER privilege to see them. This is said once for each table.",
                 self._gtid,
                 *table,
             )

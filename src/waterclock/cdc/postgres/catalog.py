@@ -18,7 +18,8 @@ from waterclock.errors import Unreadable
 
 _KEY = (
     "select a.attname, a.attnum from pg_index i "
-    "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
+    "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
+    "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
     "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
 )
 _COLUMNS = (
