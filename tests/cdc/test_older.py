@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
@@ -16,7 +18,7 @@ from waterclock import cli
 from waterclock.cdc import older
 from waterclock.cdc.mysql import server as mysql_server
 from waterclock.cdc.postgres import slot as postgres_slot
-from waterclock.cdc.postgres.slot import Slot, begun
+from waterclock.cdc.postgres.slot import Older, Slot, begun
 from waterclock.testing import Broker
 
 
@@ -138,6 +140,43 @@ def test_where_no_wanted_row_is_older_or_the_user_said_where_it_begins_nothing_i
 
 
 @pytest.mark.postgres
+def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
+    command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key)")
+    make = postgres_slot._with_snapshot
+
+    def late(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+        run(slot.conninfo, "insert into item values (1)")
+        made = make(making, name)
+        run(slot.conninfo, "insert into item values (2)")
+        return made
+
+    monkeypatch.setattr(postgres_slot, "_with_snapshot", late)
+    assert cli.main(command) == 2
+    assert "public.item 1 rows (counted)" in capsys.readouterr().err
+    assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
+
+
+@pytest.mark.postgres
+def test_what_is_written_while_a_slot_begins_comes(
+    command: list[str], slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key)")
+    make = postgres_slot._with_snapshot
+
+    def early(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+        made = make(making, name)
+        run(slot.conninfo, "insert into item values (1)")
+        return made
+
+    monkeypatch.setattr(postgres_slot, "_with_snapshot", early)
+    for _ in range(2):  # the end of the first run was asked for before
+        assert cli.main(command) == 0
+    assert len(committed(broker, slot.name)[0]) == 1
+
+
+@pytest.mark.postgres
 @pytest.mark.usefixtures("filled")
 def test_of_a_publication_that_is_there_its_tables_count(
     command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str]
@@ -162,9 +201,11 @@ def test_a_slot_that_was_there_already_is_a_place_and_is_told(
 @pytest.mark.usefixtures("filled")
 def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot: Slot) -> None:
     run(slot.conninfo, "drop role if exists nobody_here", "create role nobody_here login replication")
+    run(slot.conninfo, f"create publication {slot.publication} for all tables")
     who = Slot(slot.conninfo.replace("postgres@", "nobody_here@"), slot.name, slot.publication)
     run(slot.conninfo, "create table unseen (id int)", "insert into unseen values (1)")
-    found = [each.told() for each in postgres_slot.older(who, lambda schema, table: True)]
+    found: list[str] = []
+    begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.told() for each in rows)))
     assert found == [
         "public.item about 999 rows (estimated)", "public.other about 1 rows (estimated)",
         "public.unseen an unknown number of rows (this user may not read them)",

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.cdc.mariadb import as_found
 from tests.cdc.postgres import changes, items, run
+from tests.kafka.reader import committed
 from tests.postgres_server import PostgresServer
+from waterclock.cdc.capture import Capture
 from waterclock.cdc.letters import DeadLetter, put_aside
-from waterclock.cdc.postgres.slot import Slot, begun
-from waterclock.cdc.source import Mark
+from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, begun, current
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.source import Mark, TableFilter
+from waterclock.cdc.topics import Target
+from waterclock.clock import SystemClock
 from waterclock.errors import Unreadable
+from waterclock.testing import Broker
 
 pytestmark = pytest.mark.postgres
 EXTERNAL = ("create table t (id int primary key, big text)", "alter table t alter big set storage external")
@@ -152,3 +160,19 @@ def test_a_record_that_is_put_aside_leaves_the_rest_of_its_transaction(slot: Slo
         ("t", "message I", 1, rows[1].gtid)
     ]
     assert letters[0].record[:1] == b"I"
+
+
+def test_what_was_committed_before_it_is_delivered_before_the_stop(slot: Slot, broker: Broker) -> None:
+    unknown_key(slot)
+    start = begun(slot, [])
+    spoil(slot)
+    capture = Capture(
+        lambda: Publisher(Target(broker.bootstrap, slot.name, "global"), slot.name),
+        lambda position: SlotReader(slot, position, TableFilter([], OWN), SystemClock()),
+        SystemClock(),
+        start=start,
+    )
+    for _ in range(2):
+        with pytest.raises(Unreadable, match="the primary key is"):
+            capture.run(current(slot))
+        assert [json.loads(value)["data"] for _, value in committed(broker, slot.name)[0]] == [{"id": 1}]

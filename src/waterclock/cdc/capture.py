@@ -2,7 +2,7 @@
 
 Rule 1: a source transaction is never torn over two Kafka transactions, unless it has more than LARGEST changes: Kafka
         ends a transaction that stays open for long. A larger one goes in parts of LARGEST, and each part's position
-        says how many of its changes are there: they are not sent again.
+        says how many of its records are there: they are not sent again.
 Rule 2: many small source transactions go in one Kafka transaction, until it has MOST changes, is LONGEST_MS old, or
         the source has nothing more: what is written is never held back for the sake of a fuller transaction.
 Rule 3: where the source cannot be read any further, what it committed before that is delivered first; if the beginning

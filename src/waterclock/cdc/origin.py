@@ -80,7 +80,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current, older
+    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, absent, begun, current
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -100,13 +100,9 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
 
     def begin() -> Position:
-        if arguments.begin != "now":
-            check(
-                older(slot, wanted),
-                "A slot that is made now has nothing of these rows, which are older",
-                arguments.from_here,
-            )
-        return begun(slot, listed)
+        why = "A slot that is made now has nothing of these rows, which are older"
+        older = Older(wanted, lambda rows: check(rows, why, arguments.from_here))
+        return begun(slot, listed, None if arguments.begin == "now" else older)
 
     return Origin(
         lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),

@@ -61,6 +61,7 @@ class Transactions:
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
+        self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
         self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
             binlog.TABLE_MAP: self._table_map,
             binlog.XID: self._xid,
@@ -215,7 +216,7 @@ class Transactions:
     def _wrote(self, found: Statement, event: Event) -> Iterator[Item]:
         """A statement in the place of its rows."""
         table = found.written()
-        if table is None or self._wanted(*table) or self._tables.reaches_further(table, found.called()):
+        if table is None or self._wanted(*table) or self._reaches_further(table, found):
             what = f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
             yield from self._put_aside(event, self._told(what))
         elif table not in self._passed:
@@ -230,6 +231,17 @@ class Transactions:
         if not self._open:
             yield from self._commit()
 
+    def _changed_tables(self, found: Statement) -> None:
+        self._tables.changed(found.altered(), found.ended)
+        self._harmless.clear()
+
+    def _reaches_further(self, table: tuple[str, str], found: Statement) -> bool:
+        """The catalog is asked once for each table and its functions, and again once a statement has changed anything."""
+        asked = (table, frozenset(found.called()))
+        if asked not in self._harmless and not self._tables.reaches_further(table, found.called()):
+            self._harmless.add(asked)
+        return asked not in self._harmless
+
     def _ended(self, found: Statement) -> Iterator[Item]:
         """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""
         if found.word == "COMMIT":
@@ -239,7 +251,7 @@ class Transactions:
         if found.word == "XA" and self._xoffset and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         if found.changes():
-            self._tables.changed(found.altered(), found.ended)
+            self._changed_tables(found)
         ends = (
             found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
             and "ROLLBACK TO" not in found.text.upper()
@@ -248,7 +260,7 @@ class Transactions:
 
     def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
         if found.changes():
-            self._tables.changed(found.altered(), found.ended)
+            self._changed_tables(found)
         emptied, refused = found.emptied(), ""
         if any(moved is None or self._wanted(*moved) for moved in found.moved()):
             refused = (

@@ -14,10 +14,10 @@ Rule 2: what is printed depends on the session: character set, time zone, date s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -65,6 +65,13 @@ class Slot:
     conninfo: str
     name: str
     publication: str
+
+
+class Older(NamedTuple):
+    """Whose rows count, and what raises where there are some."""
+
+    wanted: Callable[[str, str], bool]
+    check: Callable[[Sequence[OlderRows]], None]
 
 
 class SlotReader:
@@ -193,36 +200,69 @@ class SlotReader:
                 )
 
 
-def begun(slot: Slot, tables: list[str]) -> Position:
-    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing."""
+def begun(slot: Slot, tables: list[str], older: Older | None = None) -> Position:
+    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing.
+
+    `older` is what to do about rows that a new slot does not bring: it is asked before the slot is made, and once more of
+    what the database held in the moment in which the slot began; where it raises, there is no slot.
+    """
     with _errors_of_postgres(slot), _connected(slot) as connection:
         (level,) = connection.execute("show wal_level").fetchone() or ("",)
         if level != "logical":
             raise UsageError(f"wal_level is {level}: set it to logical in postgresql.conf, and start PostgreSQL anew.")
+        if found := connection.execute(_PLACE, (slot.name,)).fetchone():
+            if older is not None:  # who made it knows what it has not
+                log.warning("The slot %s is there already: the capture begins at its place, %s.", slot.name, found[0])
+        elif older is not None and (rows := _older(connection, slot, older.wanted)):
+            older.check(rows)
+            older = None  # accepted
         if not connection.execute("select 1 from pg_publication where pubname = %s", (slot.publication,)).fetchone():
             _publish(connection, slot.publication, tables)
-        found = connection.execute(_PLACE, (slot.name,)).fetchone()
+        if found is None and older is not None:
+            return Position(_made_and_looked_at(connection, slot, older))
         if found is None:
             query = "select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')"
             found = connection.execute(query, (slot.name,)).fetchone()
         return Position(str(found[0]) if found else lsn_text(0))
 
 
-def older(slot: Slot, wanted: Callable[[str, str], bool]) -> list[OlderRows]:
-    """Wanted tables with rows, where the slot is yet to be made: what it brings begins then. A slot that is there is a
-    place by itself: who made it knows what is older, and that is said."""
-    with _errors_of_postgres(slot), _connected(slot) as connection:
-        if found := connection.execute(_PLACE, (slot.name,)).fetchone():
-            log.warning("The slot %s is there already: the capture begins at its place, %s.", slot.name, found[0])
-            return []
-        tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
-        return [
-            rows
-            for schema, table, estimate, allowed, size in tables
-            if wanted(schema, table)
-            and size
-            and (rows := _sized(connection, schema, table, int(estimate), allowed)).rows != 0
-        ]
+def _made_and_looked_at(connection: psycopg.Connection[Any], slot: Slot, older: Older) -> str:
+    """Make the slot, and look at the database by the snapshot with which it begins; only a walsender gives that away."""
+    with psycopg.connect(slot.conninfo, autocommit=True, connect_timeout=10, replication="database") as making:
+        place, snapshot = _with_snapshot(making, slot.name)
+        try:
+            with _connected(slot) as looking:
+                looking.execute("begin isolation level repeatable read read only")
+                looking.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
+                older.check(_older(looking, slot, older.wanted))
+        except BaseException:
+            connection.execute("select pg_drop_replication_slot(%s)", (slot.name,))
+            raise
+    return place
+
+
+def _with_snapshot(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+    """The place at which a new slot begins, and the snapshot that has what was committed before it."""
+    command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(sql.Identifier(name))
+    result = making.pgconn.exec_(command.as_bytes(making))  # walsenders take the simple protocol only
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    place, snapshot = result.get_value(0, 1), result.get_value(0, 2)
+    assert place is not None
+    assert snapshot is not None
+    return place.decode(), snapshot.decode()
+
+
+def _older(connection: psycopg.Connection[Any], slot: Slot, wanted: Callable[[str, str], bool]) -> list[OlderRows]:
+    """Wanted tables with rows: a slot that is made now brings none of them."""
+    tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
+    return [
+        rows
+        for schema, table, estimate, allowed, size in tables
+        if wanted(schema, table)
+        and size
+        and (rows := _sized(connection, schema, table, int(estimate), allowed)).rows != 0
+    ]
 
 
 def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimate: int, allowed: bool) -> OlderRows:
