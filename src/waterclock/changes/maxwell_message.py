@@ -72,7 +72,7 @@ class MaxwellMessage(NamedTuple):
         commit = ',"commit":true' if self.commit else ""
         key = ",".join([_name(name) for name in self.key])
         old = "" if self.old is None else f',"old":{_object(self.old)}{self._types("old_types", self.old)}'
-        types = self._types("types", self.data)
+        types = self._types("types", self.data) if self.kinds else ""
         return (
             f'{{"database":{_name(self.database)},"table":{_name(self.table)},{query}"type":"{self.type}",'
             f'"ts":{self.ts},"gtid":"{self.gtid}","sequence":{self.sequence},"xoffset":{self.xoffset}{commit},'

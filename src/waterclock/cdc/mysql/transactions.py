@@ -176,8 +176,12 @@ class Transactions:
     def _hold(self, table: Table, kind: str, ts: int, data: Row, old: Row | None = None) -> Iterator[Item]:
         held, number = self._held, self._xoffset
         self._xoffset = number + 1
-        where = (table.database, table.table, kind, ts, self._gtid, self._sequence, number, False)
-        self._held = MaxwellMessage(*where, table.key, data, old, self._query, table.kinds)
+        # fmt: off
+        self._held = MaxwellMessage(
+            table.database, table.table, kind, ts, self._gtid, self._sequence, number, False, table.key, data, old,
+            self._query, table.kinds,
+        )
+        # fmt: on
         if held is not None:
             self._given += 1
             if self._given > self._done:
