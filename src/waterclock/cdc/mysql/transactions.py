@@ -55,14 +55,15 @@ class Transactions:
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent = position.rows, position.inside
         self._gtid, self._open, self._skipping, self._prepares = "", False, False, False
-        self._xoffset = self._given = (
-            0  # of the open transaction: records that were read, and those that were given out
-        )
+        self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
         self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
         self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
-        self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
+        self._takes = self._table_of_events()
+
+    def _table_of_events(self) -> dict[int, Callable[[Event], Iterator[Item]]]:
+        return {
             binlog.TABLE_MAP: self._table_map,
             binlog.XID: self._xid,
             binlog.GTID: self._mysql_gtid,
