@@ -1,4 +1,4 @@
-"""One MariaDB server for all tests of a run; a database of its own for each of them."""
+"""One MariaDB server and one PostgreSQL for all tests of a run; a database of its own for each of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ pytest.importorskip("pymysqlreplication", reason="pip install 'waterclock[cdc]'"
 pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[cdc]'")
 
 from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from tests.cdc.postgres import run
+from tests.postgres_server import PostgresServer, running_server
+from waterclock.cdc.postgres.slot import Slot
 from waterclock.testing import Broker
 
 _numbers = itertools.count(1)
@@ -26,6 +29,27 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def logical() -> Iterator[PostgresServer]:
+    """PostgreSQL with logical decoding, in another time zone than the capture's."""
+    with running_server() as started:
+        with (started.folder / "data" / "postgresql.conf").open("a") as conf:
+            conf.write("wal_level = logical\ntimezone = 'Asia/Kolkata'\n")
+        started.crash()
+        started.start()
+        yield started
+
+
+@pytest.fixture
+def slot(logical: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Slot]:
+    """A database, a slot and a publication of the test's own."""
+    name = "d" + format(hash(request.node.name) & 0xFFFFFFFF, "x")
+    run(logical.url(), f"create database {name}")
+    yield Slot(logical.url(database=name), name, name)
+    dropped = f"select pg_drop_replication_slot('{name}') from pg_replication_slots where slot_name = '{name}'"
+    run(logical.url(), dropped, f"drop database {name} with (force)")
 
 
 @pytest.fixture(scope="module")

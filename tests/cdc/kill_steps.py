@@ -1,6 +1,6 @@
 """A capture in a process of its own that kills itself, with SIGKILL, before or after a numbered step.
 
-python -m tests.cdc.kill_steps PORT KAFKA TOPIC DATABASE STEP WHEN NUMBER
+python -m tests.cdc.kill_steps PORT KAFKA TOPIC DATABASE BEGIN STEP WHEN NUMBER TOPICS
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from waterclock.cdc.capture import Capture
+from waterclock.cdc.letters import put_aside
 from waterclock.cdc.mysql.connecting import Login
 from waterclock.cdc.mysql.reader import BinlogReader
 from waterclock.cdc.position import Position
@@ -38,13 +39,19 @@ def killing(step: str, when: str, number: int) -> type[Publisher]:
     return type("Killing", (Publisher,), {step: around})
 
 
-def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str, when: str, number: str) -> None:
+def target_of(kafka: str, topic: str, topics: str) -> Target:
+    """What cannot be read goes to a topic of its own."""
+    return Target(kafka, topic, dead_letters=f"{topic}.aside", topics=topics)
+
+
+def main(port: str, kafka: str, topic: str, database: str, begin: str, step: str, when: str, *more: str) -> None:
+    number, topics = more
     login = Login("127.0.0.1", int(port), "root", "", 4712)
-    wanted, target = TableFilter([f"{database}.*"]), Target(kafka, topic)
+    wanted, target = TableFilter([f"{database}.*"]), target_of(kafka, topic, topics)
     publisher = killing(step, when, int(number))
     Capture(
         lambda: publisher(target, topic),
-        lambda position: BinlogReader(login, position, wanted),
+        lambda position: BinlogReader(login, position, wanted, refusal=put_aside),
         SystemClock(),
         start=Position(begin),
     ).run()

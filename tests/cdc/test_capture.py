@@ -6,14 +6,10 @@ import gc
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -34,7 +30,6 @@ from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.mariadb
-QUICK = (("send", "after"), ("store", "after"), ("finish", "before"))  # of the kills; the others are a campaign
 
 
 def captured(mariadb: MariaServer, broker: Broker, target: Target, begin: str, *tables: str) -> Capture:
@@ -336,32 +331,3 @@ def test_the_earlier_one_is_told_too_where_only_its_client_knows(broker: Broker,
     with pytest.raises(UsageError, match="Another process captures under the name"):
         earlier.send(change)
     earlier.close()
-
-
-@pytest.mark.parametrize(
-    ("step", "when"),
-    [
-        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long(seconds=4))
-        for each in product(("fence", "begin", "send", "store", "finish"), ("before", "after"))
-    ],
-)
-def test_a_kill_at_each_step_loses_nothing_and_doubles_nothing(
-    step: str, when: str, mariadb: MariaServer, broker: Broker, database: str, here: str
-) -> None:
-    expected: list[Any] = []
-    for number in (1, 1, 2) if step in ("send", "begin", "store", "finish") else (1,):
-        shop(mariadb, database, 3)
-        arguments = [str(mariadb.port), broker.bootstrap, database, database, here, step, when, str(number)]
-        command = [sys.executable, "-m", "tests.cdc.kill_steps", *arguments]
-        if number == 2 and step != "send":  # a second transaction of Kafka's: there has to be something for it
-            started = subprocess.Popen(command, cwd=Path(__file__).parents[2])
-            shop(mariadb, database, 2)
-            while started.poll() is None:
-                shop(mariadb, database, 1)
-            assert started.returncode == -9
-        else:
-            died = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
-            assert died.returncode == -9
-    captured(mariadb, broker, Target(broker.bootstrap, database), here, f"{database}.*")
-    expected = messages(mariadb.changes(here, f"{database}.*"))
-    assert sorted(message for part in committed(broker, database).values() for message in part) == sorted(expected)

@@ -29,12 +29,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
     server.start()
     server.run("create database shop", "create table shop.t (id int primary key)")
     server.run("set gtid_domain_id = 5", "insert into shop.t values (1)", "flush binary logs")
-    _purge(server)
+    purge(server)
     yield server
     server.kill()
 
 
-def _purge(server: MariaServer) -> None:
+def purge(server: MariaServer) -> None:
     """The server keeps a binlog for a moment after it began the next one."""
     last = str(server.run("show binary logs")[-1][0])
     end = time.monotonic() + 30
@@ -48,7 +48,7 @@ def test_where_binlogs_are_gone_the_start_is_the_oldest_one_that_is_left(server:
     server.run("set gtid_domain_id = 7", "insert into shop.t values (2)")
     command = ["cdc", f"mysql://root@127.0.0.1:{server.port}/shop", "--to", f"kafka://{broker.bootstrap}/purged"]
     for count in (1, 2):  # what was read is not read again, and the place is one that the server knows
-        assert cli.main([*command, "--order", "global", "--once"]) == 0
+        assert cli.main([*command, "--order", "global", "--once", "--from-here"]) == 0
         assert len(committed(broker, "purged")[0]) == count
         server.run(f"insert into shop.t values ({count + 2})")
 
@@ -91,6 +91,7 @@ def test_a_server_whose_binlogs_began_anew_is_refused(server: MariaServer, broke
         "--to",
         f"kafka://{broker.bootstrap}/anew",
         "--once",
+        "--from-here",
     ]
     server.run("insert into shop.t values (200), (201)", "insert into shop.t values (202)")
     assert cli.main(command) == 0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cdc.mariadb import MariaServer
+from waterclock.changes.maxwell_message import JSON_NULL
 
 pytestmark = pytest.mark.mariadb
 
@@ -26,7 +27,7 @@ YEAR = ("c + 0", str)
 TEXT = ("cast(c as char)", lambda shown: json.dumps(shown, ensure_ascii=False).replace("\\u007f", "\x7f"))
 RAW = ("hex(c)", lambda shown: f'"{b64encode(bytes.fromhex(shown)).decode()}"')
 SET = ("cast(c as char)", lambda shown: json.dumps(shown.split(",") if shown else [], separators=(",", ":")))
-JSON = ("cast(c as char)", lambda shown: shown)
+JSON = ("cast(c as char)", lambda shown: JSON_NULL if shown == "null" else shown)
 
 CASES: list[tuple[str, tuple[str, Callable[[Any], str]], list[str]]] = [
     ("tinyint", NUMBER, ["-128", "127", "0"]),

@@ -8,11 +8,12 @@ from tests.cdc.mariadb import MariaServer
 from waterclock.changes.maxwell_message import MaxwellMessage
 
 
-def shop(mariadb: MariaServer, database: str, rounds: int) -> None:
-    """Transactions of several tables; keys change, rows go and come."""
+def shop(mariadb: MariaServer, database: str, rounds: int, odd: bool = False) -> None:
+    """Transactions of several tables; keys change, rows go and come. `odd`: each has a row that cannot be read."""
     mariadb.run(
         f"create table if not exists {database}.item (id int primary key, price decimal(10,2))",
         f"create table if not exists {database}.sale (id bigint unsigned primary key, item int, at datetime(6))",
+        f"create table if not exists {database}.note (n int auto_increment primary key, c char(9) character set ujis)",
     )
     with mariadb.connection() as connection, connection.cursor() as cursor:
         for n in range(rounds):
@@ -20,6 +21,7 @@ def shop(mariadb: MariaServer, database: str, rounds: int) -> None:
                 "begin",
                 f"replace into {database}.item values ({n % 5}, {n}.25)",
                 f"insert into {database}.sale values (uuid_short(), {n % 5}, now(6)), (uuid_short(), {n % 3}, null)",
+                *([f"insert into {database}.note (c) values ('a'), (x'8fa2a1'), ('b')"] if odd else []),
                 f"update {database}.sale set id = uuid_short() where item = {n % 2} limit 1",
                 f"delete from {database}.sale where item = {n % 3} limit 1",
                 "commit",

@@ -20,6 +20,11 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.sinks.stores import PostgresStore
 from tests.spark.topic_contract import run
 from tests.spark.topics import Sender
+from waterclock.cdc.naming import topic_of
+from waterclock.cdc.position import Position
+from waterclock.cdc.produce import Publisher
+from waterclock.cdc.topics import PER_TABLE, Target
+from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -76,6 +81,29 @@ def test_changes_of_maxwell_are_put_into_tables_like_the_sources(spark: SparkSes
     assert rows(file, "shop.buyer") == [(9, "Ann")]
     assert rows(file, "changes_dead_letters", "line, text") == [(3, "strange")]
     assert (summary.events, summary.totals["records"], summary.totals["dead_letters"]) == (4, 4, 1)
+
+
+def test_a_topic_for_each_table_is_read_as_one_for_all(spark: SparkSession, begin: Begin, kafka_broker: Broker) -> None:
+    """What `--topics per-table` wrote, by the capture's own publisher."""
+    target = Target(kafka_broker.bootstrap, "till", topics=PER_TABLE)
+    publisher = Publisher(target, "till")
+    for n, table in enumerate(["item", "buyer", "odd name"]):
+        data = {"id": str(n), "j": " null"}
+        where = ("shop", table, "insert", 1, f"0-1-{n}", n, 0, True, ("id",))
+        publisher.send(MaxwellMessage(*where, data, kinds={"j": "json"}))
+    publisher.commit(Position("0-1-3"))
+    publisher.close()
+    topics = [topic_of("till", "shop", table) for table in ("item", "buyer", "odd name")]
+    file, _ = begin("maxwell")
+    text = file.read_text()
+    first = text.partition("topics = [")[2].partition("]")[0]
+    file.write_text(text.replace(first, ", ".join(f'"{topic}"' for topic in topics)))
+    run(spark, file)
+    assert [rows(file, f"shop.{table}") for table in ("item", "buyer", "odd name")] == [
+        [(0, "null")],
+        [(1, "null")],
+        [(2, "null")],
+    ]
 
 
 @pytest.mark.long(seconds=6)

@@ -2,26 +2,30 @@
 
 Rule 1: a source transaction is never torn over two Kafka transactions, unless it has more than LARGEST changes: Kafka
         ends a transaction that stays open for long. A larger one goes in parts of LARGEST, and each part's position
-        says how many of its changes are there: they are not sent again.
+        says how many of its records are there: they are not sent again.
 Rule 2: many small source transactions go in one Kafka transaction, until it has MOST changes, is LONGEST_MS old, or
         the source has nothing more: what is written is never held back for the sake of a fuller transaction.
-Rule 3: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
+Rule 3: where the source cannot be read any further, what it committed before that is delivered first; if the beginning
+        of the bad transaction was sent with it, that is thrown away and the rest is read once more.
+Rule 4: after a break everything is made anew: fence, position, source. What was sent and not committed is gone, and
         comes again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.cdc.produce import Publisher
-from waterclock.cdc.source import Mark, Source
+from waterclock.cdc.source import Mark, Record, Source
 from waterclock.cdc.statistics import CaptureStatistics
-from waterclock.changes.maxwell_message import MaxwellMessage
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, Unreadable, WaterclockError
 
+log = logging.getLogger("waterclock.cdc")
 LARGEST = 1_000_000
 MOST = 20_000
 LONGEST_MS = 200
@@ -53,6 +57,9 @@ class Capture:
     ) -> None:
         self._publisher, self._source, self._clock, self._start = publisher, source, clock, start
         self._report, self._lost, self._statistics = report, lost, CaptureStatistics()
+        self._undelivered: str | None = (
+            None  # the place before what cannot be read, where Kafka has not all up to there
+        )
         self._began = False  # whether both ends were there once: one that is gone after that may come back
 
     def statistics(self) -> CaptureStatistics:
@@ -73,6 +80,11 @@ class Capture:
                 if not pauses_s:
                     raise ConnectionLost(str(error)) from None
                 self._lost(error)
+            except Unreadable:
+                place, self._undelivered = self._undelivered, None
+                if place is not None:
+                    self._pass(place)
+                raise
             self._clock.sleep_s(pauses_s.pop(0))
             self._statistics = replace(self._statistics, breaks=self._statistics.breaks + 1)
 
@@ -85,29 +97,46 @@ class Capture:
             try:
                 if publisher.stored is None and not isinstance(self._start, Position):
                     publisher.commit(position)
-                _Pass(publisher, source, self._clock, self._count).until(end)
+                running = _Pass(publisher, source, self._clock, self._count, position.rows)
+                try:
+                    running.until(end)
+                except Unreadable:
+                    self._undelivered = running.place_before()
+                    raise
             finally:
                 source.close()
         finally:
             publisher.close()
 
-    def _count(self, changes: int, transactions: int, place: str) -> None:
+    def _count(self, changes: int, letters: int, transactions: int, place: str) -> None:
         now = self._statistics
         self._statistics = CaptureStatistics(
-            now.changes + changes, now.transactions + transactions, now.commits + 1, now.breaks, place
+            now.changes + changes,
+            now.transactions + transactions,
+            now.commits + 1,
+            now.breaks,
+            place,
+            now.dead_letters + letters,
         )
         self._report(self._statistics)
 
 
 class _Pass:
-    """From one position on, until the end or a break."""
+    """From one position on, until the end or a break; `begun` records of the first transaction are in Kafka already."""
 
     def __init__(
-        self, publisher: Publisher, source: Source, clock: Clock, count: Callable[[int, int, str], None]
+        self,
+        publisher: Publisher,
+        source: Source,
+        clock: Clock,
+        count: Callable[[int, int, int, str], None],
+        begun: int = 0,
     ) -> None:
         self._publisher, self._source, self._clock, self._count = publisher, source, clock, count
         self._inside = False  # whether a part of a source transaction was sent, and not yet its end
+        self._number = begun  # records of that transaction that were sent, in this start or before
         self._ended = 0  # source transactions since the last commit
+        self._letters: list[DeadLetter] = []  # of the records that are not committed yet
         self._since_ns = clock.monotonic_ns()  # when the first thing came that is not committed yet
 
     def until(self, end: str | None) -> None:
@@ -117,23 +146,37 @@ class _Pass:
             if item is Mark.QUIET:
                 self._quiet()
             elif item is not Mark.COMMITTED:
-                self._change(item)
+                self._record(item)
             elif self._committed(end):
                 return
 
-    def _change(self, change: MaxwellMessage) -> None:
+    def place_before(self) -> str | None:
+        """Rule 3, once the source has refused to go on: deliver what can be, and say up to where the rest is to be read.
+
+        None where everything that was committed before is delivered.
+        """
+        if not self._ended:
+            return None
+        if self._inside:
+            return self._source.position().place
+        self._commit(self._source.position())
+        return None
+
+    def _record(self, record: Record) -> None:
         if not self._publisher.in_transaction and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
-        elif self._inside and change.xoffset % LARGEST == 0:
-            self._commit(self._source.position()._replace(rows=change.xoffset, inside=change.gtid))
-        self._publisher.send(change)
-        self._inside = True
+        elif self._inside and self._number % LARGEST == 0:
+            self._commit(self._source.position()._replace(rows=self._number, inside=record.gtid))
+        self._publisher.send(record)
+        if isinstance(record, DeadLetter):
+            self._letters.append(record)
+        self._inside, self._number = True, self._number + 1
 
     def _committed(self, end: str | None) -> bool:
         """Whether this was the last one."""
         if not self._publisher.in_transaction and not self._ended:
             self._since_ns = self._clock.monotonic_ns()
-        self._inside, self._ended = False, self._ended + 1
+        self._inside, self._number, self._ended = False, 0, self._ended + 1
         last = end is not None and self._source.reached(end)
         if last or self._publisher.in_transaction >= MOST or self._age_ms() >= LONGEST_MS:
             self._commit(self._source.position())
@@ -148,7 +191,12 @@ class _Pass:
         return (self._clock.monotonic_ns() - self._since_ns) // 1_000_000
 
     def _commit(self, position: Position) -> None:
-        changes, self._ended, transactions = self._publisher.in_transaction, 0, self._ended
+        letters, self._letters = self._letters, []
+        changes, self._ended, transactions = self._publisher.in_transaction - len(letters), 0, self._ended
         self._publisher.commit(position)
         self._source.stored(position)
-        self._count(changes, transactions, position.place)
+        if letters:
+            log.warning(
+                "%d records could not be read and were put aside; the last: %s", len(letters), letters[-1].reason
+            )
+        self._count(changes, len(letters), transactions, position.place)

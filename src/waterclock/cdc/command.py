@@ -10,32 +10,47 @@ from waterclock.arguments import describe
 from waterclock.errors import UsageError
 from waterclock.web import option
 
+_EXAMPLES = """waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop
+example: waterclock cdc postgres://replicator@127.0.0.1/shop --to kafka://127.0.0.1:9092/shop --topics per-table
+         (the table public.item goes to the topic shop.public.item)"""
+
 
 def add_to(parser: ArgumentParser) -> None:
     """The options."""
-    describe(parser, run, "waterclock cdc mysql://reader@127.0.0.1:3306/shop --to kafka://127.0.0.1:9092/shop")
+    describe(parser, run, _EXAMPLES)
     parser.add_argument(
         "source", metavar="SOURCE", help="mysql://user@host:3306/database (MariaDB too), or postgres://..."
     )
     parser.add_argument("--to", required=True, metavar="kafka://HOST:9092/TOPIC", help="where the changes go")
     parser.add_argument("--name", help="of this capture: one process at a time has it (default: the topic's)")
+    topics = "one: TOPIC has all changes; per-table: each table has one, TOPIC.DATABASE.TABLE (default: %(default)s)"
+    parser.add_argument("--topics", choices=["one", "per-table"], default="one", help=topics)
     order = "key: as many partitions as one likes; global: one (default: %(default)s)"
     parser.add_argument("--order", choices=["key", "global"], default="key", help=order)
     made = "of the topic, where it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=int, default=4, metavar="N", help=made)
     start = "where to begin the first time: start (all that the binlogs have), now, or a GTID (default: %(default)s)"
     parser.add_argument("--from", dest="begin", default="start", metavar="WHERE", help=start)
+    here = "begin, the first time, though rows are older than the log: they do not come"
+    parser.add_argument("--from-here", action="store_true", help=here)
     parser.add_argument("--once", action="store_true", help="end when everything that is there now is in Kafka")
     which = "only these, as in a shell: shop.*; may be repeated (default: all of the database)"
     parser.add_argument("--tables", action="append", default=[], metavar="DATABASE.TABLE", help=which)
+    _add_ways_on(parser)
     _add_mysql(parser.add_argument_group("MySQL and MariaDB"))
     _add_postgres(parser.add_argument_group("PostgreSQL"))
     _add_rest(parser)
 
 
+def _add_ways_on(parser: ArgumentParser) -> None:
+    skip = "leave this transaction out: a GTID, of PostgreSQL an LSN; may be repeated"
+    parser.add_argument("--skip", action="append", default=[], metavar="TRANSACTION", help=skip)
+    aside = "put a record that cannot be read there, and go on (default: stop, and name the ways on)"
+    parser.add_argument("--dead-letters", default="", metavar="TOPIC", help=aside)
+
+
 def _add_mysql(group: object) -> None:
     add = group.add_argument  # type: ignore[attr-defined]  # argparse's groups have no public type
-    add("--skip", action="append", default=[], metavar="GTID", help="leave this transaction out; may be repeated")
     types = "what MariaDB's binlog does not say: uuid, inet6, inet4, binary, json or text; may be repeated"
     add("--type", action="append", default=[], metavar="DATABASE.TABLE.COLUMN=TYPE", help=types)
     add("--queries", action="store_true", help="put the statements beside the rows, where the server writes them")
@@ -75,7 +90,7 @@ def run(arguments: Namespace) -> int:
     name = arguments.name or topic
     origin = (origins.mysql if where.kind == "mysql" else origins.postgres)(arguments, where, name, clock)
     try:
-        target = Target(servers, topic, arguments.order, arguments.partitions)
+        target = Target(servers, topic, arguments.order, arguments.partitions, arguments.dead_letters, arguments.topics)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     client, file = "--kafka-config", arguments.kafka_config

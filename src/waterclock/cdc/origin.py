@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waterclock.cdc.addresses import Database
+from waterclock.cdc.letters import put_aside, stop
+from waterclock.cdc.older import check
 from waterclock.cdc.position import Position
 from waterclock.cdc.source import Source, TableFilter
 from waterclock.clock import Clock
@@ -18,6 +20,7 @@ from waterclock.errors import UsageError
 
 _TYPES = ("uuid", "inet6", "inet4", "binary", "json", "text")
 _GTID = re.compile(r"\d+-\d+-\d+|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:\d+")
+_LSN = re.compile(r"[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +36,35 @@ class Origin:
 
 
 def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
-    from waterclock.cdc.mysql.connecting import Login, answer
+    from waterclock.cdc.mysql.connecting import Login, answer, began
     from waterclock.cdc.mysql.reader import BinlogReader
-    from waterclock.cdc.mysql.server import OWN, absent, inspected, oldest, unseen
+    from waterclock.cdc.mysql.server import OWN, absent, inspected, older, oldest, unseen
 
     server_id = arguments.server_id or zlib.crc32(name.encode()) | 1 << 31
     login = Login(where.host, where.port, where.user, password_of(arguments, "MYSQL_PWD"), server_id, arguments.tls)
     wanted = TableFilter(arguments.tables or ([f"{where.name}.*"] if where.name else []), OWN)
-    overrides, skip = types_of(arguments.type), transactions_of(arguments.skip)
+    overrides, skip = (
+        types_of(arguments.type),
+        transactions_of(arguments.skip, _GTID, "GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL"),
+    )
+    refusal = put_aside if arguments.dead_letters else stop
 
     def now() -> str:
         return answer(login, lambda cursor: inspected(cursor).place)
 
     def begin() -> Position:
-        return Position(now() if arguments.begin == "now" else answer(login, oldest))
+        if arguments.begin == "now":
+            return Position(now())
+        place, maria = answer(login, lambda cursor: (oldest(cursor), inspected(cursor).maria))
+        since = None if place else began(login, maria)
+        why = f"The log begins {f'after {place}' if place else 'later than these tables'}, and up to so many rows are older"
+        check(answer(login, lambda cursor: older(cursor, wanted, since)), why, arguments.from_here)
+        return Position(place)
 
     def source(position: Position) -> Source:
-        return BinlogReader(login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries)
+        return BinlogReader(
+            login, position, wanted, overrides=overrides, skip=skip, queries=arguments.queries, refusal=refusal
+        )
 
     first = begin if arguments.begin in ("start", "now") else Position(arguments.begin)
     asked = wanted.names() or ([(where.name, "*")] if where.name and not arguments.tables else [])
@@ -65,7 +80,7 @@ def mysql(arguments: Namespace, where: Database, name: str, clock: Clock) -> Ori
 def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> Origin:
     from psycopg.conninfo import make_conninfo
 
-    from waterclock.cdc.postgres.slot import OWN, Slot, SlotReader, absent, begun, current
+    from waterclock.cdc.postgres.slot import OWN, Older, Slot, SlotReader, absent, begun, current
 
     if arguments.begin not in ("start", "now"):
         raise UsageError("--from: a slot of PostgreSQL begins where it was made; it takes no other place.")
@@ -80,10 +95,18 @@ def postgres(arguments: Namespace, where: Database, name: str, clock: Clock) -> 
     )
     slot = Slot(conninfo, arguments.slot or named[:63], arguments.publication or named[:63])
     wanted = TableFilter(arguments.tables, OWN)
+    skip = frozenset(map(_lsn, transactions_of(arguments.skip, _LSN, "LSN, such as 0/16B3748")))
+    refusal = put_aside if arguments.dead_letters else stop
     listed = [] if any(sign in table for table in arguments.tables for sign in "*?[") else arguments.tables
+
+    def begin() -> Position:
+        why = "A slot that is made now has nothing of these rows, which are older"
+        older = Older(wanted, lambda rows: check(rows, why, arguments.from_here))
+        return begun(slot, listed, None if arguments.begin == "now" else older)
+
     return Origin(
-        lambda position: SlotReader(slot, position, wanted, clock),
-        lambda: begun(slot, listed),
+        lambda position: SlotReader(slot, position, wanted, clock, skip=skip, refusal=refusal),
+        begin,
         lambda: current(slot),
         lambda: absent(slot, wanted.names()),
     )
@@ -113,11 +136,15 @@ def types_of(given: list[str]) -> dict[str, str]:
     return found
 
 
-def transactions_of(given: list[str]) -> frozenset[str]:
+def transactions_of(given: list[str], form: re.Pattern[str], like: str) -> frozenset[str]:
     """One written otherwise than the server writes it would be none, and the transaction would not be left out."""
-    for gtid in given:
-        if not _GTID.fullmatch(gtid):
-            raise UsageError(
-                f"--skip {gtid}: write one transaction's GTID, such as 0-1-57 of MariaDB or uuid:57 of MySQL."
-            )
-    return frozenset(gtid.lower() for gtid in given)
+    for name in given:
+        if not form.fullmatch(name):
+            raise UsageError(f"--skip {name}: write one transaction's {like}.")
+    return frozenset(name.lower() for name in given)
+
+
+def _lsn(text: str) -> str:
+    """An LSN as PostgreSQL writes it, with capitals and without zeros in front."""
+    high, _, low = text.partition("/")
+    return f"{int(high, 16):X}/{int(low, 16):X}"

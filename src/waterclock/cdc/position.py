@@ -1,7 +1,7 @@
 """Where a capture stands in its source: kept in Kafka beside the changes, compared, and handed to the source again.
 
 Rule 1: a position moves at the end of a source transaction only. `rows` counts what was already written of the next
-        one, and is 0 but for a transaction larger than the bound (see capture.py).
+        one, changes and dead letters, and is 0 but for a transaction larger than the bound (see capture.py).
 Rule 2: a position is text that its source understands: MariaDB's GTID list, MySQL's GTID set, PostgreSQL's LSN.
 """
 
@@ -19,7 +19,7 @@ _MYSQL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(:\d+(-\d+)?)+")
 
 
 class Position(NamedTuple):
-    """All up to `place` is in Kafka, and the first `rows` changes of the transaction `inside`, which comes after it.
+    """All up to `place` is in Kafka, and the first `rows` records of the transaction `inside`, which comes after it.
 
     >>> Position.parsed(Position("0-1-7", 1700000000000001).as_json())
     Position(place='0-1-7', sequence=1700000000000001, rows=0, inside='')

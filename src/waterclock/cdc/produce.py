@@ -3,7 +3,7 @@
     1. fence: whoever wrote under this name before can write no more, and what it left open is thrown away
     2. read the position that its last transaction stored
     3. begin
-    4. send the changes of whole source transactions
+    4. send the changes of whole source transactions, and what could not be read of them to the topic of dead letters
     5. send the position after them
     6. commit
 
@@ -16,7 +16,8 @@ when nobody commits for a week, and a stored offset holds 4 KB, which the GTID s
 capture has a topic for itself: a second one's open transaction would hide the first one's last position at its start.
 
 Rule 1: what is sent between a `begin` and a `finish` is read together or not at all.
-Rule 2: `order="global"` sends everything to partition 0; `order="key"` lets the key choose, by Kafka's own hash. A
+Rule 2: one transaction goes over all topics, however many tables have one of their own.
+Rule 3: `order="global"` sends everything to partition 0; `order="key"` lets the key choose, by Kafka's own hash. A
         TRUNCATE goes to every partition: each has rows that it ends.
 """
 
@@ -28,8 +29,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
-from waterclock.cdc.topics import KEY, Target, last_position, prepared
+from waterclock.cdc.source import Record
+from waterclock.cdc.topics import KEY, PER_TABLE, Target, Topics, last_position
 from waterclock.changes.maxwell_message import TRUNCATE, MaxwellMessage
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.errors import Meaning, meaning_of
@@ -43,15 +46,15 @@ class Publisher:
     """Writes changes under a name that only one process at a time can have; the steps are the file's.
 
     `client` are librdkafka's settings, for TLS and SASL. `stored` is the position that Kafka holds, None if there is
-    none yet; `in_transaction` counts the changes that were sent and not committed.
+    none yet; `in_transaction` counts the records that were sent and not committed.
     """
 
     def __init__(self, target: Target, name: str, client: Mapping[str, Any] | None = None) -> None:
         self._target, self._state_topic = target, f"{name}.position"
         settings = base_settings(target.servers, client or {})
-        self._partitions = prepared(settings, target, self._state_topic)
+        self._topics = Topics(settings, target, self._state_topic)
         timed = {**settings, "transaction.timeout.ms": _TIMEOUT_MS}
-        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target.topic, name))
+        self._producer = TransactionalProducer(timed, f"waterclock-cdc-{name}", partial(_error_of, target, name))
         self.in_transaction = 0
         self.fence()
         self.stored = last_position(settings, self._state_topic)  # 2
@@ -64,13 +67,17 @@ class Publisher:
         """Step 3, if no transaction is open."""
         self._producer.begin()
 
-    def send(self, change: MaxwellMessage) -> None:
+    def send(self, record: Record) -> None:
         """Step 4."""
         if not self._producer.is_open:
             self.begin()
-        key, value = change.as_key(), change.as_json()
-        for partition in self._partitions_of(change):
-            self._producer.send(self._target.topic, value, key, partition)
+        key, value = record.as_key(), record.as_json()
+        if isinstance(record, DeadLetter):
+            self._producer.send(self._target.dead_letters, value, key)
+        else:
+            topic, partitions = self._topics.of(record.database, record.table)
+            for partition in self._chosen(record, partitions):
+                self._producer.send(topic, value, key, partition)
         self.in_transaction += 1
 
     def store(self, position: Position) -> None:
@@ -93,18 +100,20 @@ class Publisher:
         """Throw away what is not committed; without a connection, Kafka does that by itself."""
         self._producer.close()
 
-    def _partitions_of(self, change: MaxwellMessage) -> Iterable[int]:
+    def _chosen(self, change: MaxwellMessage, partitions: int) -> Iterable[int]:
         if self._target.order == "global":
             return (0,)
-        return range(self._partitions) if change.type == TRUNCATE else (BY_KEY,)
+        return range(partitions) if change.type == TRUNCATE else (BY_KEY,)
 
 
-def _error_of(topic: str, name: str, error: KafkaError) -> WaterclockError:
+def _error_of(target: Target, name: str, error: KafkaError) -> WaterclockError:
     """Kafka's errors by whose doing."""
     meaning = meaning_of(error)
+    topic = f"{target.topic}.DATABASE.TABLE" if target.topics == PER_TABLE else target.topic
     if meaning is Meaning.TOO_LARGE:
         return UsageError(
-            f"A change is larger than the topic {topic} takes. Set the topic's max.message.bytes higher, "
+            f"A change is larger than the topic {' or '.join(filter(None, (topic, target.dead_letters)))} takes. Set "
+            "the topic's max.message.bytes higher, "
             "and start again: nothing was left out."
         )
     if meaning is Meaning.FENCED:

@@ -40,4 +40,5 @@ class Progress:
         seconds = max(self._seconds(), 0.001)
         place = f", up to {now.place}" if now.place else ""
         counts = f"{now.changes:,} changes of {now.transactions:,} transactions in Kafka"
-        return f"{counts} ({now.changes / seconds:,.0f}/s){place}"
+        aside = f", {now.dead_letters:,} records put aside" if now.dead_letters else ""
+        return f"{counts} ({now.changes / seconds:,.0f}/s){aside}{place}"

@@ -12,6 +12,7 @@ COUNTED = {
     "transactions": "Transactions of the source that are committed in Kafka, those without a row of interest too.",
     "commits": "Commits in Kafka.",
     "breaks": "Breaks of a connection that were survived.",
+    "dead_letters": "Records of the source that could not be read and are committed in the topic of dead letters.",
 }
 
 

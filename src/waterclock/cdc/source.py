@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Protocol
 
+from waterclock.cdc.letters import DeadLetter
 from waterclock.cdc.position import Position
 from waterclock.changes.maxwell_message import MaxwellMessage
 
@@ -22,7 +23,8 @@ class Mark(Enum):
     QUIET = "quiet"
 
 
-Item = MaxwellMessage | Mark
+Record = MaxwellMessage | DeadLetter
+Item = Record | Mark
 
 
 class Source(Protocol):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class CaptureStatistics:
     """Counts since the start, of what is committed in Kafka: `changes`, the source's `transactions`, `commits` there;
-    `breaks` after which it went on, and the `place` that Kafka holds."""
+    `breaks` after which it went on, the `place` that Kafka holds, and `dead_letters`, records that were put aside."""
 
     changes: int = 0
     transactions: int = 0
     commits: int = 0
     breaks: int = 0
     place: str = ""
+    dead_letters: int = 0

@@ -1,4 +1,5 @@
-"""The topics of a capture: one for its changes, and a compacted one for its position, `NAME.position`.
+"""The topics of a capture: one for its changes, or one for each table; a compacted one for its position, `NAME.position`;
+one for dead letters.
 
 Rule 1: a topic that is missing is made; one that is there is never changed.
 Rule 2: the position is the last one that was committed. Who asks has fenced its writer before, so nothing is open.
@@ -12,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from waterclock.cdc.naming import Names
 from waterclock.cdc.position import Position
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.kafka.admin import Admin
@@ -20,6 +22,7 @@ from waterclock.kafka.settings import READING
 
 KEY = b"position"
 ORDERS = ("key", "global")
+ONE, PER_TABLE = "one", "per-table"
 _PATIENCE_S = 30.0
 _FIRST_LOOK = 64  # so many records from the end on: the last one nearly always lies there
 _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "segment.bytes": "16777216"}
@@ -27,40 +30,71 @@ _COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one)."""
+    """Where changes go: `order` is "key" (as many partitions as one likes) or "global" (one). `dead_letters` is the topic
+    of what cannot be read, "" where the capture stops at such a record. `topics` is "one", or "per-table": then `topic` is
+    the beginning of their names (naming.py)."""
 
     servers: str
     topic: str
     order: str = "key"
     partitions: int = 4
+    dead_letters: str = ""
+    topics: str = ONE
 
     def __post_init__(self) -> None:
+        if self.topics not in (ONE, PER_TABLE):
+            raise ValueError(f"topics must be {ONE} or {PER_TABLE}, got {self.topics!r}")
         if self.order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
         if self.partitions < 1:
             raise ValueError(f"partitions must be 1 or more, got {self.partitions}")
 
 
-def prepared(settings: Mapping[str, Any], target: Target, state_topic: str) -> int:
-    """Make the topics that are missing; the value is how many partitions the changes have."""
-    admin = Admin(settings)
-    there = admin.topics()
-    wanted = 1 if target.order == "global" else target.partitions
-    if state_topic in there:
-        _check_kept(admin, state_topic)
-    else:
-        admin.make(state_topic, 1, _COMPACTED)
-    if target.topic not in there:
-        admin.make(target.topic, wanted)
-        return wanted
-    found = there[target.topic]
-    if target.order == "global" and found != 1:
-        raise UsageError(
-            f"The topic {target.topic} has {found} partitions, and a global order needs exactly one. Choose "
-            "another topic, or "
-            "--order key: then the changes of one row keep their order."
-        )
-    return found
+class Topics:
+    """Where records go, each topic made where it is missing. `state` is the one of the position."""
+
+    def __init__(self, settings: Mapping[str, Any], target: Target, state: str) -> None:
+        self._admin, self._target = Admin(settings), target
+        self._there = self._admin.topics()
+        if target.dead_letters in (target.topic, state):
+            raise UsageError(
+                f"The topic of dead letters has to be one of its own, and {target.dead_letters} is none: name another."
+            )
+        if state in self._there:
+            _check_kept(self._admin, state)
+        else:
+            self._admin.make(state, 1, _COMPACTED)
+        if target.dead_letters:
+            self._partitions(target.dead_letters, 1)
+        self._names = Names(target.topic, (state, target.dead_letters))
+        self._known: dict[tuple[str, str], tuple[str, int]] = {}
+        self._one = None if target.topics == PER_TABLE else (target.topic, self._of_changes(target.topic))
+
+    def of(self, database: str, table: str) -> tuple[str, int]:
+        """The topic of a table's changes, and how many partitions it has."""
+        if self._one is not None:
+            return self._one
+        found = self._known.get((database, table))
+        if found is None:
+            topic = self._names.of(database, table)
+            found = self._known[database, table] = (topic, self._of_changes(topic))
+        return found
+
+    def _of_changes(self, topic: str) -> int:
+        ordered = self._target.order == "global"
+        found = self._partitions(topic, 1 if ordered else self._target.partitions)
+        if ordered and found != 1:
+            raise UsageError(
+                f"The topic {topic} has {found} partitions, and a global order needs exactly one. Choose another topic, or "
+                "--order key: then the changes of one row keep their order."
+            )
+        return found
+
+    def _partitions(self, topic: str, wanted: int) -> int:
+        if topic not in self._there:
+            self._admin.make(topic, wanted)
+            self._there[topic] = wanted
+        return self._there[topic]
 
 
 def _check_kept(admin: Admin, topic: str) -> None:

@@ -12,6 +12,6 @@ Rule 1: importing this needs nothing outside the standard library; packed.py alo
 
 from waterclock.changes.formats import FORMATS, reader_of
 from waterclock.changes.maxwell_message import MaxwellMessage
-from waterclock.changes.row_change import Message, RowChange
+from waterclock.changes.row_change import Json, Message, RowChange
 
-__all__ = ["FORMATS", "MaxwellMessage", "Message", "RowChange", "reader_of"]
+__all__ = ["FORMATS", "Json", "MaxwellMessage", "Message", "RowChange", "reader_of"]

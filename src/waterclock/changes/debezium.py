@@ -16,7 +16,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from waterclock.changes.row_change import Message, Operation, RowChange, no_number
+from waterclock.changes.row_change import Json, Message, Operation, RowChange, no_number
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
@@ -31,6 +31,8 @@ _UNTOUCHED_TEXTS = {
     f'{{"{_UNTOUCHED}":"{_UNTOUCHED}"}}',
 }
 _UNTOUCHED_PARTS = ([_UNTOUCHED], [_UNTOUCHED_UUID], [*_UNTOUCHED.encode()], {_UNTOUCHED: _UNTOUCHED})
+_FLOATS = ("double", "float")
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # Connect writes them as texts
 _EPOCH = datetime(1970, 1, 1)
 # created, read by a snapshot, updated, deleted, truncated
 _OPERATIONS: dict[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete", "t": "truncate"}
@@ -44,10 +46,10 @@ def check_types(types: Mapping[str, str]) -> None:
     """
     for column, word in types.items():
         name, colon, scale = word.partition(":")
-        if name not in (*_BY_WORD, "bytes") or (colon and (name != "Decimal" or not scale.isdecimal())):
+        if name not in (*_BY_WORD, *_FLOATS, "bytes") or (colon and (name != "Decimal" or not scale.isdecimal())):
             known = ", ".join(sorted(_BY_WORD.keys() - {"Decimal"}))
             raise ValueError(
-                f"the type of {column!r} must be Decimal:2 (or another scale), bytes, {known}, got {word!r}"
+                f"the type of {column!r} must be Decimal:2 (or another scale), bytes, double, float, {known}, got {word!r}"
             )
 
 
@@ -142,6 +144,8 @@ def _value(value: Any, field: Field) -> Any:
         return _scaled(b64decode(value["value"]), int(value["scale"]))
     if name in _LOGICAL:
         return _LOGICAL[name](value)
+    if field.get("type") in _FLOATS and value in _NO_NUMBERS:
+        return Decimal(value)
     return b64decode(value) if field.get("type") == "bytes" and isinstance(value, str) else value
 
 
@@ -172,6 +176,11 @@ def _day(count: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=count)).isoformat()
 
 
+def _json(text: str) -> Any:
+    value = _decode(text)
+    return value if isinstance(value, dict | list) else Json(value)
+
+
 def _bits(value: Any) -> Any:
     """Bits, the low byte first, as a number."""
     return int.from_bytes(b64decode(value), "little") if isinstance(value, str) else value
@@ -187,7 +196,7 @@ _LOGICAL: dict[str, Callable[[Any], Any]] = {
     "io.debezium.time.NanoTime": _time(1_000_000_000, 9),
     "io.debezium.data.Bits": _bits,
     "io.debezium.data.EnumSet": lambda text: text.split(",") if text else [],
-    "io.debezium.data.Json": _decode,
+    "io.debezium.data.Json": _json,
     "org.apache.kafka.connect.data.Date": _day,
     "org.apache.kafka.connect.data.Timestamp": _moment(1000, 3),
     "org.apache.kafka.connect.data.Time": _time(1000, 3),

@@ -4,6 +4,8 @@ Rule 1: the position is the writer's own where it is reported: `sequence` and `x
         (output_binlog_position) and `xoffset`; else the message's offset. What was written twice is then known.
 Rule 2: an update that changed the key is two changes: the old row goes, the new one comes.
 Rule 3: numbers keep their digits: one with a point is read as a Decimal.
+Rule 4: `types` says what a value does not (ours have it). Maxwell's own messages are of MySQL, which has no booleans: a
+        true in them is one of a JSON column.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from waterclock.changes.row_change import Message, Operation, RowChange, no_number
+from waterclock.changes.maxwell_message import JSON, NUMBER
+from waterclock.changes.row_change import Json, Message, Operation, RowChange, no_number
 from waterclock.errors import Unreadable
 
 _decode = json.JSONDecoder(parse_float=Decimal, parse_constant=no_number).decode  # json.loads makes a decoder a call
@@ -52,7 +55,8 @@ def changes(message: Message) -> Iterator[RowChange]:
         what = f"has the type {fields.get('type')!r}, which Maxwell does not write"
         raise Unreadable(f"The message at offset {message.offset} {what if operation is None else 'has no data'}.")
     names = _key_names(fields, message)
-    former = {**data, **(fields.get("old") or {})}
+    data = _typed(data, fields.get("types"), "sequence" in fields)
+    former = {**data, **_typed(fields.get("old") or {}, fields.get("old_types"), "sequence" in fields)}
     if operation == "delete":
         yield RowChange(table, "delete", _key(data, names, message), position, {})
     elif operation == "update" and _key(former, names, message) != _key(data, names, message):
@@ -79,6 +83,21 @@ def _position(fields: Mapping[str, Any], offset: int) -> tuple[int, ...]:
         file, _, place = str(fields["position"]).partition(":")
         return int(file.rpartition(".")[2]), int(place), int(fields.get("xoffset", _LAST))
     return (offset,)
+
+
+def _typed(row: dict[str, Any], types: Mapping[str, str] | None, ours: bool) -> dict[str, Any]:
+    """The values as what they are, where JSON does not say it."""
+    if not ours:
+        return {name: Json(value) if isinstance(value, bool) else value for name, value in row.items()}
+    if not types:
+        return row
+    return {name: _as(types[name], value) if name in types else value for name, value in row.items()}
+
+
+def _as(kind: str, value: Any) -> Any:
+    if kind == JSON and not isinstance(value, dict | list):
+        return Json(value)
+    return Decimal(value) if kind == NUMBER else value
 
 
 def _key_names(fields: Mapping[str, Any], message: Message) -> list[str]:

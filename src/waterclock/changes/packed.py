@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from waterclock.changes.row_change import RowChange
+from waterclock.changes.row_change import Json, RowChange
 from waterclock.errors import Unreadable
 
 CHANGES = pa.schema(
@@ -113,6 +113,8 @@ def _brought(value: Any) -> tuple[str, str | None]:
 
     >>> [_brought(value) for value in (None, True, 7, 2**64, Decimal("1.50"), "a", b"\\x00")]
     [(' ', None), ('b', 'true'), ('i', '7'), ('n', '18446744073709551616'), ('n', '1.50'), ('t', 'a'), ('x', '\\\\x00')]
+    >>> [_brought(value) for value in (Json(None), Json(True), Json("a"), Decimal("-Infinity"))]
+    [('j', 'null'), ('j', 'true'), ('j', '"a"'), ('n', '-Infinity')]
     """
     if value is None:
         return NULL, None
@@ -122,6 +124,8 @@ def _brought(value: Any) -> tuple[str, str | None]:
         return "b", "true" if value else "false"
     if isinstance(value, int):
         return ("i" if value in _WHOLE else "n"), str(value)
+    if isinstance(value, Decimal) and not value.is_finite():
+        return "n", "NaN" if value.is_nan() else str(value)
     if isinstance(value, (Decimal, float)):
         exact = value if isinstance(value, Decimal) else Decimal(0)
         if int(exact.as_tuple().exponent) < _SMALLEST or exact.adjusted() >= _LARGEST:
@@ -129,7 +133,7 @@ def _brought(value: Any) -> tuple[str, str | None]:
         return "n", str(value)
     if isinstance(value, bytes):
         return "x", f"\\x{value.hex()}"
-    return "j", _as_json(value)
+    return "j", _as_json(value.value if isinstance(value, Json) else value)
 
 
 def _as_json(value: Any) -> str:

@@ -5,6 +5,8 @@ Rule 2: of two changes of one key the one with the larger position is the later 
         change whose position is not larger than the row's is applied already.
         Two changes of a key at one position are the same change. An insert and an update are applied alike.
 Rule 3: `values` holds the columns that the message brings. A column that is not in it keeps what it has.
+Rule 4: a value is Python's own: None is SQL's null, NaN and Infinity are Decimals, a list or a dict is JSON, and so is
+        what is wrapped as Json.
 """
 
 from __future__ import annotations
@@ -13,6 +15,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 Operation = Literal["insert", "update", "delete", "truncate"]
+
+
+class Json(NamedTuple):
+    """A value of a JSON column that is no object and no array: JSON's null is not SQL's, nor its true a boolean.
+
+    >>> Json(None), Json(True)
+    (Json(value=None), Json(value=True))
+    """
+
+    value: Any
 
 
 class RowChange(NamedTuple):

@@ -34,6 +34,7 @@ POSITION_COLUMNS = ("table_name", "key", "position", "deleted")
 POSITION_KEY = ("table_name", "key")
 _ASKED = 500  # keys in one question
 _TRUNCATE = ""  # stands in the place of a key; a key's JSON is never empty
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # of a database, and none of JSON
 STAGED = tuple(f"_waterclock_{name}" for name in ("key", "position", "gone", "whole"))  # beside the table's columns
 KEY, POSITION, GONE, WHOLE = STAGED
 
@@ -362,11 +363,11 @@ def literal(text: str) -> str:
 def shown(kind: str, value: tuple[str, str | None] | None) -> str | None:
     """What a column of `kind` is given for a value: in one of JSON, a value that came as something else is JSON too.
 
-    >>> shown("t", ("t", "a")), shown("j", ("t", "a")), shown("j", ("i", "4")), shown("t", None)
-    ('a', '"a"', '4', None)
+    >>> shown("t", ("t", "a")), shown("j", ("t", "a")), shown("j", ("i", "4")), shown("j", ("n", "NaN")), shown("t", None)
+    ('a', '"a"', '4', '"NaN"', None)
     """
     if value is None or value[1] is None:
         return None
-    if kind == "j" and value[0] in "tx":
+    if kind == "j" and (value[0] in "tx" or value[1] in _NO_NUMBERS):
         return json.dumps(value[1], ensure_ascii=False)
     return value[1]

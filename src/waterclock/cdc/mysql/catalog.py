@@ -52,6 +52,13 @@ _CHECKS = (
 )
 
 
+_VIEW = "select 1 from information_schema.views where table_schema = %s and table_name = %s"
+_TRIGGER = (
+    "select 1 from information_schema.triggers where event_object_schema = %s and event_object_table = %s limit 1"
+)
+_FUNCTIONS = "select lower(routine_name) from information_schema.routines where routine_type = 'FUNCTION'"
+
+
 class Cursor(Protocol):
     """What is asked of a connection to the server."""
 
@@ -120,6 +127,12 @@ class Catalog:
         names = {column.name for column in columns if self._maria and _OWN.fullmatch(column.name)}
         shown = self._declared(table.database, table.table).columns if names else []
         return names - {column[0] for column in shown}
+
+    def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool:
+        """Whether writing to a table, calling these functions, may write elsewhere: as far as the catalog shows it now."""
+        if self._asked(_VIEW, *table) or self._asked(_TRIGGER, *table):
+            return True
+        return bool(called) and not called.isdisjoint({row[0] for row in self._asked(_FUNCTIONS)})
 
     def _declared(self, database: str, table: str) -> TableDefinition:
         columns = [tuple(row) for row in self._asked(_COLUMNS, database, table)]

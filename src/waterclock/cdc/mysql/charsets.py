@@ -20,10 +20,11 @@ _CODECS = {
     "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257",
     "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "koi8r": "koi8-r", "koi8u": "koi8-u", "tis620": "tis-620",
     "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5", "ujis": "euc-jp",
-    "sjis": "shift-jis", "cp932": "cp932", "euckr": "euc-kr",
+    "sjis": "shift-jis", "cp932": "cp932", "euckr": "cp949",
 }  # fmt: skip
 
-# where the server means another character than the codec does; each comes of one sequence of bytes only
+# where the server means another character than the codec does; each comes of one sequence of bytes only. Of Big5's seven
+# that the server shows as U+FFFD the codec's stay: two keys that differ would become one
 _SERVERS_OWN = {
     "greek": {"\u2018": "\u02bd", "\u2019": "\u02bc"},
     "hebrew": {"\u00af": "\u203e"},
@@ -31,6 +32,18 @@ _SERVERS_OWN = {
     "koi8u": {"\u2219": "\u2022"},
     "ujis": {"\uff3c": "\\"},
     "sjis": {"\uff3c": "\\"},
+}
+
+_ROW = range(0xA1, 0xFF)
+# what the codec lacks: characters that makers added to Big5, and the places for users' own characters in EUC-JP
+_MORE: dict[str, dict[bytes, str]] = {
+    "big5": {b"\xf9" + bytes([0xD6 + place]): letter for place, letter in enumerate("碁銹裏墻恒粧嫺")},
+    "ujis": {
+        before + bytes([row, cell]): chr(first + (row - 0xF5) * 94 + cell - 0xA1)
+        for before, first in ((b"", 0xE000), (b"\x8f", 0xE3AC))
+        for row in range(0xF5, 0xFF)
+        for cell in _ROW
+    },
 }
 
 # MySQL's latin1 is Windows' code page 1252, and where that has a hole it keeps the byte's own number
@@ -53,7 +66,25 @@ def decoder(charset: str) -> Decode:
             "ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4."
         )
     codec = codecs.lookup(_CODECS[charset])
+    errors = "strict"
+    if charset in _MORE:
+        errors = f"waterclock-{charset}"
+        codecs.register_error(errors, _more(_MORE[charset]))
     if charset in _SERVERS_OWN:
         own = str.maketrans(_SERVERS_OWN[charset])
-        return lambda raw: codec.decode(raw, "strict")[0].translate(own)
-    return lambda raw: codec.decode(raw, "strict")[0]
+        return lambda raw: codec.decode(raw, errors)[0].translate(own)
+    return lambda raw: codec.decode(raw, errors)[0]
+
+
+def _more(letters: dict[bytes, str]) -> Callable[[UnicodeError], tuple[str, int]]:
+    """What a codec asks where it does not know the bytes."""
+
+    def known(error: UnicodeError) -> tuple[str, int]:
+        if isinstance(error, UnicodeDecodeError):
+            for size in (2, 3):
+                found = letters.get(error.object[error.start : error.start + size])
+                if found is not None:
+                    return found, error.start + size
+        raise error
+
+    return known

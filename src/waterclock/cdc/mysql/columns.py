@@ -60,6 +60,28 @@ def reader(column: Column) -> Reader:
     return _READERS[column.type](column)
 
 
+def raw_reader(column: Column) -> Reader:
+    """The same for what `reader` refuses: bytes whose length is known as base64, everything else as ever."""
+    read = reader(column)
+    prefix = _prefix(column)
+    raw = read if prefix is None else _sized(prefix, base64_text)
+
+    def either(data: bytes, at: int) -> tuple[str, int]:
+        try:
+            return read(data, at)
+        except (Unreadable, LookupError, ValueError, ArithmeticError, struct.error):
+            return raw(data, at)
+
+    return either
+
+
+def _prefix(column: Column) -> int | None:
+    """How many bytes tell a value's length; None where its type does."""
+    if column.type in (VARCHAR, VAR_STRING, STRING):
+        return 2 if column.size > 255 else 1
+    return column.size if column.type in (BLOB, GEOMETRY, JSON) else None
+
+
 def _always(read: Reader) -> Callable[[Column], Reader]:
     return lambda column: read
 
@@ -140,15 +162,14 @@ def _written(column: Column) -> Callable[[bytes], str]:
             return quoted(decode(raw))
         except UnicodeError as error:
             raise Unreadable(
-                f"Column {column.name} holds bytes that its character set {column.charset} does not know ({error}). "
-                "Mend them in the table and leave out the transaction that wrote them (--skip)."
+                f"Column {column.name} holds bytes that its character set {column.charset} does not know ({error})."
             ) from None
 
     return write
 
 
 def _strings(column: Column) -> Reader:
-    prefix = 2 if column.size > 255 else 1
+    prefix = 2 if column.size > 255 else 1  # as in _prefix
     if column.type == STRING and column.charset == BINARY:
         return _sized(prefix, lambda raw: base64_text(raw.ljust(column.size, b"\0")))
     return _sized(prefix, _written(column))

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 import pymysql
 from pymysqlreplication import BinLogStreamReader
 
+from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.wire import Wire
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
@@ -114,6 +115,16 @@ class Stream:
             self.close()
             refused(login, error)
         raise ConnectionLost("The server answered before it was asked for its binlog.")
+
+
+def began(login: Login, maria: bool) -> int:
+    """The second in which the oldest binlog was begun."""
+    framing = EventFramer()
+    with closing(Stream(login, "", maria, False)) as stream:
+        while (packet := stream.packet(_CONNECT_S)) is not None and not packet[0]:
+            if (ts := framing.event(packet[1:]).ts) > 0:  # the first one is made up, and has none
+                return ts
+    raise ConnectionLost(f"{login.host}:{login.port} does not send its oldest binlog.")
 
 
 def asked(login: Login) -> pymysql.connections.Connection:

@@ -1,5 +1,6 @@
 """JSON values as JSON text: MariaDB keeps the text itself, MySQL a binary form of its own.
 
+Rule 0: JSON's null is no NULL: its text is JSON_NULL.
 Rule 1: what the server keeps as text is passed on as it stands, once it is certain that it is JSON.
 Rule 2: of the binary form nothing is rounded: a DECIMAL inside it keeps its digits, a date or a time is its text,
         any other opaque value is "base64:typeN:..." as the server itself shows it.
@@ -12,7 +13,7 @@ import struct
 from base64 import b64encode
 
 from waterclock.cdc.mysql.decimals import decimals
-from waterclock.changes.maxwell_message import quoted
+from waterclock.changes.maxwell_message import JSON_NULL, quoted
 from waterclock.errors import Unreadable
 
 _LITERALS = {0: "null", 1: "true", 2: "false"}
@@ -24,10 +25,10 @@ _NEWDECIMAL, _DATE, _TIME, _DATETIME, _TIMESTAMP = 246, 10, 11, 12, 7
 def json_of(text: str) -> str:
     """`text` where it is JSON, else the JSON string of it: a table may have been filled while its check was off."""
     try:
-        json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return quoted(text)
-    return text
+    return JSON_NULL if value is None else text
 
 
 def _refuse(constant: str) -> None:
@@ -36,7 +37,8 @@ def _refuse(constant: str) -> None:
 
 def jsonb_text(raw: bytes) -> str:
     """MySQL's binary JSON as text; an empty value, which an old server may write, is null."""
-    return _value(raw[0], raw, 1) if raw else "null"
+    text = _value(raw[0], raw, 1) if raw else "null"
+    return JSON_NULL if text == "null" else text
 
 
 def _value(kind: int, raw: bytes, at: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pymysql
 
+from waterclock.cdc.letters import Refusal, stop
 from waterclock.cdc.mysql.binlog import EventFramer
 from waterclock.cdc.mysql.catalog import Catalog
 from waterclock.cdc.mysql.connecting import HEARTBEAT_S, REFUSALS, Login, Stream, asked, refused
@@ -57,7 +58,7 @@ class BinlogReader:
     """A `Source` over one connection.
 
     `overrides` says what MariaDB's binlog does not (`shop.item.id` -> `uuid`), `skip` names transactions that are left out,
-    `queries` asks for the statements beside the rows.
+    `queries` asks for the statements beside the rows, `refusal` says what is done about what cannot be read.
     """
 
     def __init__(
@@ -69,36 +70,33 @@ class BinlogReader:
         overrides: dict[str, str] | None = None,
         skip: frozenset[str] = frozenset(),
         queries: bool = False,
+        refusal: Refusal = stop,
     ) -> None:
-        self._opened = ExitStack()
+        self._opened, self._login = ExitStack(), login
+        self._framing, self._silences = EventFramer(), 0
+        self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
         try:
-            self._begin(login, position, wanted, overrides, skip, queries)
+            tables, place = self._described(position, wanted, overrides)
+            lowers = self.server.lowers_names
+            self._transactions = Transactions(
+                place, position, tables, wanted, skip=skip, lowers=lowers, refusal=refusal
+            )
+            self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
         except BaseException:
             self._opened.close()
             raise
 
-    def _begin(
-        self,
-        login: Login,
-        position: Position,
-        wanted: TableFilter,
-        overrides: dict[str, str] | None,
-        skip: frozenset[str],
-        queries: bool,
-    ) -> None:
-        self._login = login
-        connection = self._opened.enter_context(asked(login))
-        questions = _Questions(connection)
+    def _described(
+        self, position: Position, wanted: TableFilter, overrides: dict[str, str] | None
+    ) -> tuple[Tables, MariaGtidList | MySqlGtidSet]:
+        """What is known of the server and of its tables, and the place to read from."""
+        questions = _Questions(self._opened.enter_context(asked(self._login)))
         self.server: Server = inspected(questions)
         self._place_type = MariaGtidList if self.server.maria else MySqlGtidSet
         place = self._place_type(position.place)
         _check(place, self._place_type(self.server.known))
         catalog = Catalog(questions, self.server.maria, overrides)
-        tables = Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted)
-        self._transactions = Transactions(place, position, tables, wanted, skip=skip, lowers=self.server.lowers_names)
-        self._framing, self._silences = EventFramer(), 0
-        self._end: tuple[str, MariaGtidList | MySqlGtidSet] | None = None
-        self._stream = self._opened.enter_context(closing(Stream(login, str(place), self.server.maria, queries)))
+        return Tables(catalog, MARIADB if self.server.maria else MYSQL, wanted), place
 
     def items(self) -> Iterator[Item]:
         """Changes and marks, without end."""

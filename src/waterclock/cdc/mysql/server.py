@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.errors import UsageError
 
 OWN = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
@@ -24,6 +25,12 @@ _QUESTION = (
     "'gtid_current_pos', 'binlog_row_metadata', 'lower_case_table_names', "
     + ", ".join(f"'{name}'" for name in _RIGHT)
     + ")"
+)
+
+
+_TABLES = (
+    "select table_schema, table_name, table_rows, unix_timestamp(create_time) from information_schema.tables "
+    "where table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2"
 )
 
 
@@ -76,6 +83,21 @@ def oldest(cursor: Any) -> str:
     cursor.execute("show binary logs")
     cursor.execute("select binlog_gtid_pos(%s, 4)", (cursor.fetchall()[0][0],))
     return str(cursor.fetchall()[0][0] or "")
+
+
+def older(cursor: Any, wanted: Callable[[str, str], bool], began: int | None) -> list[OlderRows]:
+    """Wanted tables with rows that may be older than the log, which began in the second `began`; None: some of it is gone.
+
+    A table that was made later has all its rows in the log, unless ALTER TABLE made it anew: of that there is no trace.
+    """
+    cursor.execute(_TABLES)
+    found = []
+    for database, table, estimate, created in cursor.fetchall():
+        if wanted(database, table) and (began is None or (created is not None and created < began)):
+            names = ".".join(f"`{name.replace('`', '``')}`" for name in (database, table))
+            cursor.execute(f"select count(*) from (select 1 from {names} limit {COUNTED + 1}) as counted")
+            found.append(sized(f"{database}.{table}", cursor.fetchall()[0][0], int(estimate or 0)))
+    return [each for each in found if each.rows]
 
 
 def absent(cursor: Any, names: Iterable[tuple[str, str]]) -> list[str]:

@@ -1,9 +1,9 @@
 """What a statement in a row-format binlog means for the rows: nothing, a table changed, a table emptied, or rows unseen.
 
 Rule 1: in row format a statement that writes rows must not be there. Where it is, its rows are nowhere else, and going
-        on would lose them: it is refused, whatever it says.
+        on would lose them: it is refused, unless it writes to one table only, and nobody asked for that.
 Rule 2: only the words that decide are read, without comments; the rest is the server's business. Where they cannot be
-        known for certain (which table a TRUNCATE empties), the statement is refused.
+        known for certain (which table a TRUNCATE empties, which one an UPDATE of several writes to), it is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from waterclock.cdc.mysql.binlog import MARIA_QUERY_COMPRESSED, Event, uncompressed
+from waterclock.cdc.mysql.binlog import EXECUTE_LOAD, MARIA_QUERY_COMPRESSED, Event, uncompressed
 
 # quoted text, which stays, or a comment; the marks of a comment that the server executes go, and what is in it stays
 _COMMENTS = re.compile(
@@ -31,6 +31,19 @@ _OTHER = re.compile(rf"\b(?:WITH|TO|CONVERT)\s+TABLE\s*{_NAME}", re.IGNORECASE)
 _QUOTED = re.compile(r"""`[^`]*`|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 # CREATE TABLE ... SELECT; in row format the server writes the columns in its place (VALUES LESS THAN is of partitions)
 _FILLED = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b.*(?:\bSELECT\b|\bVALUES\s*\()", re.IGNORECASE | re.DOTALL)
+_HOW = r"(?:(?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE|HISTORY)\s+)*"
+_END = r"\s*(?:;|\Z|(?:WHERE|ORDER|LIMIT|RETURNING|PARTITION|BEFORE)\b)"
+# the one table that a statement writes to; what is written in another way may be of several
+_WRITTEN = {
+    "INSERT": rf"INSERT\s+{_HOW}(?:INTO\b\s*)?{_NAME}",
+    "REPLACE": rf"REPLACE\s+{_HOW}(?:INTO\b\s*)?{_NAME}",
+    "UPDATE": rf"UPDATE\s+{_HOW}{_NAME}(?:\s+(?:AS\s+)?(?!SET\b){_PART})?\s+SET\b",
+    "DELETE": rf"DELETE\s+{_HOW}FROM\b\s*{_NAME}{_END}",
+    "CREATE": rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
+    "LOAD": r"LOAD\s+DATA\s+(?:LOW_PRIORITY\s+|CONCURRENT\s+)?(?:LOCAL\s+)?INFILE\s+'(?:[^'\\]|\\.)*'\s+"
+    rf"(?:REPLACE\s+|IGNORE\s+)?INTO\s+TABLE\s*{_NAME}",
+}
+_CALLED = re.compile(r"(?:`((?:[^`]|``)+)`|([\w$]+))\s*\(")
 _WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "SELECT", "WITH", "DO"}
 _CHANGES = {"CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"}
 _WITHIN = _CHANGES | {"COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", ""}  # what may stand beside rows
@@ -66,6 +79,19 @@ class Statement(NamedTuple):
         the few that may stand there (ANALYZE UPDATE)."""
         filled = self.word == "CREATE" and _FILLED.match(_QUOTED.sub("``", self.text)) is not None
         return filled or self.word in _WRITES or (within and self.word not in _WITHIN)
+
+    def written(self) -> tuple[str, str] | None:
+        """The one table that a statement of `writes` names as its target; None for several, or where it is not certain.
+
+        >>> [Statement("shop", text).written() for text in ("insert into theirs.t values (1)", "update a, b set x = 1")]
+        [('theirs', 't'), None]
+        """
+        form = _WRITTEN.get(self.word)
+        return self._table(re.match(form, self.text, re.IGNORECASE | re.DOTALL)) if form else None
+
+    def called(self) -> set[str]:
+        """All that may be the name of a function which it calls, in small letters."""
+        return {(quoted or bare).replace("``", "`").lower() for quoted, bare in _CALLED.findall(self.text)}
 
     def changes(self) -> bool:
         """Whether it changed what tables there are, or how they are made."""
@@ -112,7 +138,7 @@ def statement(event: Event, lowers: bool = False) -> Statement:
     """The statement of an event: thread, seconds it took, lengths, variables, the database in use, the text."""
     body = event.body
     name = body[8]
-    start = 13 + int.from_bytes(body[11:13], "little")
+    start = (26 if event.kind == EXECUTE_LOAD else 13) + int.from_bytes(body[11:13], "little")
     raw = body[start + name + 1 :]
     text = (uncompressed(raw) if event.kind == MARIA_QUERY_COMPRESSED else raw).decode("utf-8", "replace")
     ended = event.ts + int.from_bytes(body[4:8], "little") + 1

@@ -2,16 +2,19 @@
 
 Rule 1: a plan belongs to the bytes of a table map: the same bytes, the same plan. A plan that needed the catalog is
         thrown away by the next statement that changes a table: its map may stay the same while its names do not.
-Rule 2: a row image that does not end where its event ends was read with a wrong type: it is refused, all of it.
-Rule 3: rows come whole (binlog_row_image=FULL). A column may be missing only where it is computed when it is read.
+Rule 2: rows that do not end where their event ends were read with a wrong type: all of the event is refused. A row with a
+        value that cannot be read is refused alone, for the next one begins where it ends.
+Rule 3: what is wrong with a table is said where the first of its rows comes, and not before.
+Rule 4: rows come whole (binlog_row_image=FULL). A column may be missing only where it is computed when it is read.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
+from waterclock.cdc.mysql import columns as types
 from waterclock.cdc.mysql.binlog import (
     DELETE_V1,
     DELETE_V2,
@@ -27,11 +30,13 @@ from waterclock.cdc.mysql.binlog import (
     uncompressed,
 )
 from waterclock.cdc.mysql.catalog import doubtful
-from waterclock.cdc.mysql.columns import Column, reader
+from waterclock.cdc.mysql.columns import Column, raw_reader, reader
 from waterclock.cdc.mysql.tablemap import Dialect, TableMap, described, key_of, table_id, table_map
+from waterclock.changes.maxwell_message import JSON
 from waterclock.errors import Unreadable
 
 Row = dict[str, str]
+_WRONG = (Unreadable, LookupError, ValueError, ArithmeticError, struct.error)
 WRITES = {WRITE_V1, WRITE_V2, MARIA_WRITE_COMPRESSED}
 UPDATES = {UPDATE_V1, UPDATE_V2, MARIA_UPDATE_COMPRESSED}
 DELETES = {DELETE_V1, DELETE_V2, MARIA_DELETE_COMPRESSED}
@@ -56,6 +61,27 @@ class CatalogLookup(Protocol):
 
     def hidden(self, table: TableMap, columns: list[Column]) -> set[str]: ...
 
+    def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool: ...
+
+
+class RefusedTable(NamedTuple):
+    """A table whose rows cannot be read, and why."""
+
+    database: str
+    table: str
+    reason: str
+
+
+class BadRow(NamedTuple):
+    """A row with a value that cannot be read: why, its bytes, and what of it is known."""
+
+    reason: str
+    raw: bytes
+    data: Row
+
+
+Rows = list[tuple[Row | None, Row | None] | BadRow]
+
 
 class Table:
     """How the rows of one table map are read."""
@@ -65,11 +91,20 @@ class Table:
     ) -> None:
         self.map, self.key, self.hidden = described_by, key, hidden
         self.database, self.table = described_by.database, described_by.table
-        self.names = [column.name for column in columns]
+        self.names, self._columns = [column.name for column in columns], columns
+        self.kinds = {column.name: JSON for column in columns if column.type == types.JSON or column.declared == JSON}
         try:
             self._readers = [reader(column) for column in columns]
         except Unreadable as refusal:
             raise Unreadable(f"{described_by.name}: {refusal}") from None
+        self._lenient: Table | None = None
+
+    def lenient(self) -> Table:
+        """The same for rows with a value that cannot be read: it comes as base64."""
+        if self._lenient is None:
+            self._lenient = Table(self.map, self._columns, self.key, self.hidden)
+            self._lenient._readers = [raw_reader(column) for column in self._columns]
+        return self._lenient
 
     def row(self, data: bytes, at: int, present: list[int] | None) -> tuple[Row, int]:
         """The row that begins at `at`, and where the next one does; `present` are the columns it has, None for all."""
@@ -105,8 +140,8 @@ class Tables:
 
     def __init__(self, catalog: CatalogLookup, dialect: Dialect, wanted: Callable[[str, str], bool]) -> None:
         self._catalog, self._dialect, self._wanted = catalog, dialect, wanted
-        self._by_id: dict[int, Table | None] = {}
-        self._plans: dict[bytes, Table | None] = {}
+        self._by_id: dict[int, Table | RefusedTable | None] = {}
+        self._plans: dict[bytes, Table | RefusedTable | None] = {}
         self._lent: set[bytes] = set()  # the maps whose plans needed the catalog
         self._virtual: dict[int, set[str]] = {}
         self._altered: dict[tuple[str, str], int] = {}  # table -> when the last ALTER of it that was passed ended
@@ -118,16 +153,31 @@ class Tables:
             found = table_map(event.body)
             # a statement that waited for ALTER TABLE to end has the time at which it began to wait
             written = max(event.ts, self._altered.get((found.database, found.table), 0))
-            self._plans[content] = self._plan(found, content, written)
+            try:
+                self._plans[content] = self._plan(found, content, written)
+            except Unreadable as refusal:  # for whoever writes rows to it
+                self._plans[content] = RefusedTable(found.database, found.table, str(refusal))
+                self._lent.add(content)
         self._by_id[table_id(event.body)] = self._plans[content]
 
-    def rows(self, event: Event) -> tuple[Table, Iterator[tuple[Row | None, Row | None]]] | None:
-        """The table and its rows as (before, after); None where nobody asked for them."""
+    def rows(self, event: Event) -> tuple[Table, Rows] | None:
+        """The table and its rows as (before, after); None where nobody asked for them, Unreadable where all are."""
         number = table_id(event.body)
         if number not in self._by_id:
             raise Unreadable(f"The rows before {event.end} belong to a table that the binlog has not introduced.")
         table = self._by_id[number]
+        if isinstance(table, RefusedTable):
+            raise Unreadable(table.reason)
         return None if table is None else (table, self._read(table, event))
+
+    def name_of(self, event: Event) -> tuple[str, str]:
+        """Database and table of an event with rows; empty where it is none, or cannot be read at all."""
+        table = self._by_id.get(table_id(event.body)) if event.kind in ROWS else None
+        return (table.database, table.table) if table is not None else ("", "")
+
+    def reaches_further(self, table: tuple[str, str], called: set[str]) -> bool:
+        """See the catalog."""
+        return self._catalog.reaches_further(table, called)
 
     def changed(self, altered: tuple[str, str] | None, ended: int) -> None:
         """A statement that ended at `ended` seconds changed a table: what the catalog said no longer holds."""
@@ -157,20 +207,45 @@ class Tables:
             self._lent.add(content)
         return Table(found, settled, key_of(found, columns), self._catalog.hidden(found, columns))
 
-    def _read(self, table: Table, event: Event) -> Iterator[tuple[Row | None, Row | None]]:
+    def _read(self, table: Table, event: Event) -> Rows:
         data, at, bitmaps = self._opened(event)
-        before, after = self._present(table, bitmaps[0]), self._present(table, bitmaps[-1])
+        present = self._present(table, bitmaps[0]), self._present(table, bitmaps[-1])
+        found: Rows = []
         while at < len(data):
             try:
-                old, new, at = self._pair(table, event.kind, data, at, (before, after))
-            except (LookupError, ValueError, ArithmeticError, struct.error):
-                at = len(data) + 1
+                old, new, end = self._pair(table, event.kind, data, at, present)
+                found.append((_shown(table, old), _shown(table, new)))
+            except _WRONG as wrong:
+                bad, end = self._bad(table, event.kind, data, at, present, wrong)
+                found.append(bad)
+            at = end
             if at > len(data):
                 raise Unreadable(
                     f"Rows of {table.map.name} before {event.end} do not fit its columns, so a type was misread. Leave the "
                     "table out (--tables), and say so to the authors: with its CREATE TABLE it can be mended."
                 )
-            yield _shown(table, old), _shown(table, new)
+        return found
+
+    def _bad(
+        self,
+        table: Table,
+        kind: int,
+        data: bytes,
+        at: int,
+        present: tuple[list[int] | None, list[int] | None],
+        wrong: Exception,
+    ) -> tuple[BadRow, int]:
+        """A row that `wrong` is said of, and where the next one begins; behind the end where that is not known."""
+        try:
+            old, new, end = self._pair(table.lenient(), kind, data, at, present)
+        except _WRONG:
+            return BadRow("", b"", {}), len(data) + 1
+        said = (
+            str(wrong)
+            if isinstance(wrong, Unreadable)
+            else f"A value cannot be read ({type(wrong).__name__}: {wrong})."
+        )
+        return BadRow(f"{table.map.name}: {said}", data[at:end], _shown(table, new or old) or {}), end
 
     @staticmethod
     def _pair(

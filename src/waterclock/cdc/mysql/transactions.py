@@ -3,28 +3,35 @@
 Rule 1: a transaction begins with its GTID and ends with its commit. What is between is in the binlog only because it
         was committed; so it is passed on as it comes, and a transaction of any size needs the memory of one event.
 Rule 2: a change is held back until the next one comes: only the last one carries `commit`.
-Rule 3: what would lose rows is refused: statements that write, prepared (XA) transactions, packed or partial ones.
-        The refusal names the GTID; who has looked at it can leave it out (--skip).
+Rule 3: what would lose rows is refused: statements that write, prepared (XA) transactions, packed or partial ones, rows
+        that cannot be read. `refusal` says whether that ends the capture or is put aside. What shows only at a
+        transaction's end that its rows are none ends it always: they were given out. The GTID can be left out (--skip).
 Rule 4: the place moves at the commit, never before.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 from uuid import UUID
 
+from waterclock.cdc.letters import DeadLetter, Refusal, stop
 from waterclock.cdc.mysql import binlog
 from waterclock.cdc.mysql.binlog import Event
 from waterclock.cdc.mysql.statements import Statement, statement
-from waterclock.cdc.mysql.tables import ROWS, Row, Table, Tables
+from waterclock.cdc.mysql.tables import ROWS, BadRow, Row, Table, Tables
 from waterclock.cdc.position import MariaGtidList, MySqlGtidSet, Position
-from waterclock.cdc.source import Item, Mark
+from waterclock.cdc.source import Item, Mark, Record
 from waterclock.changes.maxwell_message import DELETE, INSERT, TRUNCATE, UPDATE, MaxwellMessage, next_sequence
 from waterclock.errors import Unreadable
 
-_STANDALONE = 1  # a flag of MariaDB's GTID: one statement, and no commit after it
+log = logging.getLogger("waterclock.cdc")
+_STANDALONE, _PREPARED = (
+    1,
+    64,
+)  # flags of MariaDB's GTID: one statement, and no commit after it; XA, and not committed yet
 _QUERIES = {binlog.QUERY, binlog.MARIA_QUERY_COMPRESSED}
 
 
@@ -40,16 +47,23 @@ class Transactions:
         *,
         skip: frozenset[str] = frozenset(),
         lowers: bool = False,
+        refusal: Refusal = stop,
     ) -> None:
         self._lowers = lowers  # lower_case_table_names=1: rows bear small letters, statements what somebody wrote
         self._place, self._tables, self._wanted, self._skip = place, tables, wanted, skip
+        self._refusal = refusal
         self._sequence = self._settled = position.sequence
         self._done, self._half_sent = position.rows, position.inside
-        self._gtid, self._open, self._skipping = "", False, False
-        self._xoffset = 0
+        self._gtid, self._open, self._skipping, self._prepares = "", False, False, False
+        self._xoffset = self._given = 0  # records of the open transaction: read, and given out
         self._held: MaxwellMessage | None = None
         self._query: str | None = None
-        self._takes: dict[int, Callable[[Event], Iterator[Item]]] = {
+        self._passed: set[tuple[str, str]] = set()  # tables of nobody's that were written to by statements
+        self._harmless: set[tuple[tuple[str, str], frozenset[str]]] = set()  # of those what the catalog was asked of
+        self._takes = self._table_of_events()
+
+    def _table_of_events(self) -> dict[int, Callable[[Event], Iterator[Item]]]:
+        return {
             binlog.TABLE_MAP: self._table_map,
             binlog.XID: self._xid,
             binlog.GTID: self._mysql_gtid,
@@ -63,7 +77,7 @@ class Transactions:
             binlog.MARIA_ANNOTATE: self._annotated,
             binlog.ROWS_QUERY: self._annotated,
             **dict.fromkeys(ROWS, self._rows),
-            **dict.fromkeys(_QUERIES, self._statement),
+            **dict.fromkeys((*_QUERIES, binlog.EXECUTE_LOAD), self._statement),
             **dict.fromkeys(_SILENT, _nothing),
         }
 
@@ -73,7 +87,7 @@ class Transactions:
         if taken is None:
             if event.flags & binlog.IGNORABLE:
                 return iter(())
-            self._refuse(_REMEDIES.get(event.kind, f"an event of the kind {event.kind}, which is not known here"))
+            return self._unknown(event)
         return taken(event)
 
     def position(self) -> Position:
@@ -88,14 +102,17 @@ class Transactions:
         if self._open or self._held is not None:
             self._refuse("the beginning of another transaction before its commit")
         self._gtid, self._open, self._skipping = gtid, is_open, gtid in self._skip
-        self._sequence, self._xoffset, self._query = next_sequence(self._sequence, event.ts), 0, None
+        self._sequence, self._query, self._prepares = next_sequence(self._sequence, event.ts), None, False
+        self._xoffset = self._given = 0
         if self._done and gtid != self._half_sent:
             self._refuse(f"another place than before: {self._half_sent} is half in Kafka and has to come first")
         return iter(())
 
     def _maria_gtid(self, event: Event) -> Iterator[Item]:
         number, domain, flags = struct.unpack_from("<QIB", event.body)
-        return self._begin(f"{domain}-{event.server}-{number}", event, not flags & _STANDALONE)
+        begun = self._begin(f"{domain}-{event.server}-{number}", event, not flags & _STANDALONE)
+        self._prepares = bool(flags & _PREPARED)
+        return begun
 
     def _mysql_gtid(self, event: Event) -> Iterator[Item]:
         number = int.from_bytes(event.body[17:25], "little")
@@ -126,12 +143,23 @@ class Transactions:
         return iter(())
 
     def _rows(self, event: Event) -> Iterator[Item]:
-        found = None if self._skipping else self._tables.rows(event)
+        if self._skipping:
+            return
+        try:
+            found = self._tables.rows(event)
+            if found is not None and self._prepares:
+                raise Unreadable(f"The binlog has {_REMEDIES[binlog.XA_PREPARE]}.")
+        except Unreadable as refusal:
+            yield from self._put_aside(event, str(refusal))
+            return
         if found is None:
             return
         table, rows = found
-        for before, after in rows:
-            yield from self._changed(table, event.ts, before, after)
+        for row in rows:
+            if isinstance(row, BadRow):
+                yield from self._put_aside(event, row.reason, row)
+            else:
+                yield from self._changed(table, event.ts, *row)
 
     def _changed(self, table: Table, ts: int, before: Row | None, after: Row | None) -> Iterator[Item]:
         if before is None and after is not None:
@@ -149,23 +177,22 @@ class Transactions:
     def _hold(self, table: Table, kind: str, ts: int, data: Row, old: Row | None = None) -> Iterator[Item]:
         held, number = self._held, self._xoffset
         self._xoffset = number + 1
-        if number >= self._done:  # what came before it stands in Kafka already
-            self._held = MaxwellMessage(
-                table.database,
-                table.table,
-                kind,
-                ts,
-                self._gtid,
-                self._sequence,
-                number,
-                False,
-                table.key,
-                data,
-                old,
-                self._query,
-            )
+        # fmt: off
+        self._held = MaxwellMessage(
+            table.database, table.table, kind, ts, self._gtid, self._sequence, number, False, table.key, data, old,
+            self._query, table.kinds,
+        )
+        # fmt: on
         if held is not None:
-            yield held
+            self._given += 1
+            if self._given > self._done:
+                yield held
+
+    def _give(self, record: Record) -> Iterator[Item]:
+        """What was given out before the last start stands in Kafka already."""
+        self._given += 1
+        if self._given > self._done:
+            yield record
 
     def _xid(self, event: Event) -> Iterator[Item]:
         return self._commit()
@@ -173,7 +200,7 @@ class Transactions:
     def _commit(self) -> Iterator[Item]:
         held, self._held = self._held, None
         if held is not None:
-            yield held._replace(commit=True)
+            yield from self._give(held._replace(commit=True))
         if self._gtid:
             self._place.add(self._gtid)
         self._open, self._done, self._gtid, self._skipping = False, 0, "", False
@@ -183,15 +210,42 @@ class Transactions:
     def _statement(self, event: Event) -> Iterator[Item]:
         found = statement(event, self._lowers)
         if found.begins():
-            self._open = True
+            self._open, self._prepares = True, self._prepares or found.text.startswith("XA START")
             return iter(())
         if self._skipping:
             return self._commit() if not self._open or found.word in ("COMMIT", "ROLLBACK") else iter(())
         if found.writes(self._open):
-            self._refuse(
-                f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
-            )
+            return self._wrote(found, event)
         return self._ended(found) if self._open else self._alone(found, event)
+
+    def _wrote(self, found: Statement, event: Event) -> Iterator[Item]:
+        """A statement in the place of its rows."""
+        table = found.written()
+        if table is None or self._wanted(*table) or self._reaches_further(table, found):
+            what = f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
+            yield from self._put_aside(event, self._told(what))
+        elif table not in self._passed:
+            self._passed.add(table)
+            log.warning(
+                "The binlog has, in the transaction %s, a statement and not the rows it wrote into %s.%s. Nobody asked for "
+                "that table. What a trigger of it wrote elsewhere would be missing: the catalog shows none to this user, "
+                "who needs the TRIGGER privilege to see them. This is said once for each table.",
+                self._gtid,
+                *table,
+            )
+        if not self._open:
+            yield from self._commit()
+
+    def _changed_tables(self, found: Statement) -> None:
+        self._tables.changed(found.altered(), found.ended)
+        self._harmless.clear()
+
+    def _reaches_further(self, table: tuple[str, str], found: Statement) -> bool:
+        """The catalog is asked once for each table and its functions, and again once a statement has changed anything."""
+        asked = (table, frozenset(found.called()))
+        if asked not in self._harmless and not self._tables.reaches_further(table, found.called()):
+            self._harmless.add(asked)
+        return asked not in self._harmless
 
     def _ended(self, found: Statement) -> Iterator[Item]:
         """A statement inside a transaction: its end, or one that changes a table, as CREATE TABLE ... SELECT does."""
@@ -199,10 +253,10 @@ class Transactions:
             return self._commit()
         if found.word == "ROLLBACK" and self._held is not None:
             self._refuse("a transaction that was rolled back after it had written rows that stay (MyISAM)")
-        if found.word == "XA" and self._xoffset:
+        if found.word == "XA" and self._xoffset and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         if found.changes():
-            self._tables.changed(found.altered(), found.ended)
+            self._changed_tables(found)
         ends = (
             found.text.upper().startswith(("ROLLBACK", "XA PREPARE", "XA COMMIT"))
             and "ROLLBACK TO" not in found.text.upper()
@@ -211,40 +265,61 @@ class Transactions:
 
     def _alone(self, found: Statement, event: Event) -> Iterator[Item]:
         if found.changes():
-            self._tables.changed(found.altered(), found.ended)
-        for moved in found.moved():
-            if moved is None or self._wanted(*moved):
-                self._refuse(
-                    f"that partitions or rows went or came as a whole, and not a word of each row: {found.text[:80]!r}"
-                )
-        emptied = found.emptied()
-        if emptied is None and found.word == "TRUNCATE":
-            self._refuse(f"the statement {found.text[:80]!r}, whose table is not certain")
-        if emptied and self._wanted(*emptied):
-            database, table = emptied
-            self._held = MaxwellMessage(
-                database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False, (), {}, None, None
+            self._changed_tables(found)
+        emptied, refused = found.emptied(), ""
+        if any(moved is None or self._wanted(*moved) for moved in found.moved()):
+            refused = (
+                f"that partitions or rows went or came as a whole, and not a word of each row: {found.text[:80]!r}"
             )
-        return self._commit()
+        elif emptied is None and found.word == "TRUNCATE":
+            refused = f"the statement {found.text[:80]!r}, whose table is not certain"
+        if refused:
+            yield from self._put_aside(event, self._told(refused))
+        elif emptied and self._wanted(*emptied):
+            database, table = emptied
+            where = (database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False)
+            self._held = MaxwellMessage(*where, (), {}, None, None)
+        yield from self._commit()
 
     def _prepared(self, event: Event) -> Iterator[Item]:
-        if self._xoffset and not self._skipping:
+        if self._xoffset and not self._skipping and not self._prepares:
             self._refuse(_REMEDIES[binlog.XA_PREPARE])
         return self._commit()
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise Unreadable(
-            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would "
-            "be lost. To go "
-            f"on without it, and mend the target by hand: --skip {self._gtid}"
+    def _unknown(self, event: Event) -> Iterator[Item]:
+        """An event that is not read here."""
+        what = _REMEDIES.get(event.kind, f"an event of the kind {event.kind}, which is not known here")
+        if event.kind in _NO_WAY_PAST:
+            self._refuse(what)
+        if not self._skipping:
+            yield from self._put_aside(event, self._told(what))
+        if event.kind == binlog.TRANSACTION_PAYLOAD:  # the commit is packed with the rest
+            yield from self._commit()
+
+    def _put_aside(self, event: Event, reason: str, row: BadRow | None = None) -> Iterator[Item]:
+        """What cannot be read, an event or a row of one, to whatever is done about it."""
+        where = (self._gtid, event.ts, self._xoffset, f"{'row of ' if row else ''}event {event.kind}")
+        record, data = (event.body, None) if row is None else (row.raw, row.data)
+        letter = self._refusal(DeadLetter(*where, reason, record, *self._tables.name_of(event), data))
+        self._xoffset += 1
+        yield from self._give(letter)
+
+    def _told(self, what: str) -> str:
+        return (
+            f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would be lost."
         )
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise Unreadable(f"{self._told(what)} To go on without it, and mend the target by hand: --skip {self._gtid}")
 
 
 def _nothing(event: Event) -> Iterator[Item]:
     return iter(())
 
 
-_SILENT = {binlog.STOP, 5, 13, 14, binlog.PREVIOUS_GTIDS, binlog.MARIA_CHECKPOINT, binlog.MARIA_GTID_LIST, 28}
+_LOADED = {binlog.BEGIN_LOAD, binlog.APPEND_BLOCK, binlog.DELETE_FILE}  # a file's bytes; the statement follows
+_NO_WAY_PAST = {binlog.TAGGED_GTID, binlog.MARIA_ENCRYPTION}  # without their GTID there is no place to go on from
+_SILENT = {*_LOADED, binlog.STOP, 5, 13, 14, binlog.PREVIOUS_GTIDS, binlog.MARIA_CHECKPOINT, binlog.MARIA_GTID_LIST, 28}
 _REMEDIES = {
     binlog.XA_PREPARE: "rows of an XA transaction that is prepared and not yet committed, which is not supported here",
     binlog.PARTIAL_UPDATE: "parts of JSON values. Set binlog_row_value_options='' on the server",

@@ -13,20 +13,25 @@ Rule 2: what is printed depends on the session: character set, time zone, date s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
+from waterclock.cdc.letters import Refusal, stop
+from waterclock.cdc.older import COUNTED, OlderRows, sized
 from waterclock.cdc.position import Position
+from waterclock.cdc.postgres.catalog import TableCatalog
 from waterclock.cdc.postgres.pgoutput import Decoder, lsn_number, lsn_text
 from waterclock.cdc.source import Item, Mark, TableFilter
 from waterclock.clock import Clock
 from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
+log = logging.getLogger("waterclock.cdc")
 OWN = frozenset({"pg_catalog", "information_schema"})
 _AT_ONCE = 20_000  # messages of a peek; PostgreSQL ends it after the transaction in which they become so many
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -38,14 +43,18 @@ _REFUSALS = ("authentication failed", "no password supplied", "no pg_hba.conf en
 _PEEK = (
     "select data from pg_logical_slot_peek_binary_changes(%s, null, %s, 'proto_version', '1', 'publication_names', %s)"
 )
-_KEY = (
-    "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
-    "where i.indrelid = %s and i.indisprimary and array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts "
-    "order by array_position(i.indkey::int2[], a.attnum)"  # counted from 0; INCLUDE's columns are behind the key's
-)
 _UNPUBLISHED = (
     "select to_regclass(format('%%I.%%I', %s::text, %s::text)) is not null and not exists "
     "(select 1 from pg_publication_tables where pubname = %s and schemaname = %s and tablename = %s)"
+)
+_PLACE = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+_TABLES = (  # those of the publication, or where there is none yet, all
+    "select n.nspname, c.relname, c.reltuples, has_table_privilege(c.oid, 'select'), "
+    "c.relkind = 'p' or pg_relation_size(c.oid) > 0 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where case when exists (select 1 from pg_publication where pubname = %(publication)s) "
+    "then (n.nspname, c.relname) in "
+    "(select schemaname, tablename from pg_publication_tables where pubname = %(publication)s) "
+    "else c.relkind = 'r' and c.relpersistence = 'p' end and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2"
 )
 
 
@@ -58,15 +67,36 @@ class Slot:
     publication: str
 
 
-class SlotReader:
-    """A `Source` over one slot."""
+class Older(NamedTuple):
+    """Whose rows count, and what raises where there are some."""
 
-    def __init__(self, slot: Slot, position: Position, wanted: TableFilter, clock: Clock) -> None:
+    wanted: Callable[[str, str], bool]
+    check: Callable[[Sequence[OlderRows]], None]
+
+
+class SlotReader:
+    """A `Source` over one slot. `skip` names transactions that are left out, by their commit's LSN; `refusal` says what is
+    done about a row that cannot be read."""
+
+    def __init__(
+        self,
+        slot: Slot,
+        position: Position,
+        wanted: TableFilter,
+        clock: Clock,
+        *,
+        skip: frozenset[str] = frozenset(),
+        refusal: Refusal = stop,
+    ) -> None:
         self._slot, self._clock = slot, clock
-        self._decoding = Decoder(position, wanted, self._key_of)
         with ExitStack() as opened, _errors_of_postgres(slot):
             self._reading = opened.enter_context(_connected(slot))
             self._asking = opened.enter_context(_connected(slot))
+            self._decoding = Decoder(position, wanted, TableCatalog(self._asking), skip=skip, refusal=refusal)
+            if self._reading.info.parameter_status("server_encoding") == "SQL_ASCII":
+                self._reading.execute(
+                    "set client_encoding to 'SQL_ASCII'"
+                )  # PostgreSQL would refuse all that is no UTF-8
             self._check(position)
             self._check_published(wanted)
             self.stored(position)  # 3 of the last time, which a crash may have left undone
@@ -135,9 +165,6 @@ class SlotReader:
             for (message,) in cursor:
                 yield bytes(message)
 
-    def _key_of(self, table: int) -> tuple[str, ...]:
-        return tuple(name for (name,) in self._asking.execute(_KEY, (table,)))
-
     def _one(self, query: str, *arguments: Any) -> Any:
         return self._asking.execute(query, arguments).fetchone()
 
@@ -173,20 +200,77 @@ class SlotReader:
                 )
 
 
-def begun(slot: Slot, tables: list[str]) -> Position:
-    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing."""
+def begun(slot: Slot, tables: list[str], older: Older | None = None) -> Position:
+    """Where a capture begins that has no position yet: the slot's place. Slot and publication are made where missing.
+
+    `older` is what to do about rows that a new slot does not bring: it is asked before the slot is made, and once more of
+    what the database held in the moment in which the slot began; where it raises, there is no slot.
+    """
     with _errors_of_postgres(slot), _connected(slot) as connection:
         (level,) = connection.execute("show wal_level").fetchone() or ("",)
         if level != "logical":
             raise UsageError(f"wal_level is {level}: set it to logical in postgresql.conf, and start PostgreSQL anew.")
+        if found := connection.execute(_PLACE, (slot.name,)).fetchone():
+            if older is not None:  # who made it knows what it has not
+                log.warning("The slot %s is there already: the capture begins at its place, %s.", slot.name, found[0])
+        elif older is not None and (rows := _older(connection, slot, older.wanted)):
+            older.check(rows)
+            older = None  # accepted
         if not connection.execute("select 1 from pg_publication where pubname = %s", (slot.publication,)).fetchone():
             _publish(connection, slot.publication, tables)
-        query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-        found = connection.execute(query, (slot.name,)).fetchone()
+        if found is None and older is not None:
+            return Position(_made_and_looked_at(connection, slot, older))
         if found is None:
             query = "select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')"
             found = connection.execute(query, (slot.name,)).fetchone()
         return Position(str(found[0]) if found else lsn_text(0))
+
+
+def _made_and_looked_at(connection: psycopg.Connection[Any], slot: Slot, older: Older) -> str:
+    """Make the slot, and look at the database by the snapshot with which it begins; only a walsender gives that away."""
+    with psycopg.connect(slot.conninfo, autocommit=True, connect_timeout=10, replication="database") as making:
+        place, snapshot = _with_snapshot(making, slot.name)
+        try:
+            with _connected(slot) as looking:
+                looking.execute("begin isolation level repeatable read read only")
+                looking.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
+                older.check(_older(looking, slot, older.wanted))
+        except BaseException:
+            connection.execute("select pg_drop_replication_slot(%s)", (slot.name,))
+            raise
+    return place
+
+
+def _with_snapshot(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+    """The place at which a new slot begins, and the snapshot that has what was committed before it."""
+    command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT").format(sql.Identifier(name))
+    result = making.pgconn.exec_(command.as_bytes(making))  # walsenders take the simple protocol only
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    place, snapshot = result.get_value(0, 1), result.get_value(0, 2)
+    assert place is not None
+    assert snapshot is not None
+    return place.decode(), snapshot.decode()
+
+
+def _older(connection: psycopg.Connection[Any], slot: Slot, wanted: Callable[[str, str], bool]) -> list[OlderRows]:
+    """Wanted tables with rows: a slot that is made now brings none of them."""
+    tables = connection.execute(_TABLES, {"publication": slot.publication}).fetchall()
+    return [
+        rows
+        for schema, table, estimate, allowed, size in tables
+        if wanted(schema, table)
+        and size
+        and (rows := _sized(connection, schema, table, int(estimate), allowed)).rows != 0
+    ]
+
+
+def _sized(connection: psycopg.Connection[Any], schema: str, table: str, estimate: int, allowed: bool) -> OlderRows:
+    if not allowed:
+        return OlderRows(f"{schema}.{table}", estimate, True) if estimate > 0 else OlderRows(f"{schema}.{table}", None)
+    counting = sql.SQL("select count(*) from (select 1 from {} limit {}) as counted")
+    (counted,) = connection.execute(counting.format(sql.Identifier(schema, table), COUNTED + 1)).fetchone() or (0,)
+    return sized(f"{schema}.{table}", int(counted), estimate)
 
 
 def absent(slot: Slot, names: Iterable[tuple[str, str]]) -> list[str]:

@@ -1,0 +1,212 @@
+"""Rows that are older than the log: the first start counts them, and begins without them only where that was said."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cdc.mariadb import INSTALL, SERVER, MariaServer
+from tests.cdc.postgres import run
+from tests.cdc.test_server import purge
+from tests.kafka.reader import committed
+from waterclock import cli
+from waterclock.cdc import older
+from waterclock.cdc.mysql import server as mysql_server
+from waterclock.cdc.postgres import slot as postgres_slot
+from waterclock.cdc.postgres.slot import Older, Slot, begun
+from waterclock.testing import Broker
+
+
+@pytest.fixture
+def purged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaServer]:
+    """A server that has thrown away the binlogs of most of its rows."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip("no MariaDB on this machine (Debian: apt install mariadb-server)")
+    server = MariaServer(tmp_path_factory.mktemp("purged"))
+    server.install()
+    server.start()
+    server.run(
+        "create database shop", "create table shop.item (id int primary key)", "create table shop.empty (id int)"
+    )
+    server.run("create database other", "create table other.t (id int)", "insert into other.t values (1)")
+    server.run("use shop", "insert into shop.item select seq from seq_1_to_988", "flush binary logs")
+    purge(server)
+    server.run("use shop", "insert into shop.item select seq from seq_989_to_999")
+    yield server
+    server.kill()
+
+
+@pytest.mark.mariadb
+def test_rows_that_are_older_than_the_binlogs_are_told_and_not_missed_in_silence(
+    purged: MariaServer, broker: Broker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """11 of 999 rows arrived, and the exit code was 0."""
+    command = ["cdc", f"mysql://root@127.0.0.1:{purged.port}/shop", "--to", f"kafka://{broker.bootstrap}/purged"]
+    command += ["--order", "global", "--once"]
+    assert cli.main(command) == 2
+    told = capsys.readouterr().err
+    assert "The log begins after 0-1-" in told
+    assert "up to so many rows are older: shop.item 999 rows (counted). They would be missing." in told
+    assert "--from-here" in told
+    assert committed(broker, "purged") == {}
+    monkeypatch.setattr(mysql_server, "COUNTED", 50)
+    monkeypatch.setattr(older, "COUNTED", 50)
+    assert cli.main(command) == 2
+    assert "rows (estimated)" in capsys.readouterr().err
+    assert cli.main([*command, "--from-here"]) == 0
+    assert "They do not come (--from-here)" in caplog.text
+    assert len(committed(broker, "purged")[0]) == 11
+    assert cli.main(command) == 0  # it has a position
+
+
+@pytest.mark.mariadb
+def test_tables_that_are_older_than_a_binlog_that_was_begun_anew_are_told(
+    purged: MariaServer, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RESET MASTER, or a binlog that was switched on later: its GTIDs begin at the beginning, the rows do not."""
+    command = [
+        "cdc",
+        f"mysql://root@127.0.0.1:{purged.port}/shop",
+        "--to",
+        f"kafka://{broker.bootstrap}/anew",
+        "--once",
+    ]
+    made = "select unix_timestamp(max(create_time)) from information_schema.tables where table_schema = 'shop'"
+    second = f"select unix_timestamp() > ({made})"
+    end = time.monotonic() + 30
+    while not purged.run(second)[0][0]:
+        assert time.monotonic() < end
+    purged.run("reset master", "create table shop.young (id int primary key)", "insert into shop.young values (1)")
+    assert cli.main(command) == 2
+    assert "The log begins later than these tables, and up to so many rows are older: shop.item 999 rows" in (
+        told := capsys.readouterr().err
+    )
+    assert "shop.young" not in told
+    for more in (["--from", "now"], []):
+        assert cli.main([*command, *more]) == 0
+
+
+@pytest.fixture
+def command(slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tests' server is reached by a socket, which no address of the command names."""
+    monkeypatch.setattr("psycopg.conninfo.make_conninfo", lambda **given: slot.conninfo)
+    to = ["--to", f"kafka://{broker.bootstrap}/{slot.name}", "--slot", slot.name, "--publication", slot.publication]
+    return ["cdc", f"postgres://postgres@localhost/{slot.name}", *to, "--order", "global", "--once"]
+
+
+@pytest.fixture
+def filled(slot: Slot) -> None:
+    run(slot.conninfo, "create table item (id int primary key)", "insert into item select generate_series(1, 999)")
+    run(slot.conninfo, "create table empty (id int primary key)", "create table other (id int primary key)")
+    run(slot.conninfo, "insert into other values (1)", "analyze")
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("filled")
+def test_rows_that_are_older_than_a_new_slot_are_told_and_no_slot_is_made(
+    command: list[str], slot: Slot, broker: Broker, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    assert cli.main(command) == 2
+    told = capsys.readouterr().err
+    assert (
+        "which are older: public.item 999 rows (counted), public.other 1 rows (counted). They would be missing." in told
+    )
+    assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
+    monkeypatch.setattr(postgres_slot, "COUNTED", 50)
+    monkeypatch.setattr(older, "COUNTED", 50)
+    assert cli.main(command) == 2
+    assert "public.item about 999 rows (estimated), public.other 1 rows (counted)" in capsys.readouterr().err
+    assert cli.main([*command, "--from-here"]) == 0
+    assert "They do not come (--from-here)" in caplog.text
+    run(slot.conninfo, "insert into item values (1000)")
+    assert cli.main(command) == 0
+    assert [json.loads(value)["data"] for _, value in committed(broker, slot.name)[0]] == [{"id": 1000}]
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("more", [["--tables", "public.e*"], ["--from", "now"]])
+def test_where_no_wanted_row_is_older_or_the_user_said_where_it_begins_nothing_is_asked(
+    more: list[str], command: list[str]
+) -> None:
+    assert cli.main([*command, *more]) == 0
+
+
+@pytest.mark.postgres
+def test_a_row_that_is_written_between_the_question_and_the_slot_is_older_too(
+    command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key)")
+    make = postgres_slot._with_snapshot
+
+    def late(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+        run(slot.conninfo, "insert into item values (1)")
+        made = make(making, name)
+        run(slot.conninfo, "insert into item values (2)")
+        return made
+
+    monkeypatch.setattr(postgres_slot, "_with_snapshot", late)
+    assert cli.main(command) == 2
+    assert "public.item 1 rows (counted)" in capsys.readouterr().err
+    assert run(slot.conninfo, f"select 1 from pg_replication_slots where slot_name = '{slot.name}'") == []
+
+
+@pytest.mark.postgres
+def test_what_is_written_while_a_slot_begins_comes(
+    command: list[str], slot: Slot, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(slot.conninfo, "create table item (id int primary key)")
+    make = postgres_slot._with_snapshot
+
+    def early(making: psycopg.Connection[Any], name: str) -> tuple[str, str]:
+        made = make(making, name)
+        run(slot.conninfo, "insert into item values (1)")
+        return made
+
+    monkeypatch.setattr(postgres_slot, "_with_snapshot", early)
+    for _ in range(2):  # the end of the first run was asked for before
+        assert cli.main(command) == 0
+    assert len(committed(broker, slot.name)[0]) == 1
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("filled")
+def test_of_a_publication_that_is_there_its_tables_count(
+    command: list[str], slot: Slot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(slot.conninfo, f"create publication {slot.publication} for table other, empty")
+    assert cli.main(command) == 2
+    assert "which are older: public.other 1 rows (counted). They" in capsys.readouterr().err
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("filled")
+def test_a_slot_that_was_there_already_is_a_place_and_is_told(
+    command: list[str], slot: Slot, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun(slot, [])
+    run(slot.conninfo, "insert into item values (1000)")
+    assert cli.main(command) == 0
+    assert f"The slot {slot.name} is there already: the capture begins at its place" in caplog.text
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("filled")
+def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot: Slot) -> None:
+    run(slot.conninfo, "drop role if exists nobody_here", "create role nobody_here login replication")
+    run(slot.conninfo, f"create publication {slot.publication} for all tables")
+    who = Slot(slot.conninfo.replace("postgres@", "nobody_here@"), slot.name, slot.publication)
+    run(slot.conninfo, "create table unseen (id int)", "insert into unseen values (1)")
+    found: list[str] = []
+    begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.told() for each in rows)))
+    assert found == [
+        "public.item about 999 rows (estimated)", "public.other about 1 rows (estimated)",
+        "public.unseen an unknown number of rows (this user may not read them)",
+    ]  # fmt: skip
