@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tests.broker.consistency.history import read
 from tests.broker.consistency.node import ROOT
 from tests.broker.consistency.worker import PARTITIONS
+from waterclock.clock import SystemClock
 
 FULL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sender", {}),
@@ -101,9 +102,16 @@ class Crew:
                 one.process.wait(patience_s)
             except subprocess.TimeoutExpired:
                 late.append(one.name)
+                self.show_stacks()
                 one.process.kill()
                 one.process.wait()
         return late
+
+    def show_stacks(self) -> None:
+        """Each client that runs writes where it stands beside its history, as NAME.err."""
+        for one in self.running():
+            one.process.send_signal(signal.SIGUSR1)
+        SystemClock().sleep_s(0.5)
 
     def faults(self) -> list[str]:
         """What clients printed before they died by themselves."""

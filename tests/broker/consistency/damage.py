@@ -124,8 +124,8 @@ def shown(folder: Path) -> tuple[View, list[str]]:
         shutil.rmtree(copy)
 
 
-def tried(folder: Path, trial: Path, damaged: Path, measure: View, usual: Iterable[str]) -> tuple[str, str]:
-    """The outcome of a start over `trial`, a copy of `folder` in which `damaged` is damaged, and words about it."""
+def tried(trial: Path, damaged: Path, measure: View, usual: Iterable[str]) -> tuple[str, str]:
+    """The outcome of a start over `trial`, a copy in which `damaged` is damaged, and words about it."""
     node = Node(trial, SETTINGS)
     try:
         node.start()

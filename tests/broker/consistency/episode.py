@@ -2,8 +2,8 @@
 
 1. The brokers start, the topics are made, the clients begin.
 2. Faults, one after another (nemesis.py).
-3. Peace: all brokers run, frozen clients are thawed. Producers end; open transactions end by their timeout; the transformers
-   take what is left of their input; readers read to the end.
+3. Peace: all brokers run, frozen clients are thawed. Producers end; open transactions end by their timeout; the
+   transformers take what is left of their input; readers read to the end.
 4. Everything is read, on the leader; after a restart, or a promotion, it is read again, and must be the same.
 5. The history is checked; with one broker copies of its folder are damaged and started over (damage.py).
 
@@ -86,6 +86,7 @@ class Episode:
             self._peace()
             self._read_all()
         except (Stalled, NotStarted, KafkaException) as error:
+            self.crew.show_stacks()
             self._violated("stalled" if isinstance(error, Stalled) else "not served", str(error))
         finally:
             self.crew.close()
@@ -155,8 +156,8 @@ class Episode:
         for isolation, log in first.items():
             if log != again[isolation]:
                 gone = [row for row in log if row not in again[isolation]]
-                story = f"after a restart or a promotion in peace {isolation} shows {len(again[isolation])} records for {len(log)}"
-                self._violated("differs", f"{story}, gone {gone[:5]}")
+                counts = f"{len(again[isolation])} records for {len(log)}, gone {gone[:5]}"
+                self._violated("differs", f"after a restart or a promotion in peace {isolation} shows {counts}")
 
     def _synced(self) -> None:
         """acks=all is acknowledged, so the follower has everything: the members' commits and the records before this."""
@@ -203,15 +204,20 @@ class Episode:
         for number in range(count):
             copy = self.folder / f"trial-{source.name}-{number}"
             shutil.copytree(source, copy)
-            path = damage.choose(copy, self.dice)
-            what = self.dice.choice(damage.DAMAGES)
+            path, what, how = self._damaged(copy)
+            outcome, words = damage.tried(copy, path, measure, usual)
+            yield damage.Trial(str(path.relative_to(copy)), damage.kind_of(path), f"{what} ({how})", outcome, words)
+            if outcome not in damage.BAD:
+                shutil.rmtree(copy)
+
+    def _damaged(self, copy: Path) -> tuple[Path, str, str]:
+        """A file that is another one now, and how; what would change nothing is drawn anew."""
+        while True:
+            path, what = damage.choose(copy, self.dice), self.dice.choice(damage.DAMAGES)
             older = self.nemesis.snapshots[0] / path.relative_to(copy) if self.nemesis.snapshots else None
             how = damage.apply(path, what, self.dice, older)
             if how:
-                outcome, words = damage.tried(source, copy, path, measure, usual)
-                name = str(path.relative_to(copy))
-                yield damage.Trial(name, damage.kind_of(path), f"{what} ({how})", outcome, words)
-            shutil.rmtree(copy, ignore_errors=True)
+                return path, what, how
 
 
 def counted(facts: Facts) -> Counter[str]:

@@ -47,13 +47,14 @@ def ready(worker: Worker, producer: Producer) -> int:
     return 0
 
 
-def settled(deed: Callable[[float], Any]) -> str:
-    """done, abort or fatal, once the client does not want it again."""
+def settled(worker: Worker, what: str, deed: Callable[[float], Any]) -> str:
+    """done, abort or fatal, once the client does not want it again; errors stand in the history."""
     while True:
         try:
             deed(10)
             return "done"
         except KafkaException as error:
+            worker.history.tell("error", what=what, error=str(error))
             if not error.args[0].retriable():
                 return "abort" if error.args[0].txn_requires_abort() else "fatal"
 
@@ -82,7 +83,7 @@ class Instance:
         if dice.random() < ABORTS:
             return self._abort(number, told)
         history.committing(number)
-        how = settled(self.producer.commit_transaction)
+        how = settled(self.worker, "commit", self.producer.commit_transaction)
         if how == "done":
             history.end(number, "ok", **told)
         elif how == "abort":
@@ -112,7 +113,7 @@ class Instance:
         return found
 
     def _abort(self, number: int, told: dict[str, Any]) -> bool:
-        how = settled(self.producer.abort_transaction)
+        how = settled(self.worker, "abort", self.producer.abort_transaction)
         outcome = "fail" if how == "done" else "unknown"
         self.worker.history.end(number, outcome, **{**told, "results": None})
         return how == "done"

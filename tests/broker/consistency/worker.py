@@ -9,6 +9,7 @@ Rule 3: librdkafka's clients with its own defaults, but for short timeouts; what
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import random
 import signal
@@ -90,5 +91,6 @@ def fetched(worker: Worker, consumer: Consumer, group: str, asked: list[TopicPar
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     module = import_module(f"tests.broker.consistency.{KINDS[sys.argv[1]]}")
     getattr(module, sys.argv[1])(Worker(json.loads(sys.argv[2])))
