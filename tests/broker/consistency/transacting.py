@@ -20,7 +20,8 @@ PAUSE_S, REST_S = 0.1, 2.0
 
 
 def transactor(worker: Worker) -> None:
-    consumer = Consumer(worker.client(group_id="none", enable_auto_commit=False, isolation_level="read_committed"))
+    settings = {"group_id": "none", "enable_auto_commit": False, "isolation_level": "read_committed"}
+    consumer = Consumer(worker.client(**settings, auto_offset_reset="earliest"))  # a reset is seen: it goes back
     consumer.assign(places("lists", offset=-1))  # what is new
     while not worker.stopping.is_set():
         Instance(worker, consumer).run()
