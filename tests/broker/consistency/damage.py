@@ -132,7 +132,7 @@ def tried(trial: Path, damaged: Path, measure: View, usual: Iterable[str]) -> tu
         return _judged(node, damaged, measure, set(usual))
     except NotStarted as error:
         if error.code is not None and error.code >= 0 and "Traceback" not in error.said:
-            return ("refused" if _named(error.said, damaged) else "unnamed"), error.said
+            return ("refused" if named(error.said, damaged) else "unnamed"), error.said
         return ("hangs" if error.code is None or error.code < 0 else "traceback"), error.said
     finally:
         node.end()
@@ -150,7 +150,7 @@ def _judged(node: Node, damaged: Path, measure: View, usual: set[str]) -> tuple[
         return "traceback", f"{difference}\n{said}"
     if not difference:
         return "whole", said
-    if _named(said, damaged):
+    if named(said, damaged):
         return "told", f"{difference}\n{said}"
     if difference.startswith("at reading"):
         return (
@@ -159,7 +159,8 @@ def _judged(node: Node, damaged: Path, measure: View, usual: set[str]) -> tuple[
     return "silent", f"{difference}\n{said}"
 
 
-def _named(said: str, damaged: Path) -> bool:
+def named(said: str, damaged: Path) -> bool:
+    """Whether a sentence says which file it is about."""
     partition = damaged.parent.name.rsplit(".", 1)[0]
     return any(name in said for name in (damaged.name, damaged.parent.name, partition) if name)
 

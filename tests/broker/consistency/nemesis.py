@@ -11,7 +11,9 @@ import random
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from tests.broker.consistency.cluster import Cluster
 from tests.broker.consistency.crew import Client, Crew
@@ -36,14 +38,6 @@ class Nemesis:
         self.done: Counter[str] = Counter()
         self.snapshots: list[Path] = []
         self._clock = SystemClock()
-        self._deeds = {
-            "kill": lambda: self._kill(signal.SIGKILL), "stop": lambda: self._kill(signal.SIGTERM),
-            "freeze": self._freeze, "frozen and killed": self._frozen_and_killed, "disk full": self._disk_full,
-            "clock": self._clock_step, "client killed": self._client_killed, "client frozen": self._client_frozen,
-            "zombie": self._zombie, "leader killed, promotion": self._leader_lost, "leader killed": self._leader_back,
-            "follower killed": self._follower_killed, "follower frozen": self._follower_frozen,
-            "leader frozen, promotion": self._leader_frozen, "promotion": self._promotion, "both killed": self._both,
-        }  # fmt: skip
 
     def run(self, seconds: float) -> None:
         """Faults for so long."""
@@ -55,7 +49,7 @@ class Nemesis:
 
     def strike(self, what: str) -> None:
         number = self.history.begin("fault", what=what)
-        self._deeds[what]()
+        self.DEEDS[what](self)
         self.done[what] += 1
         self.history.end(number, "ok")
 
@@ -185,3 +179,12 @@ class Nemesis:
         self.cluster.back(first)
         self._rest(self.dice.choice((SHORT_S, LONG_S)))
         self.cluster.back(second)
+
+    DEEDS: ClassVar[dict[str, Callable[[Nemesis], None]]] = {
+        "kill": lambda self: self._kill(signal.SIGKILL), "stop": lambda self: self._kill(signal.SIGTERM),
+        "freeze": _freeze, "frozen and killed": _frozen_and_killed, "disk full": _disk_full, "clock": _clock_step,
+        "client killed": _client_killed, "client frozen": _client_frozen, "zombie": _zombie,
+        "leader killed, promotion": _leader_lost, "leader killed": _leader_back, "follower killed": _follower_killed,
+        "follower frozen": _follower_frozen, "leader frozen, promotion": _leader_frozen, "promotion": _promotion,
+        "both killed": _both,
+    }  # fmt: skip
