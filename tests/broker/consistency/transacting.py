@@ -108,7 +108,7 @@ class Instance:
 
     def _read(self) -> list[list[Any]]:
         self.producer.poll(0)
-        found = rows(self.consumer.consume(100, 0.02))
+        found = rows([one for one in [self.consumer.poll(0.01)] + [self.consumer.poll(0) for _ in range(50)] if one])
         if found:
             self.worker.history.tell("poll", session="in transactions", isolation="read_committed", rows=found)
         return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import os
 import random
 import signal
 import sys
@@ -94,3 +95,4 @@ if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)
     module = import_module(f"tests.broker.consistency.{KINDS[sys.argv[1]]}")
     getattr(module, sys.argv[1])(Worker(json.loads(sys.argv[2])))
+    os._exit(0)  # all is written; a client of librdkafka that is let go may wait for its broker
