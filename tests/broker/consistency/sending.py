@@ -7,9 +7,10 @@ Rule 2: a value whose delivery failed for the client is unknown: it may have bee
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from tests.broker.consistency.worker import Worker
 
@@ -36,7 +37,8 @@ def send(worker: Worker, producer: Producer, count: int) -> bool:
             if error is None:
                 offsets[place] = message.offset()
 
-        producer.produce(topic, str(value), key, partition, on_delivery=delivered)
+        with suppress(KafkaException):  # after a fatal error nothing is taken any more
+            producer.produce(topic, str(value), key, partition, on_delivery=delivered)
     while producer.flush(1):
         pass
     good = None not in offsets
