@@ -53,7 +53,13 @@ class Worker:
         self.random = random.Random(given["seed"])
         self.stopping = threading.Event()
         self._values = count(given["number"] * 1_000_000)
-        signal.signal(signal.SIGTERM, lambda *_: self.stopping.set())
+        # a thread waits for it: a handler would run inside of the client's C code, which has errors of its own set there
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=self._wait_for_the_end, daemon=True).start()
+
+    def _wait_for_the_end(self) -> None:
+        signal.sigwait({signal.SIGTERM})
+        self.stopping.set()
 
     def client(self, **settings: Any) -> dict[str, Any]:
         named = {name.replace("_", "."): value for name, value in settings.items()}
