@@ -4,7 +4,8 @@
 
 Rule 1: episodes follow each other, with the seeds SEED, SEED + 1, ...; each has a folder of its own, which goes when all
     was well and stays where a promise was broken, with the command that repeats it.
-Rule 2: a line every ten seconds; the figures of all episodes at the end, as text and in FOLDER/figures.json.
+Rule 2: a line every ten seconds; the figures of all episodes at the end, as text, and after each in
+    FOLDER/figures-1.json or FOLDER/figures-2.json, by the number of brokers.
 Rule 3: the exit code is 1 where a promise was broken.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import threading
 from collections import Counter
@@ -39,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def campaign(asked: argparse.Namespace) -> int:
-    until_s, total, broken = CLOCK.monotonic_s() + asked.minutes * 60, Counter[str](), 0
+    until_s, total = CLOCK.monotonic_s() + asked.minutes * 60, Counter[str]()
     asked.folder.mkdir(parents=True, exist_ok=True)
     for number in count():
         if CLOCK.monotonic_s() >= until_s or number == asked.episodes:
@@ -49,13 +51,12 @@ def campaign(asked: argparse.Namespace) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         result = shown(folder, plan)
         total.update(result.figures)
-        total["episodes"] += 1
-        broken += len(result.violations)
+        total.update({"episodes": 1, "violations": len(result.violations)})
+        total.update(f"violation: {one.kind}" for one in result.violations)
+        (asked.folder / f"figures-{plan.brokers}.json").write_text(json.dumps(dict(sorted(total.items())), indent=1))
         tell(result, folder)
-    total["violations"] = broken
-    (asked.folder / "figures.json").write_text(json.dumps(dict(sorted(total.items())), indent=1))
     print("\n".join(f"{figure:>10}  {name}" for name, figure in sorted(total.items())), flush=True)
-    return min(broken, 1)
+    return min(total["violations"], 1)
 
 
 def shown(folder: Path, plan: Plan) -> Result:
@@ -93,4 +94,5 @@ def tell(result: Result, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))  # brokers and clients end with it
     sys.exit(campaign(parser().parse_args()))

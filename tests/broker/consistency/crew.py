@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tests.broker.consistency.history import read
 from tests.broker.consistency.node import ROOT
-from tests.broker.consistency.worker import PARTITIONS
+from tests.broker.consistency.worker import PARTITIONS, STUCK
 from waterclock.clock import SystemClock
 
 FULL: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -61,6 +62,7 @@ class Crew:
         self.folder, self.bootstrap, self._dice = folder, bootstrap, dice
         self._numbers = count(1)
         self.all: list[Client] = []
+        self._replaced: list[Client] = []
         folder.mkdir(parents=True)
 
     def start(self, kind: str, given: dict[str, Any]) -> Client:
@@ -79,9 +81,18 @@ class Crew:
 
     def kill(self, client: Client) -> None:
         """It is gone at once, and another one takes its place."""
+        self._replaced.append(client)
         client.process.kill()
         client.process.wait()
         self.start(client.kind, client.given)
+
+    def replace(self) -> dict[str, int]:
+        """Others take the places of those that ended by themselves; how many, by how they ended."""
+        ended = [one for one in self.all if one not in self._replaced and one.process.poll() not in (None, 0)]
+        self._replaced += ended
+        for one in ended:
+            self.start(one.kind, one.given)
+        return Counter("clients stuck" if one.process.returncode == STUCK else "clients crashed" for one in ended)
 
     def has(self, client: Client, kind: str) -> bool:
         """Whether an operation of that kind went well."""

@@ -39,6 +39,7 @@ from tests.broker.consistency.transforming import GROUP
 from tests.broker.consistency.worker import PARTITIONS
 
 PATIENCE_S = 60.0
+DRAIN_S = 120.0  # with a transformer that is stuck, replaced, and the end of its session
 SHOWN = 5  # of each kind of violation
 
 
@@ -72,11 +73,12 @@ class Episode:
     def __init__(self, folder: Path, plan: Plan) -> None:
         folder.mkdir(parents=True)
         self.folder, self.plan = folder, plan
-        self.dice = random.Random(plan.seed)
+        # each its own: a client that crashes and is replaced changes no fault that follows
+        clients, faults, self.dice = (random.Random(f"{plan.seed} {what}") for what in ("clients", "faults", "files"))
         self.cluster = Cluster(folder / "data", plan.brokers)
-        self.crew = Crew(folder / "histories", self.cluster.bootstrap, self.dice)
+        self.crew = Crew(folder / "histories", self.cluster.bootstrap, clients)
         self.history = Writer(self.crew.folder, "campaign")
-        self.nemesis = Nemesis(self.cluster, self.crew, self.dice, folder / "snapshots")
+        self.nemesis = Nemesis(self.cluster, self.crew, faults, folder / "snapshots")
         self.found: list[Violation] = []
         self.figures: Counter[str] = Counter()
 
@@ -128,13 +130,14 @@ class Episode:
     def _drained(self) -> None:
         """The transformers have come to the end of their input."""
         ends = self._ends()
-        until_s = CLOCK.monotonic_s() + PATIENCE_S
+        until_s = CLOCK.monotonic_s() + DRAIN_S
         told: dict[str, int] = {}
         while CLOCK.monotonic_s() < until_s:
             told = logs.committed(self.cluster.bootstrap, GROUP, INPUT)
             if all(told[place] > last for place, last in ends.items()):
                 self.history.tell("drained")
                 return
+            self.figures.update(self.crew.replace())
             CLOCK.sleep_s(0.2)
         raise Stalled(f"the transformers stand at {told}, and their input reaches {ends}")
 

@@ -27,6 +27,7 @@ def member(worker: Worker) -> None:
 
         subscription = Subscription(consumer, "lists", assigned)
         while not worker.stopping.is_set():
+            worker.alive()
             found = subscription.collect(200)
             if found:
                 commit(worker, consumer, found)
@@ -51,6 +52,7 @@ def observer(worker: Worker) -> None:
                 for group in (READERS, GROUP)}  # fmt: skip
     reader = Consumer(worker.client(group_id="none", isolation_level="read_uncommitted"))
     while not worker.stopping.is_set():
+        worker.alive()
         topic = worker.random.choice(sorted(PARTITIONS))
         ask_end(worker, reader, topic, worker.random.randrange(PARTITIONS[topic]))
         group = worker.random.choice(sorted(watchers))

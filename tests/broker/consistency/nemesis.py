@@ -51,6 +51,7 @@ class Nemesis:
         number = self.history.begin("fault", what=what)
         self.DEEDS[what](self)
         self.done[what] += 1
+        self.done.update(self.crew.replace())
         self.history.end(number, "ok")
 
     def _rest(self, longest_s: float) -> None:

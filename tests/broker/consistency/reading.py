@@ -33,6 +33,7 @@ def read(worker: Worker, consumer: Consumer, session: int) -> bool:
     consumer.assign(places(*worker.given["topics"]))
     until_s = clock.monotonic_s() + worker.random.random() * SESSION_S
     while left or (left is None and clock.monotonic_s() < until_s and not worker.stopping.is_set()):
+        worker.alive()
         messages = consumer.consume(500, 0.2)
         found = rows(messages)
         if found:
@@ -47,6 +48,7 @@ def read(worker: Worker, consumer: Consumer, session: int) -> bool:
 def _ends(worker: Worker, consumer: Consumer) -> dict[tuple[str, int], int]:
     """The ends of all partitions, once all are told."""
     while True:
+        worker.alive()
         try:
             asked = places(*worker.given["topics"])
             return {(one.topic, one.partition): consumer.get_watermark_offsets(one, 5)[1] for one in asked}

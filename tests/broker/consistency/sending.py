@@ -40,7 +40,8 @@ def send(worker: Worker, producer: Producer, count: int) -> bool:
         with suppress(KafkaException):  # after a fatal error nothing is taken any more
             producer.produce(topic, str(value), key, partition, on_delivery=delivered)
     while producer.flush(1):
-        pass
+        worker.alive()
+    worker.alive()
     good = None not in offsets
     worker.history.end(number, "ok" if good else "unknown", results=offsets)
     return good

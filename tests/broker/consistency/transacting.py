@@ -37,6 +37,7 @@ def ready(worker: Worker, producer: Producer) -> int:
     """
     number = worker.history.begin("init", id=worker.given["id"])
     while not worker.stopping.is_set():
+        worker.alive()
         try:
             producer.init_transactions(10)
             worker.history.end(number, "ok")
@@ -51,6 +52,7 @@ def ready(worker: Worker, producer: Producer) -> int:
 def settled(worker: Worker, what: str, deed: Callable[[float], Any]) -> str:
     """done, abort or fatal, once the client does not want it again; errors stand in the history."""
     while True:
+        worker.alive()
         try:
             deed(10)
             return "done"
@@ -76,6 +78,7 @@ class Instance:
     def transaction(self) -> bool:
         """Whether the producer can go on."""
         dice, history = self.worker.random, self.worker.history
+        self.worker.alive()
         writes = [self.worker.write("lists") for _ in range(dice.randint(1, 6))]
         number = history.begin("txn", id=self.worker.given["id"], instance=self.number, writes=writes)
         told: dict[str, Any] = {"reads": [], "results": [None] * len(writes)}

@@ -70,6 +70,7 @@ class Instance:
             return
         subscription = Subscription(self.consumer, "in")
         while not self.worker.stopping.is_set():
+            self.worker.alive()
             found = subscription.collect(self.worker.random.randint(1, 100))
             if found and not self.transform(found):
                 return

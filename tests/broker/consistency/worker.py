@@ -4,7 +4,9 @@
 
 Rule 1: a worker ends by SIGTERM, after what it is doing; readers read to the end first. By SIGKILL at any moment.
 Rule 2: its values are its number times 1,000,000 and more, rising: who wrote one, and in which order, stands in the value.
-Rule 3: librdkafka's clients with its own defaults, but for short timeouts; what it retries by itself is retried.
+Rule 3: a call of the client that has not come back after 45 s, whatever its timeout, is written down, and ends the process
+    (STUCK): this is no doing of a broker. Another worker takes its place.
+Rule 4: librdkafka's clients with its own defaults, but for short timeouts; what it retries by itself is retried.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.broker.consistency.history import Writer
+from waterclock.clock import SystemClock
 
 PARTITIONS = {"lists": 3, "in": 2, "out": 2}
 KEYS = 7
@@ -34,6 +37,7 @@ QUICK = {
     "reconnect.backoff.max.ms": 500,
     "topic.metadata.refresh.interval.ms": 2_000,
 }
+STUCK_S, STUCK = 45.0, 3
 KINDS = {
     "sender": "sending",
     "transactor": "transacting",
@@ -55,11 +59,25 @@ class Worker:
         self._values = count(given["number"] * 1_000_000)
         # a thread waits for it: a handler would run inside of the client's C code, which has errors of its own set there
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=self._wait_for_the_end, daemon=True).start()
+        self._clock = SystemClock()
+        self.alive()
+        for deed in (self._wait_for_the_end, self._watch):
+            threading.Thread(target=deed, daemon=True).start()
 
     def _wait_for_the_end(self) -> None:
         signal.sigwait({signal.SIGTERM})
         self.stopping.set()
+
+    def alive(self) -> None:
+        """The client's last call has come back."""
+        self._alive_s = self._clock.monotonic_s()
+
+    def _watch(self) -> None:
+        while self._clock.monotonic_s() - self._alive_s < STUCK_S:
+            self._clock.sleep_s(1)
+        self.history.tell("stuck")
+        faulthandler.dump_traceback()
+        os._exit(STUCK)
 
     def client(self, **settings: Any) -> dict[str, Any]:
         named = {name.replace("_", "."): value for name, value in settings.items()}
