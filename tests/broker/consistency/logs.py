@@ -27,7 +27,7 @@ def consumer(bootstrap: str, isolation: str, group: str = "none") -> Consumer:
     """One that is asked, and belongs to no group."""
     return Consumer({
         "bootstrap.servers": bootstrap, "group.id": group, "isolation.level": isolation, "enable.auto.commit": False,
-        "enable.partition.eof": True, "auto.offset.reset": "error", **QUICK,
+        "enable.partition.eof": True, "auto.offset.reset": "error", "check.crcs": True, **QUICK,
     })  # fmt: skip
 
 
