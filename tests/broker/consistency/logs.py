@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.broker.consistency.facts import COMMITTED
-from tests.broker.consistency.worker import QUICK, places
+from tests.broker.consistency.worker import QUICK, places, value_of
 from waterclock.clock import SystemClock
 
 PATIENCE_S = 60.0
@@ -43,7 +43,7 @@ def everything(bootstrap: str, isolation: str, *topics: str, patience_s: float =
             for one in reader.consume(1000, 0.2):
                 error = one.error()
                 if error is None:
-                    found.append([one.topic(), one.partition(), one.offset(), int(one.value())])
+                    found.append([one.topic(), one.partition(), one.offset(), value_of(one)])
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard((one.topic(), one.partition()))
                 else:

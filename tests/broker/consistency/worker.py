@@ -94,7 +94,13 @@ class Worker:
 
 def rows(messages: list[Any]) -> list[list[Any]]:
     """What a reader was given, as a history has it."""
-    return [[one.topic(), one.partition(), one.offset(), int(one.value())] for one in messages if one.error() is None]
+    return [[one.topic(), one.partition(), one.offset(), value_of(one)] for one in messages if one.error() is None]
+
+
+def value_of(message: Any) -> int:
+    """The number in a message; -1, which nobody writes, where there is none."""
+    text = message.value() or b""
+    return int(text) if text.isdigit() else -1
 
 
 def places(*topics: str, offset: int = 0) -> list[TopicPartition]:
