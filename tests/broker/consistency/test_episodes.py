@@ -13,17 +13,16 @@ from tests.broker.consistency.crew import SMALL
 from tests.broker.consistency.episode import Episode, Plan, Result
 
 
-def told(result: Result) -> str:
-    """The violations, with the command that repeats them; nothing where there are none."""
-    if not result.violations:
-        return ""
-    return "\n".join([*map(str, result.violations[:20]), f"again: {result.plan.again}"])
+def check(result: Result) -> None:
+    """Fail with the violations and with the command that repeats them."""
+    if result.violations:
+        pytest.fail("\n".join([*map(str, result.violations[:20]), f"again: {result.plan.again}"]), pytrace=False)
 
 
 @pytest.mark.long(seconds=20)
 def test_a_few_clients_and_a_few_faults_on_one_broker(tmp_path: Path, campaign_seed: int) -> None:
     result = Episode(tmp_path / "episode", Plan(campaign_seed, seconds=5, crew=SMALL, damages=0)).run()
-    assert told(result) == ""
+    check(result)
     assert result.figures["transactions ok"]
     assert result.figures["records in the end"]
 
@@ -32,17 +31,17 @@ def test_a_few_clients_and_a_few_faults_on_one_broker(tmp_path: Path, campaign_s
 @pytest.mark.parametrize("number", [1, 2])
 def test_one_broker_keeps_what_it_promised_whatever_befalls_it(tmp_path: Path, campaign_seed: int, number: int) -> None:
     result = Episode(tmp_path / "episode", Plan(campaign_seed + number, seconds=25, damages=0)).run()
-    assert told(result) == ""
+    check(result)
 
 
 @pytest.mark.long(seconds=60)
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_leader_and_its_follower_keep_what_they_promised(tmp_path: Path, campaign_seed: int, number: int) -> None:
     result = Episode(tmp_path / "episode", Plan(campaign_seed + number, brokers=2, seconds=30)).run()
-    assert told(result) == ""
+    check(result)
 
 
 @pytest.mark.long(seconds=60)
 def test_what_a_damaged_file_takes_away_is_told(tmp_path: Path, campaign_seed: int) -> None:
     result = Episode(tmp_path / "episode", Plan(campaign_seed, seconds=8, crew=SMALL, damages=15)).run()
-    assert told(result) == ""
+    check(result)
