@@ -199,7 +199,7 @@ class Episode:
             for trial in self._trials(source, share):
                 self.figures[f"damage of {trial.kind}: {trial.outcome}"] += 1
                 if trial.outcome in damage.BAD:
-                    story = f"{trial.damage} {trial.file}: {trial.outcome}: {trial.words[:1500]}"
+                    story = f"{trial.damage} {trial.file}: {trial.outcome}: {trial.words[-1500:]}"
                     self._violated(f"damage, {trial.outcome}", story)
 
     def _trials(self, source: Path, count: int) -> Iterator[damage.Trial]:
