@@ -23,7 +23,8 @@ from waterclock.clock import SystemClock
 CLIENTS = ("client killed", "client killed", "client frozen", "zombie", "zombie")
 ONE = ("kill", "kill", "kill", "stop", "freeze", "frozen and killed", "disk full", "clock", *CLIENTS)
 TWO = ("leader killed, promotion", "leader killed, promotion", "leader killed", "follower killed", "follower frozen",
-       "follower late, promotion", "leader frozen, promotion", "promotion", "both killed", "disk full", "clock", *CLIENTS)  # fmt: skip
+       "follower late, promotion", "leader frozen, promotion", "promotion", "both killed", "disk full", "clock",
+       *CLIENTS)  # fmt: skip
 QUIET_S, SHORT_S, LONG_S, LATE_S, STEP_MS = 4.0, 2.0, 8.0, 8.5, 40 * 60_000
 TRANSACTIONAL = ("transactor", "transformer")
 SNAPSHOTS = 3
@@ -199,6 +200,7 @@ class Nemesis:
         "freeze": _freeze, "frozen and killed": _frozen_and_killed, "disk full": _disk_full, "clock": _clock_step,
         "client killed": _client_killed, "client frozen": _client_frozen, "zombie": _zombie,
         "leader killed, promotion": _leader_lost, "leader killed": _leader_back, "follower killed": _follower_killed,
-        "follower frozen": _follower_frozen, "follower late, promotion": _follower_late, "leader frozen, promotion": _leader_frozen, "promotion": _promotion,
+        "follower frozen": _follower_frozen, "follower late, promotion": _follower_late, "leader frozen, promotion": _leader_frozen,
+        "promotion": _promotion,
         "both killed": _both,
     }  # fmt: skip
