@@ -200,7 +200,6 @@ class Nemesis:
         "freeze": _freeze, "frozen and killed": _frozen_and_killed, "disk full": _disk_full, "clock": _clock_step,
         "client killed": _client_killed, "client frozen": _client_frozen, "zombie": _zombie,
         "leader killed, promotion": _leader_lost, "leader killed": _leader_back, "follower killed": _follower_killed,
-        "follower frozen": _follower_frozen, "follower late, promotion": _follower_late, "leader frozen, promotion": _leader_frozen,
-        "promotion": _promotion,
-        "both killed": _both,
+        "follower frozen": _follower_frozen, "follower late, promotion": _follower_late,
+        "leader frozen, promotion": _leader_frozen, "promotion": _promotion, "both killed": _both,
     }  # fmt: skip
