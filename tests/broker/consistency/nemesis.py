@@ -53,7 +53,16 @@ class Nemesis:
         self.DEEDS[what](self)
         self.done[what] += 1
         self.done.update(self.crew.replace())
+        self._revive()
         self.history.end(number, "ok")
+
+    def _revive(self) -> None:
+        """A broker that ended by itself, as one whose disk is full may, is started again."""
+        for node in (self.cluster.leader, self.cluster.follower):
+            if node is not None and not node.runs:
+                self.done["brokers that ended by themselves"] += 1
+                self.history.tell("ended", said=node.said[-5:])
+                self.cluster.back(node)
 
     def _rest(self, longest_s: float) -> None:
         self._clock.sleep_s(self.dice.random() * longest_s)
@@ -88,10 +97,6 @@ class Nemesis:
         node.fill_disk(self.dice.choice((0, 4096, 32_768)))
         self._rest(SHORT_S)
         node.fill_disk(None)
-        if not node.runs:
-            self.done["ended by itself on a full disk"] += 1
-            self.history.tell("ended", said=node.said[-5:])
-            self.cluster.back(node)
 
     def _clock_step(self) -> None:
         self.dice.choice(self.cluster.nodes).step_clock(self.dice.randint(-STEP_MS, STEP_MS))
