@@ -5,7 +5,8 @@
     -2, -4       the start
     -3           the record with the latest timestamp
     0 or more    the first record at or after it; -1 if there is none
-Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here).
+An epoch's end is where the next one begins; of the latest one it is the log's end.
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here), KIP-320 (epochs, for readers).
 """
 
 from __future__ import annotations
@@ -92,9 +93,10 @@ class OffsetApis:
         error = wrong_epoch(partition, requested.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and not error:
-            # a follower keeps what it has beyond the high watermark: the leader has it on its disk too
-            readers_end = partition.durable if copied else partition.high
-            epoch, end = partition.memo.end_of(requested.leader_epoch, readers_end)
+            # never the high watermark: after a start it may be lower than what readers have, who would take that for a
+            # log that was cut, and jump back. A follower keeps what the leader has on its disk
+            log_end = partition.durable if copied else partition.end
+            epoch, end = partition.memo.end_of(requested.leader_epoch, log_end)
         return request.make(
             "EpochEndOffset", error_code=error, partition=requested.partition, leader_epoch=epoch, end_offset=end
         )
