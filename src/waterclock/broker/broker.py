@@ -267,7 +267,7 @@ class Broker:
     async def _first_role(self) -> Core | Follower:
         """What its folder remembers goes before what it was started with, and what the other broker says before both."""
         kept = Store.kept_at(os.path.join(self._folder(), "store.sqlite"), "self")
-        self._follow = await whom_to_follow(kept, self._follow)
+        self._follow = await whom_to_follow(kept, self._follow, self._access.link)
         return await self._take_role()
 
     def _folder(self) -> str:
@@ -286,6 +286,8 @@ class Broker:
         self._role, self._port = role, role.listener.port
         self._faults = Faults(self.call, role.table, role.topics, role.freezer, role.timer)
         try:
+            if isinstance(role, Core):
+                await role.shut_out()
             role.open()
         except BaseException:
             await role.close()

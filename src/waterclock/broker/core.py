@@ -41,13 +41,16 @@ from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.deposing import depose
+from waterclock.broker.replication.deposing import depose, shut_out
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
+from waterclock.broker.replication.lease import Lease
 from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
+from waterclock.broker.replication.standing import Question, Watch
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
+from waterclock.broker.security.link import LinkAccess
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
@@ -59,7 +62,7 @@ from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.broker.worker import Worker
-from waterclock.clock import WallClock
+from waterclock.clock import WallClock, elapsed_ns
 from waterclock.errors import TimerClosed
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -76,8 +79,11 @@ class Core:
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
-        self._deposing: asyncio.Task[None] | None = None
-        self._deposed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._deposed, self._link = False, access.link
+        self._told: bool | None = None  # whether the leader of before has heard of this one
+        self.lease = Lease(elapsed_ns)
+        self.watch = Watch(self.lease, lambda: self.leading.epoch, self.depose)
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
@@ -101,12 +107,23 @@ class Core:
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
             self.freezer = FlushFreezer(self.topics, self.flusher)
-            self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
+            self.leading = Leader(
+                self.identity, self.store, self.replicas, self._journal, self.depose, self._ask, self._who_follows(access)
+            )
             self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
+            self.lease.guard(self.table)
             opened.pop_all()
+
+    @staticmethod
+    def _who_follows(access: Access) -> str | None:
+        return (access.link.user or "") if access.users else None
+
+    def _ask(self, follower: str) -> None:
+        """There is a follower at that address, which is asked from now on whether it still follows."""
+        self.watch.follow(Question(follower, self.identity.node, self.identity.cluster, self._link))
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""
@@ -163,6 +180,7 @@ class Core:
         if self._deposed:
             return
         self._deposed = True
+        self.lease.lose()
         log.warning("deposed: %s leads in epoch %d, and is followed from now on", address, epoch)
         for partition in self._partitions():
             partition.deposed = True
@@ -219,13 +237,34 @@ class Core:
         """Let clients in."""
         self.listener.open(self.sasl.guarded(self.table))
         self.upkeep.begin(self.timer)
-        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
+        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
+        self._tasks.append(self._loop.create_task(self.watch.run()))
+        old = self._old_leader()
+        if old is not None and not self._told:
+            self._tasks.append(self._loop.create_task(depose(*old)))
+
+    def _old_leader(self) -> tuple[str, int, str, int, LinkAccess] | None:
+        """Whom it was promoted over, and how that is told so; None: nobody."""
         deposed = self.store.load("self").get("deposed")
-        if deposed is not None:
-            us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            deposing = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
-            self._deposing = self._loop.create_task(deposing)
+        if deposed is None:
+            return None
+        us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
+        return deposed["address"], self.identity.node, us.name(), deposed["epoch"], self._link
+
+    async def shut_out(self) -> None:
+        """Before it lets clients in: see that nobody else answers them."""
+        old = self._old_leader()
+        if old is not None:
+            telling = self._loop.create_task(shut_out(*old))
+            await asyncio.wait([telling, self.over], return_when=asyncio.FIRST_COMPLETED)
+            self._told = telling.done() and telling.result()
+            telling.cancel()
+
+    def _drop_laggards(self) -> None:
+        """Unless it is not known who leads: then nothing is acknowledged without the follower, which may be the leader."""
+        if self.lease.holds:
+            self.replicas.drop_laggards()
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
@@ -236,8 +275,9 @@ class Core:
         self._end(Partition.lose_undurable)
 
     def _end(self, leave: Callable[[Partition], None]) -> None:
-        if self._deposing is not None:
-            self._deposing.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self.watch.close()
         self.listener.close()
         for purgatory in (self.produces, self.fetches, self.groups, self.transactions, self.deletions):
             purgatory.close()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,7 @@ from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
+from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
@@ -41,6 +42,8 @@ from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.listening import listener_for
+from waterclock.broker.security.users import NAMESPACE as USERS_MADE
+from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry, Store
@@ -83,12 +86,17 @@ class Follower:
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
             self.replica = Replica(folder, settings, self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity, chosen=chosen)
+            self.fetcher = Fetcher(
+                self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen
+            )
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
             self._promotion: asyncio.Task[None] | None = None
-            self.table = self._table(settings, folder)
+            self.users = Users(access.users, self.store)
+            self.sasl = SaslApis(self.users, self.timer.call_later)
+            self.replica.changed = self._users_changed
+            self.table = self._table(settings, folder, access)
             opened.pop_all()
 
     @property
@@ -96,20 +104,26 @@ class Follower:
         """The copied topics."""
         return self.replica.topics
 
-    def _table(self, settings: Settings, folder: str) -> Table:
+    def _users_changed(self, reset: bool, namespaces: Collection[str]) -> None:
+        """Clients have made users at the leader, or taken them away: they hold here too."""
+        if reset or USERS_MADE in namespaces:
+            self.users.read_again(self.store)
+
+    def _table(self, settings: Settings, folder: str, access: Access) -> Table:
         topics = self.replica.topics
         apis = (
             MetadataApis(self.identity, topics, settings, self._both),
             PartitionApis(self.identity, topics, self._both),
             LogDirApis(folder, topics),
             AbsentApis(),
+            *([self.sasl] if access.users else []),
         )
         here = {key: api for some in apis for key, api in some.apis().items()}
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
-        return Table(fast, {**elsewhere(self.identity, self._start), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
+        return Table(fast, {**elsewhere(self.identity, self._start, access.link), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
 
     def _start(self, asking: Coroutine[Any, Any, None]) -> None:
         """Ask the leader for a client."""
@@ -123,7 +137,7 @@ class Follower:
 
     def open(self) -> None:
         """Let clients in, and begin to copy."""
-        self.listener.open(self.table)
+        self.listener.open(self.sasl.guarded(self.table))
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
 

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
+from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
+from waterclock.broker.replication.lease import ASKER
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -80,11 +82,17 @@ class OffsetApis:
 
     def leader_epoch(self, request: Request) -> None:
         topics = []
-        copied = getattr(request.body, "replica_id", -1) >= 0 and KnownFollower.of(request.slot.connection.client_id)
+        copied = self._copies(request)
         for topic in request.body.topics:
-            rows = tuple(self._end_of(request, topic.topic, requested, bool(copied)) for requested in topic.partitions)
+            rows = tuple(self._end_of(request, topic.topic, requested, copied) for requested in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
+
+    def _copies(self, request: Request) -> bool:
+        """Whether a follower asks."""
+        client = request.slot.connection
+        replica = getattr(request.body, "replica_id", -1) >= 0
+        return replica and KnownFollower.of(client.client_id) is not None and self._leading.admits(client)
 
     def _end_of(self, request: Request, topic: str, requested: Any, copied: bool) -> Any:
         partition = self._topics.partition(topic, requested.partition)
@@ -97,6 +105,8 @@ class OffsetApis:
             # log that was cut, and jump back. A follower keeps what the leader has on its disk
             log_end = partition.durable if copied else partition.end
             epoch, end = partition.memo.end_of(requested.leader_epoch, log_end)
+        elif topic == TOPIC and request.slot.connection.client_id == ASKER:  # whether this broker leads, and since when
+            error, epoch = Error.NONE, self._leading.epoch
         return request.make(
             "EpochEndOffset", error_code=error, partition=requested.partition, leader_epoch=epoch, end_offset=end
         )

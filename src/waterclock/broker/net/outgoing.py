@@ -24,6 +24,7 @@ class Client(Protocol):
     slots: deque[Slot]
     ready: Ready
     client_id: str
+    principal: str | None
     login: Any
 
     def peer(self) -> str: ...
