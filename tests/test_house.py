@@ -88,7 +88,7 @@ INSIDE_BROKER: dict[str, set[str]] = {
     "freezing": {"flusher", "log", "topics"},
     "groups": {"patterns", "settings", "store", "topics", "wire"},
     "transactions": {"buffers", "flusher", "groups", "log", "settings", "store", "topics", "wire"},
-    "replication": {"identity", "log", "settings", "statistics", "store", "topics", "wire"},
+    "replication": {"identity", "log", "security", "settings", "statistics", "store", "topics", "wire"},
     "api": {"bounds", "errors", "flusher", "groups", "identity", "log", "net", "patterns", "replication", "runtime",
             "security", "settings", "store", "topics", "transactions", "upkeep", "wire"},
     "faults": {"api", "freezing", "net", "topics", "wire"},

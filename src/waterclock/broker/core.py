@@ -108,7 +108,7 @@ class Core:
             self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
             self.freezer = FlushFreezer(self.topics, self.flusher)
             self.leading = Leader(
-                self.identity, self.store, self.replicas, self._journal, self.depose, self._ask, self._who_follows(access)
+                self.identity, self.store, self.replicas, self._journal, self.depose, self._ask, _who_follows(access)
             )
             self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
             self._take_up()
@@ -116,10 +116,6 @@ class Core:
             self.table = self._table()
             self.lease.guard(self.table)
             opened.pop_all()
-
-    @staticmethod
-    def _who_follows(access: Access) -> str | None:
-        return (access.link.user or "") if access.users else None
 
     def _ask(self, follower: str) -> None:
         """There is a follower at that address, which is asked from now on whether it still follows."""
@@ -289,6 +285,11 @@ class Core:
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         self._lock.release()
+
+
+def _who_follows(access: Access) -> str | None:
+    """The user that may follow; None: everybody."""
+    return (access.link.user or "") if access.users else None
 
 
 def _settle(partition: Partition) -> None:

@@ -86,9 +86,7 @@ class Follower:
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
             self.replica = Replica(folder, settings, self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(
-                self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen
-            )
+            self.fetcher = Fetcher(self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
@@ -116,14 +114,17 @@ class Follower:
             PartitionApis(self.identity, topics, self._both),
             LogDirApis(folder, topics),
             AbsentApis(),
-            *([self.sasl] if access.users else []),
         )
-        here = {key: api for some in apis for key, api in some.apis().items()}
+        here = {key: api for some in apis for key, api in some.apis().items()} | (
+            self.sasl.apis() if access.users else {}
+        )
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
-        return Table(fast, {**elsewhere(self.identity, self._start, access.link), **here, ELECT_LEADERS: Api(self._elect, 0, 2)})
+        return Table(
+            fast, {**elsewhere(self.identity, self._start, access.link), **here, ELECT_LEADERS: Api(self._elect, 0, 2)}
+        )
 
     def _start(self, asking: Coroutine[Any, Any, None]) -> None:
         """Ask the leader for a client."""

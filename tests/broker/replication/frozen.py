@@ -120,7 +120,9 @@ class Rounds:
         row: dict[str, Any] = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         with RawClient(leader.address) as raw:
             until(lambda: len(raw.ask("Metadata", 4, topics=[], allow_auto_topic_creation=False).brokers) == 2)
-            raw.ask("CreateTopics", 4, topics=[{"name": "t", **row}], timeout=timedelta(seconds=20), validate_only=False)
+            raw.ask(
+                "CreateTopics", 4, topics=[{"name": "t", **row}], timeout=timedelta(seconds=20), validate_only=False
+            )
 
     def _write(self, node: Node) -> None:
         """One more record, and an offset: acknowledged, or it is asked for again."""

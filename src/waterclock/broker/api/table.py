@@ -63,7 +63,7 @@ class Table:
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
         self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
-        """Is asked about each request, with its key and all of it: whether it must not be served now (the leader's lease)."""
+        """Is asked about each request, with its key and all of it: whether it must not be served now (a leader's lease)."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""

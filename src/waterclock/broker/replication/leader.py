@@ -67,7 +67,7 @@ class KnownFollower(NamedTuple):
 
 
 class Leader:
-    """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader; `attached(address)` of the follower.
+    """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader, `attached(address)` of a follower.
 
     `user` is who may follow: everybody (None), or the user of that name ("": nobody).
     """

@@ -5,12 +5,12 @@
     is over                     is held until the follower has said that it still follows (standing.py), or is gone
     is lost: it was deposed     closes its connection
 
-Rule 1: the clock is read after the request: one that the new leader's client sent before is then served by nobody, at
-    whatever moment this process stood still. An answer to what was read in time may go out late; it was true when it was asked.
-Rule 2: the lease is counted from the moment the question was put, never from when the answer came: the answer may have lain
-    in the socket for an hour.
-Rule 3: a new leader serves nobody before the old one has heard of it, refuses its connection, or OVER_S has passed since its
-    port was taken: deposing.py. OVER_S is longer than LEASE_S: clocks run at different rates, not at those.
+Rule 1: the clock is read after the request was: at whatever moment this process stood still, one that was sent meanwhile is
+    not served. An answer to what was read in time may go out late: it was true while the client waited for it.
+Rule 2: the lease counts from the moment at which the follower was asked, never from when it answered: the answer may have
+    lain in the socket for an hour.
+Rule 3: a new leader serves nobody before the old one has heard of it, refuses its connection, or OVER_S has passed since
+    the new one has its port: deposing.py. OVER_S is longer than LEASE_S: clocks do not run alike.
 Rule 4: the clock goes on while the machine sleeps, and is never set: clock.py.
 Rule 5: who logs in, and the other broker, are served always: it is they who say what has become of the lease.
 """

@@ -46,7 +46,9 @@ class Access:
         """UsageError if the broker must not listen on `host` like this, or cannot follow another."""
         self.link.check()
         if follow is not None and self.users and self.link.user is None:
-            raise UsageError("a follower with --users needs a login at its leader, and the leader at it: give --link-login")
+            raise UsageError(
+                "a follower with --users needs a login at its leader, and the leader at it: give --link-login"
+            )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("--tls-cert and --tls-key go together: give both, or neither")
         parsed(self.users)

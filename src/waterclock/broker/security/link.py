@@ -1,7 +1,7 @@
 """The link between two brokers: as whom each logs in at the other, and how it knows that it is the other.
 
 Rule 1: a password goes out by SCRAM, which does not say it; by PLAIN only inside of TLS.
-Rule 2: with certificates (`ca`) the link is TLS or nothing, and the other's certificate must be for the name it is called by.
+Rule 2: with certificates (`ca`) the link is TLS or nothing, and the other's certificate must be for its address.
 Rule 3: the password comes from a file that nobody else may read, or from the environment: never from the command line.
 """
 
