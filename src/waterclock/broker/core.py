@@ -41,16 +41,13 @@ from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.deposing import depose, shut_out
 from waterclock.broker.replication.journal import Journal
-from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
-from waterclock.broker.replication.lease import Lease
+from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
 from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
-from waterclock.broker.replication.standing import Question, Watch
+from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
-from waterclock.broker.security.link import LinkAccess
 from waterclock.broker.security.listening import listener_for
 from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
@@ -62,7 +59,7 @@ from waterclock.broker.transactions.restart import take_up
 from waterclock.broker.upkeep import Upkeep
 from waterclock.broker.watermarks import Watermarks
 from waterclock.broker.worker import Worker
-from waterclock.clock import WallClock, elapsed_ns
+from waterclock.clock import WallClock
 from waterclock.errors import TimerClosed
 from waterclock.purgatory import Purgatory
 from waterclock.timer import AsyncTimer
@@ -79,11 +76,7 @@ class Core:
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
-        self._tasks: list[asyncio.Task[None]] = []
-        self._deposed, self._link = False, access.link
-        self._told: bool | None = None  # whether the leader of before has heard of this one
-        self.lease = Lease(elapsed_ns)
-        self.watch = Watch(self.lease, lambda: self.leading.epoch, self.depose)
+        self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             self._lock = locked(folder)
             opened.callback(self._lock.release)
@@ -107,19 +100,18 @@ class Core:
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(Flusher(loop, clock.monotonic_ns, self._flushed)))
             self.freezer = FlushFreezer(self.topics, self.flusher)
-            self.leading = Leader(
-                self.identity, self.store, self.replicas, self._journal, self.depose, self._ask, _who_follows(access)
-            )
+            self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
+            self.leading = self._leader(access)
             self.upkeep = Upkeep(self.topics, settings, self.worker, clock.wall_ms, self.watermarks.changed)
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
-            self.lease.guard(self.table)
+            self.tenure.lease.guard(self.table)
             opened.pop_all()
 
-    def _ask(self, follower: str) -> None:
-        """There is a follower at that address, which is asked from now on whether it still follows."""
-        self.watch.follow(Question(follower, self.identity.node, self.identity.cluster, self._link))
+    def _leader(self, access: Access) -> Leader:
+        told, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, told, user)
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""
@@ -176,7 +168,7 @@ class Core:
         if self._deposed:
             return
         self._deposed = True
-        self.lease.lose()
+        self.tenure.lease.lose()
         log.warning("deposed: %s leads in epoch %d, and is followed from now on", address, epoch)
         for partition in self._partitions():
             partition.deposed = True
@@ -235,31 +227,15 @@ class Core:
         self.upkeep.begin(self.timer)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
-        self._tasks.append(self._loop.create_task(self.watch.run()))
-        old = self._old_leader()
-        if old is not None and not self._told:
-            self._tasks.append(self._loop.create_task(depose(*old)))
-
-    def _old_leader(self) -> tuple[str, int, str, int, LinkAccess] | None:
-        """Whom it was promoted over, and how that is told so; None: nobody."""
-        deposed = self.store.load("self").get("deposed")
-        if deposed is None:
-            return None
-        us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-        return deposed["address"], self.identity.node, us.name(), deposed["epoch"], self._link
+        self.tenure.begin()
 
     async def shut_out(self) -> None:
         """Before it lets clients in: see that nobody else answers them."""
-        old = self._old_leader()
-        if old is not None:
-            telling = self._loop.create_task(shut_out(*old))
-            await asyncio.wait([telling, self.over], return_when=asyncio.FIRST_COMPLETED)
-            self._told = telling.done() and telling.result()
-            telling.cancel()
+        await self.tenure.shut_out(self.over)
 
     def _drop_laggards(self) -> None:
         """Unless it is not known who leads: then nothing is acknowledged without the follower, which may be the leader."""
-        if self.lease.holds:
+        if self.tenure.lease.holds:
             self.replicas.drop_laggards()
 
     async def close(self) -> None:
@@ -271,9 +247,7 @@ class Core:
         self._end(Partition.lose_undurable)
 
     def _end(self, leave: Callable[[Partition], None]) -> None:
-        for task in self._tasks:
-            task.cancel()
-        self.watch.close()
+        self.tenure.close()
         self.listener.close()
         for purgatory in (self.produces, self.fetches, self.groups, self.transactions, self.deletions):
             purgatory.close()
@@ -285,11 +259,6 @@ class Core:
         self.leading.keep_highs(self.topics.partitions())
         self.store.close()
         self._lock.release()
-
-
-def _who_follows(access: Access) -> str | None:
-    """The user that may follow; None: everybody."""
-    return (access.link.user or "") if access.users else None
 
 
 def _settle(partition: Partition) -> None:

@@ -1,185 +1,18 @@
-"""A leader that stood still while its follower was promoted answers nobody from before: standing still is played here by
-its loop's thread, and by SIGSTOP in `frozen.py`."""
+"""The leader's lease and what its follower says, alone, with time turned by hand."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("kio")
-
-from tests.broker.raw_client import RawClient
-from tests.broker.replication.frozen import Asker, check, committed
-from tests.broker.replication.pairs import Pair, client, pair, until, values
-from waterclock import ManualClock, SystemClock
-from waterclock.broker import Broker
-from waterclock.broker.replication import deposing, lease, standing
+from waterclock import ManualClock
 from waterclock.broker.replication.lease import ASKER, LEASE_S, MOST_HELD, Lease
-from waterclock.broker.replication.standing import LATER, Standing, Watch, Word
-from waterclock.broker.security.link import OPEN
+from waterclock.broker.replication.question import LATER, Reply, Watch, Word
 
 FETCH = 1
 FOLLOWER = "waterclock-follower@127.0.0.1:1/" + "0" * 32
-
-
-@pytest.fixture
-def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    """A pair with a short lease."""
-    for module, name, value in (
-        (lease, "LEASE_S", 0.4),
-        (deposing, "OVER_S", 0.5),
-        (standing, "EVERY_S", 0.1),
-        (standing, "PATIENCE_S", 0.1),
-        (standing, "SILENT_S", 0.3),
-    ):
-        monkeypatch.setattr(module, name, value)
-    with pair(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as brokers:
-        yield brokers
-
-
-@contextmanager
-def stopped(broker: Broker) -> Iterator[None]:
-    """The broker's thread stands still, as a process that was stopped."""
-    begun, over = threading.Event(), threading.Event()
-
-    def stand_still() -> None:
-        begun.set()
-        over.wait(30)
-
-    thread = threading.Thread(target=broker.call, args=(stand_still,))
-    thread.start()
-    begun.wait(30)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_a_leader_that_thaws_tells_nobody_what_was_committed_before(both: Pair) -> None:
-    """Both kinds of client: one whose question lay in the socket, and one that asks as soon as it can."""
-    with client(both.one) as before, client(both.one) as after:
-        committed(before, 1)
-        with stopped(both.one):
-            both.two.promote()
-            with client(both.two) as new:
-                committed(new, 500)
-            asked = Asker(before)
-        assert asked.answer() in (500, None)
-        assert Asker(after).answer() in (500, None)
-    until(lambda: not both.one.leads)
-
-
-def test_a_promoted_leader_lets_nobody_in_before_the_lease_of_a_silent_one_is_over(both: Pair) -> None:
-    clock = SystemClock()
-    with stopped(both.one):
-        began_s = clock.monotonic_s()
-        both.two.promote()
-        assert clock.monotonic_s() - began_s >= deposing.OVER_S
-
-
-def test_a_promoted_leader_does_not_wait_for_one_that_hears_of_it_or_is_gone(
-    both: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deposing, "OVER_S", 3600.0)
-    both.two.promote()
-    until(lambda: not both.one.leads)
-    both.synced(both.two)
-    both.two.cut_power()
-    both.one.promote()
-    assert both.one.leads
-
-
-def test_who_starts_as_a_promoted_leader_waits_for_a_silent_one_too(both: Pair) -> None:
-    """It may have died before it told anybody."""
-    clock = SystemClock()
-    with stopped(both.one):
-        both.two.promote()
-        both.two.cut_power()
-        began_s = clock.monotonic_s()
-        both.again("two").start()
-        assert both.two.leads
-        assert clock.monotonic_s() - began_s >= deposing.OVER_S
-
-
-def test_who_was_promoted_and_died_leads_again_though_the_old_leader_leads_too(both: Pair) -> None:
-    """By its later epoch: to follow the old one it would have to throw away what it acknowledged."""
-    with stopped(both.one):
-        both.two.promote()
-        with client(both.two) as raw:
-            assert raw.produce("t", b"of the new one", acks=1)[0] == 0
-        both.two.close()
-    until(lambda: both.one.call(lambda: both.one.inside.lease.holds))
-    both.again("two").start()
-    assert both.two.leads
-    until(lambda: not both.one.leads)
-    both.synced(both.two)
-    assert values(both.one) == [b"of the new one"]
-
-
-def test_a_leader_that_stood_still_goes_on_if_its_follower_still_follows(both: Pair) -> None:
-    with client(both.one) as raw:
-        committed(raw, 7)
-        with stopped(both.one):
-            asked = Asker(raw)
-            threading.Event().wait(0.6)  # longer than the lease
-        assert asked.answer() == 7
-
-
-def test_a_leader_whose_follower_is_gone_goes_on_at_once(both: Pair) -> None:
-    with client(both.one) as raw:
-        committed(raw, 7)
-        both.two.close()
-        until(lambda: both.one.call(lambda: not both.one.inside.lease.holds or True))
-        for _ in range(20):
-            assert Asker(raw).answer() == 7
-            threading.Event().wait(0.03)
-
-
-def test_a_leader_whose_follower_is_silent_goes_on_after_a_while_and_says_so(
-    both: Pair, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING), client(both.one) as raw, stopped(both.two):
-        until(lambda: not both.one.call(lambda: both.one.inside.lease.holds))
-        assert Asker(raw).answer() == -1
-        assert "two brokers lead" in caplog.text
-        for _ in range(10):
-            assert Asker(raw).answer() == -1
-            threading.Event().wait(0.05)
-    until(lambda: both.one.call(lambda: both.one.inside.watch.says) == "")
-
-
-def test_the_follower_is_not_dropped_from_the_in_sync_set_while_nobody_knows_who_leads(both: Pair) -> None:
-    """It may be the leader: what waits for it with acks=all must not be acknowledged without it."""
-    core = both.one.inside
-
-    def drop() -> bool:
-        core.lease.begin()
-        for state in core.replicas._states.values():
-            state.caught_up_ns = -(1 << 62)
-        core._drop_laggards()
-        return all(state.in_sync for state in core.replicas._states.values())
-
-    assert both.one.call(drop)
-
-
-@pytest.mark.long(seconds=25)
-def test_a_leader_process_that_thaws_never_answers_from_before(tmp_path: Path, campaign_seed: int) -> None:
-    assert check(tmp_path, campaign_seed, rounds=6)
-
-
-def test_a_leader_process_that_was_stopped_and_thaws_does_not_answer_from_before(tmp_path: Path) -> None:
-    assert check(tmp_path, seed=1, rounds=1)
-
-
-# The lease alone
 
 
 class Line:
@@ -314,10 +147,10 @@ class Told:
 
     address = "there"
 
-    def __init__(self, scene: Scene, *answers: tuple[Standing, float]) -> None:
+    def __init__(self, scene: Scene, *answers: tuple[Reply, float]) -> None:
         self._scene, self._answers = scene, list(answers)
 
-    async def ask(self) -> Standing:
+    async def ask(self) -> Reply:
         said, took_s = self._answers.pop(0)
         self._scene.clock.advance_s(took_s)
         return said
@@ -331,28 +164,28 @@ class Told:
             watch._take(self.address, await self.ask(), began_ns)
 
 
-def heard(*answers: tuple[Standing, float]) -> tuple[Scene, list[tuple[str, int]]]:
+def heard(*answers: tuple[Reply, float]) -> tuple[Scene, list[tuple[str, int]]]:
     """A leader of epoch 4 after these answers, each with the time that it took."""
     scene, deposed = Scene(), []
-    watch = Watch(scene.lease, lambda: 4, lambda address, epoch: deposed.append((address, epoch)))
+    watch = Watch(scene.lease, 4, lambda address, epoch: deposed.append((address, epoch)))
     told: Any = Told(scene, *answers)
     watch.follow(told)
     asyncio.run(told.all(watch))
     return scene, deposed
 
 
-SILENT = Standing(Word.SILENT, why="it does not answer")
+SILENT = Reply(Word.SILENT, why="it does not answer")
 
 
-@pytest.mark.parametrize("said", [Standing(Word.FOLLOWS), Standing(Word.GONE), Standing(Word.LEADS, 3)])
-def test_a_follower_that_follows_is_gone_or_leads_in_an_earlier_epoch_lets_the_leader_go_on(said: Standing) -> None:
+@pytest.mark.parametrize("said", [Reply(Word.FOLLOWS), Reply(Word.GONE), Reply(Word.LEADS, 3)])
+def test_a_follower_that_follows_is_gone_or_leads_in_an_earlier_epoch_lets_the_leader_go_on(said: Reply) -> None:
     scene, deposed = heard((said, 0.1))
     assert (scene.lease.holds, deposed) == (True, [])
 
 
 @pytest.mark.parametrize("epoch", [5, LATER])
 def test_one_that_leads_in_a_later_epoch_deposes(epoch: int) -> None:
-    scene, deposed = heard((Standing(Word.LEADS, epoch), 0.1))
+    scene, deposed = heard((Reply(Word.LEADS, epoch), 0.1))
     assert (scene.lease.holds, deposed) == (False, [("there", epoch)])
 
 
@@ -372,30 +205,3 @@ def test_one_that_goes_on_alone_goes_on_and_after_standing_still_asks_as_long_ag
     assert not heard(*alone, (SILENT, 3600.0))[0].lease.holds
     assert not heard(*alone, (SILENT, 3600.0), (SILENT, 1.0))[0].lease.holds
     assert heard(*alone, (SILENT, 3600.0), *alone)[0].lease.holds
-
-
-def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(both: Pair) -> None:
-    async def ask(question: standing.Question) -> Standing:
-        said = await question.ask()
-        question.close()
-        await asyncio.sleep(0)
-        return said
-
-    def word(address: str, node: int, cluster: str | None) -> Standing:
-        return asyncio.run(ask(standing.Question(address, node, cluster, OPEN)))
-
-    cluster = both.one.call(lambda: both.one.inside.identity.cluster)
-    assert word(both.two.bootstrap, 1, cluster) == Standing(Word.FOLLOWS)
-    assert word(both.one.bootstrap, 2, cluster) == Standing(Word.LEADS, 0)
-    assert word(both.two.bootstrap, 1, "another").word is Word.GONE
-    both.two.close()
-    assert word(both.two.bootstrap, 1, cluster).word is Word.GONE
-    with stopped(both.one):
-        assert word(both.one.bootstrap, 2, cluster).word is Word.SILENT
-
-
-def test_nothing_waits_where_the_lease_holds(both: Pair) -> None:
-    with RawClient(both.one.bootstrap) as raw:
-        for _ in range(50):
-            assert raw.produce("t", b"x")[0] == 0
-    assert both.one.call(lambda: both.one.inside.lease.holds)

@@ -99,7 +99,7 @@ def test_leadership_goes_to_and_fro_over_a_link_that_logs_in(both: Pair) -> None
         follower.promote()
         until(partial(follows, leader))
         both.synced(follower)
-        assert follower.inside.watch.says == ""
+        assert follower.inside.tenure.watch.says == ""
     assert log_bytes(both.one) == log_bytes(both.two)
 
 
@@ -116,7 +116,7 @@ def test_inside_of_tls_too(tmp_path: Path, files: tuple[str, str], mechanism: st
 def test_tls_alone_is_enough_for_a_pair_without_users(tmp_path: Path, files: tuple[str, str]) -> None:
     access = Access(tls_cert=files[0], tls_key=files[1], link=LinkAccess(ca=files[0]))
     with pair(tmp_path, access=(access, access)) as both:
-        assert both.one.call(lambda: both.one.inside.watch.says) == ""
+        assert both.one.call(lambda: both.one.inside.tenure.watch.says) == ""
 
 
 def test_a_user_who_is_not_the_links_may_not_follow_depose_or_see_the_journal(

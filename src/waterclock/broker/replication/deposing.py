@@ -23,7 +23,7 @@ from waterclock.broker.identity import NODE
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.lease import OVER_S
 from waterclock.broker.replication.link import Link, LinkLost, NobodyListens
-from waterclock.broker.replication.standing import Question, Word
+from waterclock.broker.replication.question import Question, Word
 from waterclock.broker.security.link import OPEN, LinkAccess
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error

@@ -2,7 +2,7 @@
 
     the lease                   a request that was just read
     holds, or nobody follows    is served
-    is over                     is held until the follower has said that it still follows (standing.py), or is gone
+    is over                     is held until the follower has said that it still follows (question.py), or is gone
     is lost: it was deposed     closes its connection
 
 Rule 1: the clock is read after the request was: at whatever moment this process stood still, one that was sent meanwhile is
@@ -32,7 +32,7 @@ FOREVER_NS: Final = 1 << 62
 log = logging.getLogger("waterclock.broker")
 
 
-class Asking(Protocol):
+class Client(Protocol):
     """The connection that a request came by."""
 
     fd: int
@@ -43,7 +43,7 @@ class Asking(Protocol):
     def close(self) -> None: ...
 
 
-class Serving(Protocol):
+class Server(Protocol):
     """What serves requests, and asks `keeps` about each, if there is one."""
 
     keeps: Any
@@ -56,11 +56,11 @@ class Lease:
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
-        self._serve: Serving | None = None
+        self._serve: Server | None = None
         self.asked = asyncio.Event()
         """Set where somebody waits for the follower's word."""
         self._until_ns, self._lost = FOREVER_NS, False
-        self._held: list[tuple[Asking, bytes]] = []
+        self._held: list[tuple[Client, bytes]] = []
         self._bytes = 0
 
     @property
@@ -68,7 +68,7 @@ class Lease:
         """Whether this broker leads, as far as it can know."""
         return self.now_ns() <= self._until_ns
 
-    def guard(self, serve: Serving) -> None:
+    def guard(self, serve: Server) -> None:
         """What `serve` is to serve is looked at first, as soon as there is a follower."""
         self._serve = serve
         self._guard()
@@ -101,13 +101,13 @@ class Lease:
 
     # For each request
 
-    def keeps(self, connection: Asking, key: int, request: memoryview) -> bool:
+    def keeps(self, connection: Client, key: int, request: memoryview) -> bool:
         """Whether a request, with its header, must not be served now."""
         if self.now_ns() <= self._until_ns:
             return False
         return self._keep(connection, key, request)
 
-    def _keep(self, connection: Asking, key: int, request: memoryview) -> bool:
+    def _keep(self, connection: Client, key: int, request: memoryview) -> bool:
         if key in LOGIN or connection.client_id == ASKER or connection.client_id.startswith(FOLLOWERS):
             return False  # Rule 5
         if self._lost or self._bytes + len(request) > MOST_HELD:
@@ -118,7 +118,7 @@ class Lease:
         self.asked.set()
         return True
 
-    def _taken(self) -> list[tuple[Asking, bytes]]:
+    def _taken(self) -> list[tuple[Client, bytes]]:
         held, self._held, self._bytes = self._held, [], 0
         return [(connection, request) for connection, request in held if connection.fd >= 0]
 

@@ -48,7 +48,7 @@ class Word(Enum):
     SILENT = "says nothing"
 
 
-class Standing(NamedTuple):
+class Reply(NamedTuple):
     """`epoch` is the one it leads in; `why` is for the log."""
 
     word: Word
@@ -65,18 +65,18 @@ class Question:
         self._connected = False
         self._leads = False
 
-    async def ask(self) -> Standing:
+    async def ask(self) -> Reply:
         """Ask once; it takes PATIENCE_S at most."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._asked()
         except NobodyListens as gone:
-            return Standing(Word.GONE, why=str(gone))
+            return Reply(Word.GONE, why=str(gone))
         except (LinkLost, TimeoutError) as silent:
             self.close()
-            return Standing(Word.SILENT, why=str(silent) or f"{self.address} does not answer")
+            return Reply(Word.SILENT, why=str(silent) or f"{self.address} does not answer")
 
-    async def _asked(self) -> Standing:
+    async def _asked(self) -> Reply:
         if self._connected:
             with suppress(LinkLost):
                 return await self._epoch()
@@ -85,12 +85,12 @@ class Question:
         said = await self._link.ask(METADATA, METADATA_VERSION, topics=(), allow_auto_topic_creation=False)
         if self._cluster is not None and said.cluster_id != self._cluster:
             self.close()
-            return Standing(Word.GONE, why=f"{self.address} is a broker of another cluster")
+            return Reply(Word.GONE, why=f"{self.address} is a broker of another cluster")
         self._leads = said.controller_id not in (NO_NODE, self._node)
         self._connected = True
         return await self._epoch()
 
-    async def _epoch(self) -> Standing:
+    async def _epoch(self) -> Reply:
         """By its epoch as a leader; a follower refuses to say one. Who changes from one to the other hangs up."""
         row = asking.part(
             LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
@@ -100,8 +100,8 @@ class Question:
         answer: Any = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=self._node, topics=(topic,))
         said = answer.topics[0].partitions[0]
         if not self._leads:
-            return Standing(Word.FOLLOWS)
-        return Standing(Word.LEADS, LATER if said.error_code.value != Error.NONE else int(said.leader_epoch))
+            return Reply(Word.FOLLOWS)
+        return Reply(Word.LEADS, LATER if said.error_code.value != Error.NONE else int(said.leader_epoch))
 
     def close(self) -> None:
         """Drop the connection."""
@@ -110,10 +110,9 @@ class Question:
 
 
 class Watch:
-    """Keeps `lease` as long as the follower follows. `epoch()` is the leader's; `deposed(address, epoch)` hears of a new
-    one."""
+    """Keeps `lease` as long as the follower follows. `epoch` is its own; `deposed(address, epoch)` hears of a later."""
 
-    def __init__(self, lease: Lease, epoch: Callable[[], int], deposed: Callable[[str, int], None]) -> None:
+    def __init__(self, lease: Lease, epoch: int, deposed: Callable[[str, int], None]) -> None:
         self._lease, self._epoch, self._deposed = lease, epoch, deposed
         self._question: Question | None = None
         self._changed = asyncio.Event()
@@ -148,8 +147,8 @@ class Watch:
         else:
             await asyncio.sleep(AGAIN_S)
 
-    def _take(self, address: str, said: Standing, began_ns: int) -> None:
-        if said.word is Word.LEADS and said.epoch > self._epoch():
+    def _take(self, address: str, said: Reply, began_ns: int) -> None:
+        if said.word is Word.LEADS and said.epoch > self._epoch:
             self._deposed(address, said.epoch)
         elif said.word is not Word.SILENT:
             self._say(f"{address} leads in an earlier epoch, and is no follower" if said.word is Word.LEADS else "")
