@@ -165,6 +165,20 @@ def test_the_follower_is_not_dropped_from_the_in_sync_set_while_nobody_knows_who
     assert both.one.call(drop)
 
 
+def test_who_was_deposed_answers_nobody_while_it_makes_itself_a_follower(
+    both: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is asked first, and takes its time."""
+    with client(both.one) as raw:
+        committed(raw, 1)
+        core = both.one.inside
+        commit = core.store.commit
+        monkeypatch.setattr(core.store, "commit", lambda *arguments: None)
+        both.one.call(lambda: core.depose(both.two.bootstrap, 1))
+        assert Asker(raw).answer() is None
+        monkeypatch.setattr(core.store, "commit", commit)
+
+
 @pytest.mark.long(seconds=25)
 def test_a_leader_process_that_thaws_never_answers_from_before(tmp_path: Path, campaign_seed: int) -> None:
     assert check(tmp_path, campaign_seed, rounds=6)

@@ -177,7 +177,7 @@ def heard(*answers: tuple[Reply, float]) -> tuple[Scene, list[tuple[str, int]]]:
 SILENT = Reply(Word.SILENT, why="it does not answer")
 
 
-@pytest.mark.parametrize("said", [Reply(Word.FOLLOWS), Reply(Word.GONE), Reply(Word.LEADS, 3)])
+@pytest.mark.parametrize("said", [Reply(Word.FOLLOWS), Reply(Word.GONE), Reply(Word.LEADS, 3), Reply(Word.LEADS, 4)])
 def test_a_follower_that_follows_is_gone_or_leads_in_an_earlier_epoch_lets_the_leader_go_on(said: Reply) -> None:
     scene, deposed = heard((said, 0.1))
     assert (scene.lease.holds, deposed) == (True, [])
