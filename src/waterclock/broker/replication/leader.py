@@ -98,6 +98,8 @@ class Leader:
         if known is None:
             if kept.get("deposed") is not None:
                 self.replicas.miss(self._identity.other)
+                # it stays on the list of brokers: clients that drop one from theirs may wait for it for minutes
+                self._identity.peer, self._identity.peer_at = self._identity.other, kept["deposed"]["address"]
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
