@@ -41,6 +41,7 @@ from waterclock.broker.groups.coordinator import GroupCoordinator
 from waterclock.broker.identity import Identity, node_of
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
 from waterclock.broker.replication.replica import open_journal
@@ -68,16 +69,26 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Core:
-    """Serves `folder` on `host:port` with `loop`, which must be running."""
+    """Serves `folder` on `host:port` with `loop`, which must be running; `listener` is that of the follower it was."""
 
     def __init__(
-        self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access
+        self,
+        loop: Any,
+        folder: str,
+        host: str,
+        port: int,
+        settings: Settings,
+        clock: WallClock,
+        access: Access,
+        listener: Listener | None = None,
     ) -> None:
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
         self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
+            if listener is not None:
+                opened.callback(listener.close)
             self._lock = locked(folder)
             opened.callback(self._lock.release)
             self.store = opened.enter_context(closing(Store(os.path.join(folder, "store.sqlite"), self._soon)))
@@ -92,7 +103,7 @@ class Core:
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
             self.users = Users(access.users, self.store)
             self.sasl = SaslApis(self.users, self.timer.call_later)
-            self.listener = opened.enter_context(
+            self.listener = listener or opened.enter_context(
                 closing(listener_for(loop, (host, port), settings, self.timer, access))
             )
             self.identity = Identity.of(self.store, node, *access.advertised(host, self.listener.port))
@@ -223,7 +234,7 @@ class Core:
 
     def open(self) -> None:
         """Let clients in."""
-        self.listener.open(self.sasl.guarded(self.table))
+        self.listener.open(self.sasl.guarded(self.table), self.table)
         self.upkeep.begin(self.timer)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))

@@ -35,6 +35,7 @@ from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
 from waterclock.broker.identity import NO_NODE, NODE, NODE_ID, Identity, beside, node_of
 from waterclock.broker.net.connection import Connection
+from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
@@ -205,10 +206,13 @@ class Follower:
     async def close(self) -> None:
         """Stop copying, and close the files."""
         await self._leave()
+        self._take_snapshots()
+        self._close()
+
+    def _take_snapshots(self) -> None:
         for partition in self.replica.partitions():
             if partition.producers.known:
                 partition.take_snapshot()
-        self._close()
 
     async def lose_power(self) -> None:
         """Keep of the logs what is durable, as if the machine had died."""
@@ -217,13 +221,26 @@ class Follower:
             partition.lose_undurable()
         self._close()
 
+    async def hand_over(self) -> Listener:
+        """Close all but the listener: who is connected is served by the leader that this one becomes."""
+        await self._settle()
+        self._take_snapshots()
+        self.listener.ready.send()
+        self.listener.hand_over()
+        self._close()
+        return self.listener
+
     async def _leave(self) -> None:
+        await self._settle()
+        self.listener.close()
+        self.timer.close()
+
+    async def _settle(self) -> None:
+        """Answer what can be answered, and copy no more."""
         self.listener.ready.send()
         await self._stop_copying()
         if self._promotion is not None:
             await asyncio.gather(self._promotion, return_exceptions=True)
-        self.listener.close()
-        self.timer.close()
 
     def _close(self) -> None:
         for task in list(self._asking):

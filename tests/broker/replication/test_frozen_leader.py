@@ -128,6 +128,15 @@ def test_a_leader_that_stood_still_goes_on_if_its_follower_still_follows(both: P
         assert asked.answer() == 7
 
 
+def test_a_batch_that_was_held_is_appended_like_any_other(both: Pair) -> None:
+    """The broker writes the offset into the bytes that came."""
+    with client(both.one) as raw:
+        with stopped(both.one):
+            raw.send_produce("t", b"x")
+            threading.Event().wait(0.6)  # longer than the lease
+        assert raw.produced() == (0, 0)
+
+
 def test_a_leader_whose_follower_is_gone_goes_on_at_once(both: Pair) -> None:
     with client(both.one) as raw:
         committed(raw, 7)

@@ -60,7 +60,7 @@ class Lease:
         self.asked = asyncio.Event()
         """Set where somebody waits for the follower's word."""
         self._until_ns, self._lost = FOREVER_NS, False
-        self._held: list[tuple[Client, bytes]] = []
+        self._held: list[tuple[Client, bytearray]] = []  # Produce writes offsets into what it was sent
         self._bytes = 0
 
     @property
@@ -113,12 +113,12 @@ class Lease:
         if self._lost or self._bytes + len(request) > MOST_HELD:
             connection.close()
             return True
-        self._held.append((connection, bytes(request)))
+        self._held.append((connection, bytearray(request)))
         self._bytes += len(request)
         self.asked.set()
         return True
 
-    def _taken(self) -> list[tuple[Client, bytes]]:
+    def _taken(self) -> list[tuple[Client, bytearray]]:
         held, self._held, self._bytes = self._held, [], 0
         return [(connection, request) for connection, request in held if connection.fd >= 0]
 

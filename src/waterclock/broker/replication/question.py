@@ -91,7 +91,7 @@ class Question:
         return await self._epoch()
 
     async def _epoch(self) -> Reply:
-        """By its epoch as a leader; a follower refuses to say one. Who changes from one to the other hangs up."""
+        """By its epoch as a leader; a follower refuses to say one."""
         row = asking.part(
             LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderPartition",
             partition=0, current_leader_epoch=-1, leader_epoch=0,
@@ -99,9 +99,10 @@ class Question:
         topic = asking.part(LEADER_EPOCH, LEADER_EPOCH_VERSION, "OffsetForLeaderTopic", topic=TOPIC, partitions=(row,))
         answer: Any = await self._link.ask(LEADER_EPOCH, LEADER_EPOCH_VERSION, replica_id=self._node, topics=(topic,))
         said = answer.topics[0].partitions[0]
-        if not self._leads:
+        error = Error(said.error_code.value)
+        if error == Error.NOT_LEADER_OR_FOLLOWER or (error and not self._leads):
             return Reply(Word.FOLLOWS)
-        return Reply(Word.LEADS, LATER if said.error_code.value != Error.NONE else int(said.leader_epoch))
+        return Reply(Word.LEADS, LATER if error else int(said.leader_epoch))
 
     def close(self) -> None:
         """Drop the connection."""
