@@ -12,7 +12,7 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.broker.replication.pairs import Pair, client, high, pair, until, values
+from tests.broker.replication.pairs import PATIENCE_S, Pair, client, high, pair, until, values
 from waterclock.broker.store import Entry, Store
 
 
@@ -127,3 +127,29 @@ def test_a_reader_keeps_its_place_while_the_high_watermark_is_not_known(both: Pa
     until(lambda: read_to(40))
     reader.close()
     assert found == [b"%d" % number for number in range(40)]
+
+
+def test_a_transaction_that_waits_for_each_step_goes_on_at_the_new_leader(both: Pair) -> None:
+    """Its offsets went to a broker that the client had given up, and waited there until their time was up: both brokers had
+    been gone at once, or the old leader was not on the list any more."""
+    producer = Producer({**servers(both), "transactional.id": "n"})
+    reader = Consumer({**servers(both), "group.id": "g", "auto.offset.reset": "earliest"})
+    reader.subscribe(["t"])
+    until(lambda: reader.poll(0.1) is None and reader.assignment())
+    producer.init_transactions(20)
+
+    def commit(value: bytes, offset: int) -> None:
+        producer.begin_transaction()
+        producer.produce("t", value)
+        assert producer.flush(20) == 0
+        producer.send_offsets_to_transaction(
+            [TopicPartition("t", 0, offset)], reader.consumer_group_metadata(), PATIENCE_S
+        )
+        producer.commit_transaction(20)
+
+    commit(b"0", 0)
+    both.one.cut_power()
+    both.two.promote()
+    commit(b"1", 1)
+    reader.close()
+    assert values(both.two) == [b"0", b"1"]
