@@ -97,8 +97,8 @@ class Core:
             self.worker = opened.enter_context(closing(Worker(self._soon)))
             self.topics = Topics(folder, settings, self.store, self.worker.do)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
-            self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
-            self.deletions = Purgatory("delete records", self.timer)
+            waits = (Purgatory(name, self.timer) for name in ("produce", "fetch", "delete records"))
+            self.produces, self.fetches, self.deletions = waits
             self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
             self.users = Users(access.users, self.store)

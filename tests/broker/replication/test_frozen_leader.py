@@ -211,8 +211,16 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(bot
     assert word(both.two.bootstrap, 1, cluster) == Reply(Word.FOLLOWS)
     assert word(both.one.bootstrap, 2, cluster) == Reply(Word.LEADS, 0)
     assert word(both.two.bootstrap, 1, "another").word is Word.GONE
-    both.two.close()
-    assert word(both.two.bootstrap, 1, cluster).word is Word.GONE
+
+    async def twice() -> list[Word]:
+        asked = Question(both.two.bootstrap, 1, cluster, OPEN)
+        words = [(await asked.ask()).word]
+        await asyncio.get_running_loop().run_in_executor(None, both.two.close)
+        words.append((await asked.ask()).word)
+        asked.close()
+        return words
+
+    assert asyncio.run(twice()) == [Word.FOLLOWS, Word.GONE]
     with stopped(both.one):
         assert word(both.one.bootstrap, 2, cluster).word is Word.SILENT
 

@@ -189,6 +189,11 @@ def test_one_that_leads_in_a_later_epoch_deposes(epoch: int) -> None:
     assert (scene.lease.holds, deposed) == (False, [("there", epoch)])
 
 
+def test_an_answer_counts_from_when_it_was_asked_for_however_long_it_was_under_way() -> None:
+    scene, _ = heard((Reply(Word.FOLLOWS), LEASE_S + 0.001))
+    assert not scene.lease.holds
+
+
 def test_silence_is_borne_for_a_while() -> None:
     assert [heard(*[(SILENT, 1.0)] * count)[0].lease.holds for count in (1, 2, 3)] == [False, False, True]
 

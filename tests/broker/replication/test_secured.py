@@ -30,7 +30,7 @@ from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import JOURNAL_KEYS, KnownFollower
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.security.link import login_of
-from waterclock.broker.security.scram import Credential
+from waterclock.broker.security.scram import Credential, Scram
 from waterclock.broker.security.users import change
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
@@ -201,6 +201,16 @@ def test_a_certificate_of_nobody_known_or_for_another_name_is_not_believed(
                 asyncio.run(connect(leader.bootstrap, trusted[0]))
 
 
+def test_a_broker_that_does_not_prove_that_it_knows_the_user_is_not_spoken_to(
+    both: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lets everybody in, and listens."""
+    step = Scram.step
+    monkeypatch.setattr(Scram, "step", lambda self, token: step(self, token).replace(b"v=", b"v=x"))
+    with pytest.raises(LinkLost, match="did not prove"):
+        asyncio.run(fetched(both.one.bootstrap, LOGIN))
+
+
 def test_a_link_that_wants_tls_never_goes_without(tmp_path: Path, files: tuple[str, str]) -> None:
     with Broker() as leader:
         access = Access(link=LinkAccess(ca=files[0]))
@@ -247,9 +257,9 @@ def test_the_promoted_one_is_not_heard_by_an_old_leader_that_it_cannot_log_in_at
 ) -> None:
     monkeypatch.setattr(deposing, "OVER_S", 0.3)
     us = KnownFollower(both.two.bootstrap, "1" * 32).name()
-    told = shut_out(both.one.bootstrap, 2, us, 9, replace(LOGIN, password="wrong"))
-    assert asyncio.run(told) is False
-    assert both.one.leads
+    for access in (replace(LOGIN, password="wrong"), LinkAccess("alice", "secret")):
+        assert asyncio.run(shut_out(both.one.bootstrap, 2, us, 9, access)) is False
+        assert both.one.leads
 
 
 @pytest.mark.parametrize(
