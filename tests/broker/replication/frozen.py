@@ -41,14 +41,14 @@ def committed(raw: RawClient, offset: int) -> None:
 
 
 class Asker:
-    """Asks for the group's stable offset at once, and tells later what was answered."""
+    """Asks for the group's offset at once, and tells later what was answered."""
 
-    def __init__(self, raw: RawClient) -> None:
+    def __init__(self, raw: RawClient, stable: bool = True) -> None:
         self._raw = raw
         self._refused = False
         try:
             asked = [{"name": "t", "partition_indexes": (0,)}]
-            raw.send("OffsetFetch", 7, group_id=GROUP, topics=asked, require_stable=True)
+            raw.send("OffsetFetch", 7, group_id=GROUP, topics=asked, require_stable=stable)
         except OSError:
             self._refused = True
 

@@ -184,7 +184,7 @@ def test_who_was_deposed_answers_nobody_while_it_makes_itself_a_follower(
         commit = core.store.commit
         monkeypatch.setattr(core.store, "commit", lambda *arguments: None)
         both.one.call(lambda: core.depose(both.two.bootstrap, 1))
-        assert Asker(raw).answer() is None
+        assert Asker(raw, stable=False).answer() is None
         monkeypatch.setattr(core.store, "commit", commit)
 
 
@@ -223,6 +223,18 @@ def test_a_question_is_answered_by_a_follower_a_leader_a_stranger_and_nobody(bot
     assert asyncio.run(twice()) == [Word.FOLLOWS, Word.GONE]
     with stopped(both.one):
         assert word(both.one.bootstrap, 2, cluster).word is Word.SILENT
+
+
+def test_a_follower_that_is_promoted_says_so_on_the_connection_that_it_was_asked_on(both: Pair) -> None:
+    async def twice() -> list[Reply]:
+        asked = Question(both.two.bootstrap, 1, None, OPEN)
+        said = [await asked.ask()]
+        await asyncio.get_running_loop().run_in_executor(None, both.two.promote)
+        said.append(await asked.ask())
+        asked.close()
+        return said
+
+    assert asyncio.run(twice()) == [Reply(Word.FOLLOWS), Reply(Word.LEADS, 1)]
 
 
 def test_nothing_waits_where_the_lease_holds(both: Pair) -> None:
