@@ -72,16 +72,9 @@ class Core:
     """Serves `folder` on `host:port` with `loop`, which must be running; `listener` is that of the follower it was."""
 
     def __init__(
-        self,
-        loop: Any,
-        folder: str,
-        host: str,
-        port: int,
-        settings: Settings,
-        clock: WallClock,
-        access: Access,
+        self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access,
         listener: Listener | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
@@ -97,8 +90,8 @@ class Core:
             self.worker = opened.enter_context(closing(Worker(self._soon)))
             self.topics = Topics(folder, settings, self.store, self.worker.do)
             self.timer = opened.enter_context(closing(AsyncTimer(clock=clock)))
-            waits = (Purgatory(name, self.timer) for name in ("produce", "fetch", "delete records"))
-            self.produces, self.fetches, self.deletions = waits
+            self.produces, self.fetches = Purgatory("produce", self.timer), Purgatory("fetch", self.timer)
+            self.deletions = Purgatory("delete records", self.timer)
             self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
             self.users = Users(access.users, self.store)
@@ -117,7 +110,6 @@ class Core:
             self._take_up()
             self.produce = self._produce_api()
             self.table = self._table()
-            self.tenure.lease.guard(self.table)
             opened.pop_all()
 
     def _leader(self, access: Access) -> Leader:
@@ -159,7 +151,9 @@ class Core:
             self.sasl,
             ScramApis(self.users, self.store),
         )
-        return Table(fast, {key: api for some in apis for key, api in some.apis().items()})
+        table = Table(fast, {key: api for some in apis for key, api in some.apis().items()})
+        self.tenure.lease.guard(table)
+        return table
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
