@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from waterclock.broker.errors import DataInUse, LogDamaged
     from waterclock.broker.faults import Fault, Faults
     from waterclock.broker.security.access import Access
+    from waterclock.broker.security.link import LinkAccess
     from waterclock.broker.statistics import BrokerStatistics
     from waterclock.broker.wire.errors import Error
 
-__all__ = ["Access", "Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LogDamaged"]
+__all__ = ["Access", "Broker", "BrokerStatistics", "DataInUse", "Error", "Fault", "Faults", "LinkAccess", "LogDamaged"]
 
 _HOME = {
     "Access": "waterclock.broker.security.access",
@@ -24,6 +25,7 @@ _HOME = {
     "Error": "waterclock.broker.wire.errors",
     "Fault": "waterclock.broker.faults",
     "Faults": "waterclock.broker.faults",
+    "LinkAccess": "waterclock.broker.security.link",
     "LogDamaged": "waterclock.broker.errors",
 }
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from waterclock.broker.core import Core
 from waterclock.broker.faults import Faults
 from waterclock.broker.follower import LEAD, STOP, Follower
+from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.deposing import whom_to_follow
 from waterclock.broker.security.access import Access
 from waterclock.broker.settings import Settings
@@ -258,23 +259,27 @@ class Broker:
     async def _change_roles(self, role: Core | Follower) -> None:
         """Lead or follow until the end; then close, or lose what is not durable."""
         while (end := await role.over) != STOP and not self._stopping:
-            await role.close()
+            listener = None
+            if isinstance(role, Follower):
+                listener = await role.hand_over()
+            else:
+                await role.close()
             self._follow = None if end == LEAD else end
-            role = await self._take_role()
+            role = await self._take_role(listener)
             self._changed_over.set()
         await (role.lose_power() if self._power_is_cut else role.close())
 
     async def _first_role(self) -> Core | Follower:
         """What its folder remembers goes before what it was started with, and what the other broker says before both."""
         kept = Store.kept_at(self._folder(), "self")
-        self._follow = await whom_to_follow(kept, self._follow)
+        self._follow = await whom_to_follow(kept, self._follow, self._access.link)
         return await self._take_role()
 
     def _folder(self) -> str:
         return str(self._data) if self._temporary is None else self._temporary.name
 
-    async def _take_role(self) -> Core | Follower:
-        """Begin to lead or to follow, on the port of the time before."""
+    async def _take_role(self, listener: Listener | None = None) -> Core | Follower:
+        """Begin to lead or to follow, on the port of the time before; a leader with the listener of the follower it was."""
         folder = self._folder()
         loop, address = asyncio.get_running_loop(), (self._host, self._port)
         own = Settings(self._settings.given)  # a client may change them while it runs
@@ -282,10 +287,12 @@ class Broker:
         if self._follow is not None:
             role = Follower(loop, folder, *address, own, self._follow, self._access)
         else:
-            role = Core(loop, folder, *address, own, self._clock, self._access)
+            role = Core(loop, folder, *address, own, self._clock, self._access, listener)
         self._role, self._port = role, role.listener.port
         self._faults = Faults(self.call, role.table, role.topics, role.freezer, role.timer)
         try:
+            if isinstance(role, Core):
+                await role.shut_out()
             role.open()
         except BaseException:
             await role.close()

@@ -27,6 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--statistics-every", type=seconds, metavar="SECONDS", help=every)
     option.add_to(parser)
     parser.add_argument("--follow", metavar="HOST:PORT", help="copy the broker there, and take over where promoted")
+    _add_link(parser, "at the other broker of the pair; with --users nobody else may follow")
     more = parser.add_subparsers(metavar="promote", help="make a follower the leader; promote --help tells more")
     _add_promote(more.add_parser("promote", help="make a follower the leader"))
 
@@ -36,6 +37,16 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="HOST:PORT", required=True, help="where the follower listens")
     unclean = "even where it has copied nothing yet: what it lacks is lost"
     parser.add_argument("--unclean", action="store_true", help=unclean)
+    _add_link(parser, "there")
+
+
+def _add_link(parser: argparse.ArgumentParser, where: str) -> None:
+    login = f"a line name:password: who this is {where} (or the environment's WATERCLOCK_LINK_LOGIN)"
+    parser.add_argument("--link-login", metavar="FILE", help=login)
+    mechanism = "SCRAM-SHA-256, SCRAM-SHA-512, or inside of TLS PLAIN (default: %(default)s)"
+    parser.add_argument("--link-mechanism", default="SCRAM-SHA-256", metavar="NAME", help=mechanism)
+    ca = "certificates as PEM that the other broker's is checked against: with it that connection uses TLS"
+    parser.add_argument("--link-ca", metavar="FILE", help=ca)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,8 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def promote(arguments: argparse.Namespace) -> int:
     """`waterclock broker promote`: a follower becomes the leader, and the old leader is shut out when it comes back."""
+    from waterclock.broker.process import link_of
     from waterclock.broker.replication import promoting
 
-    promoting.promote(arguments.at, arguments.unclean)
+    promoting.promote(arguments.at, arguments.unclean, link_of(arguments))
     print(f"the broker at {arguments.at} leads")
     return 0

@@ -45,11 +45,12 @@ from waterclock.broker.log.durable import settle
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.replay import replay
 from waterclock.broker.log.write_ahead import WriteAheadLog
-from waterclock.broker.replication.deposing import depose
+from waterclock.broker.net.listener import Listener
 from waterclock.broker.replication.journal import Journal
-from waterclock.broker.replication.leader import HIGHS_EVERY_S, KnownFollower, Leader, id_of
+from waterclock.broker.replication.leader import HIGHS_EVERY_S, Leader
 from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
+from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.runtime import RuntimeSettings
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
@@ -73,17 +74,19 @@ log = logging.getLogger("waterclock.broker")
 
 
 class Core:
-    """Serves `folder` on `host:port` with `loop`, which must be running."""
+    """Serves `folder` on `host:port` with `loop`, which must be running; `listener` is that of the follower it was."""
 
     def __init__(
-        self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access
-    ) -> None:
+        self, loop: Any, folder: str, host: str, port: int, settings: Settings, clock: WallClock, access: Access,
+        listener: Listener | None = None,
+    ) -> None:  # fmt: skip
         self.over: asyncio.Future[str] = loop.create_future()
         """How it ends: STOP, or the address of a new leader, to be followed from now on."""
         self.settings, self.clock, self.folder, self._loop = settings, clock, folder, loop
-        self._deposing: asyncio.Task[None] | None = None
         self._deposed = False
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
+            if listener is not None:
+                opened.callback(listener.close)
             self._lock = locked(folder)
             opened.callback(self._lock.release)
             replay(folder)
@@ -102,14 +105,14 @@ class Core:
             self.users = Users(access.users, self.store)
             self.authorizer = self.topics.sight = Authorizer.of(settings, self.store)
             self.sasl = SaslApis(self.users, self.timer.call_later)
-            listener = listener_for(loop, (host, port), settings, self.timer, access)
-            self.listener = opened.enter_context(closing(listener))
+            self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
             self.replicas = Replicas(self.identity.node, settings, clock, self.watermarks.changed)
             self.flusher = opened.enter_context(closing(self._flusher()))
             self.freezer = FlushFreezer(self.topics, self.flusher)
-            self.leading = Leader(self.identity, self.store, self.replicas, self._journal, self.depose)
+            self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
+            self.leading = self._leader(access)
             self.upkeep = self._upkeep()
             self._stop.remove()
             self._take_up()
@@ -117,12 +120,19 @@ class Core:
             self.table = self._table()
             opened.pop_all()
 
+    def _leader(self, access: Access) -> Leader:
+        told, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, told, user)
+
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""
         self.leading.remember(self.topics.partitions())
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _listener(self, address: tuple[str, int], access: Access) -> Listener:
+        return listener_for(self._loop, address, self.settings, self.timer, access)
 
     def _flusher(self) -> Flusher:
         self.ahead = WriteAheadLog(self.folder)
@@ -164,7 +174,9 @@ class Core:
             ScramApis(self.users, self.store),
         )
         rights = self.authorizer.rights if self.authorizer is not None else None
-        return Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
+        table = Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
+        self.tenure.lease.guard(table)
+        return table
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
@@ -184,6 +196,7 @@ class Core:
         if self._deposed:
             return
         self._deposed = True
+        self.tenure.lease.lose()
         log.warning("deposed: %s leads in epoch %d, and is followed from now on", address, epoch)
         for partition in self._partitions():
             partition.deposed = True
@@ -238,15 +251,20 @@ class Core:
 
     def open(self) -> None:
         """Let clients in."""
-        self.listener.open(self.sasl.guarded(self.table))
+        self.listener.open(self.sasl.guarded(self.table), self.table)
         self.upkeep.begin(self.timer)
-        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self.replicas.drop_laggards)
+        self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
-        deposed = self.store.load("self").get("deposed")
-        if deposed is not None:
-            us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            deposing = depose(deposed["address"], self.identity.node, us.name(), deposed["epoch"])
-            self._deposing = self._loop.create_task(deposing)
+        self.tenure.begin()
+
+    async def shut_out(self) -> None:
+        """Before it lets clients in: see that nobody else answers them."""
+        await self.tenure.shut_out(self.over)
+
+    def _drop_laggards(self) -> None:
+        """Unless it is not known who leads: then nothing is acknowledged without the follower, which may be the leader."""
+        if self.tenure.lease.holds:
+            self.replicas.drop_laggards()
 
     async def close(self) -> None:
         """Answer nobody any more, put everything onto the disk, close the files."""
@@ -257,8 +275,7 @@ class Core:
         self._end(self._lose_undurable)
 
     def _end(self, leave: Callable[[list[Partition]], None]) -> None:
-        if self._deposing is not None:
-            self._deposing.cancel()
+        self.tenure.close()
         self.listener.close()
         for purgatory in (self.produces, self.fetches, self.groups, self.transactions, self.deletions):
             purgatory.close()

@@ -15,7 +15,7 @@ Rule 3: if nothing was copied yet there is nothing to lead with: only an unclean
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Final
@@ -30,6 +30,7 @@ from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
+from waterclock.broker.api.sasl import SaslApis
 from waterclock.broker.api.table import Api, FastApi, Table
 from waterclock.broker.folder import locked
 from waterclock.broker.freezing import CopyFreezer
@@ -39,6 +40,7 @@ from waterclock.broker.log.clean_stop import CleanStop
 from waterclock.broker.log.durable import settle
 from waterclock.broker.log.replay import replay
 from waterclock.broker.net.connection import Connection
+from waterclock.broker.net.listener import Listener
 from waterclock.broker.net.outgoing import Client
 from waterclock.broker.replication.fetcher import Fetcher
 from waterclock.broker.replication.leader import KnownFollower, id_of
@@ -48,6 +50,8 @@ from waterclock.broker.replication.replica import Replica, open_journal
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.listening import listener_for
+from waterclock.broker.security.users import NAMESPACE as USERS_MADE
+from waterclock.broker.security.users import Users
 from waterclock.broker.settings import Settings
 from waterclock.broker.statistics import BrokerStatistics, FlushStatistics, ReplicationStatistics
 from waterclock.broker.store import Entry, Store
@@ -91,13 +95,16 @@ class Follower:
             self.store.commit_at_once(*(Entry("self", *item) for item in known.items()))
             self.replica = Replica(open_journal(folder, settings, self._stop), self.store, topics, self.identity)
             us = KnownFollower(f"{self.identity.host}:{self.identity.port}", id_of(self.store))
-            self.fetcher = Fetcher(self.replica, Link(leader, us.name()), self.identity, chosen=chosen)
+            self.fetcher = Fetcher(self.replica, Link(leader, us.name(), access.link), self.identity, chosen=chosen)
             self.freezer = CopyFreezer(self.fetcher.freeze)
             self._asking: set[asyncio.Task[None]] = set()
             self._task: asyncio.Task[None] | None = None
             self._promotion: asyncio.Task[None] | None = None
             self._authorizer = Authorizer.of(settings, self.store)
-            self.table = self._table(settings, folder)
+            self.users = Users(access.users, self.store)
+            self.sasl = SaslApis(self.users, self.timer.call_later)
+            self.replica.changed = self._users_changed
+            self.table = self._table(settings, folder, access)
             self._stop.remove()
             opened.pop_all()
 
@@ -106,7 +113,12 @@ class Follower:
         """The copied topics."""
         return self.replica.topics
 
-    def _table(self, settings: Settings, folder: str) -> Table:
+    def _users_changed(self, reset: bool, namespaces: Collection[str]) -> None:
+        """Clients have made users at the leader, or taken them away: they hold here too."""
+        if reset or USERS_MADE in namespaces:
+            self.users.read_again(self.store)
+
+    def _table(self, settings: Settings, folder: str, access: Access) -> Table:
         topics = self.replica.topics
         apis = (
             MetadataApis(self.identity, topics, settings, self._both),
@@ -115,14 +127,15 @@ class Follower:
             AbsentApis(),
         )
         looking = {DESCRIBE_ACLS: AclApis(self._authorizer).apis()[DESCRIBE_ACLS]}
-        here = {key: api for some in apis for key, api in some.apis().items()}
+        logging_in = self.sasl.apis() if access.users else {}
+        here = {key: api for some in apis for key, api in some.apis().items()} | logging_in | looking
         fast = {
             0: FastApi(_refuse_produce, *PRODUCE_VERSIONS),
             1: FastApi(_refuse_fetch, *FETCH_VERSIONS),
         }
         rights = self._rights if self._authorizer is not None else None
-        electing = {ELECT_LEADERS: Api(self._elect, 0, 2)}
-        return Table(fast, {**elsewhere(self.identity, self._start), **here, **looking, **electing}, rights)
+        there, electing = elsewhere(self.identity, self._start, access.link), {ELECT_LEADERS: Api(self._elect, 0, 2)}
+        return Table(fast, {**there, **here, **electing}, rights)
 
     def _rights(self, client: Client) -> Rights:
         """By the ACLs as far as they are copied."""
@@ -142,7 +155,7 @@ class Follower:
 
     def open(self) -> None:
         """Let clients in, and begin to copy."""
-        self.listener.open(self.table)
+        self.listener.open(self.sasl.guarded(self.table))
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
 
@@ -209,10 +222,13 @@ class Follower:
     async def close(self) -> None:
         """Stop copying, and close the files."""
         await self._leave()
+        self._settle_logs()
+        self._close()
+
+    def _settle_logs(self) -> None:
         for partition in self.replica.partitions():
             settle(partition)
         self._stop.write(self.replica.partitions())
-        self._close()
 
     async def lose_power(self) -> None:
         """Keep of the logs what is durable, as if the machine had died."""
@@ -221,13 +237,26 @@ class Follower:
             partition.lose_undurable()
         self._close()
 
+    async def hand_over(self) -> Listener:
+        """Close all but the listener: who is connected is served by the leader that this one becomes."""
+        await self._settle()
+        self._settle_logs()
+        self.listener.ready.send()
+        self.listener.hand_over()
+        self._close()
+        return self.listener
+
     async def _leave(self) -> None:
+        await self._settle()
+        self.listener.close()
+        self.timer.close()
+
+    async def _settle(self) -> None:
+        """Answer what can be answered, and copy no more."""
         self.listener.ready.send()
         await self._stop_copying()
         if self._promotion is not None:
             await asyncio.gather(self._promotion, return_exceptions=True)
-        self.listener.close()
-        self.timer.close()
 
     def _close(self) -> None:
         for task in list(self._asking):

@@ -22,6 +22,7 @@ from waterclock.broker.collecting import pause_little
 from waterclock.broker.prometheus import prometheus
 from waterclock.broker.replication.promoting import checked
 from waterclock.broker.security.access import Access, users_of
+from waterclock.broker.security.link import LinkAccess, login_of
 from waterclock.broker.settings import SETTINGS, Settings
 from waterclock.broker.statistics import BrokerStatistics
 from waterclock.errors import UsageError, WaterclockError
@@ -103,13 +104,20 @@ def options_of(arguments: argparse.Namespace) -> BrokerOptions:
     settings = parsed(arguments.set)
     access = Access(
         users=users_of(arguments.users, os.environ), tls_cert=arguments.tls_cert, tls_key=arguments.tls_key,
-        advertise=arguments.advertise, insecure_remote=arguments.insecure_remote,
+        advertise=arguments.advertise, insecure_remote=arguments.insecure_remote, link=link_of(arguments),
     )  # fmt: skip
     follow = arguments.follow and checked(arguments.follow, "--follow")
     return BrokerOptions(
         arguments.data, arguments.host, arguments.port, settings, access, arguments.statistics_every, follow,
         arguments.metrics,
     )  # fmt: skip
+
+
+def link_of(arguments: argparse.Namespace) -> LinkAccess:
+    """How the other broker is spoken to, by the options and the environment; UsageError where they are wrong."""
+    access = LinkAccess(*login_of(arguments.link_login, os.environ), arguments.link_mechanism, arguments.link_ca)
+    access.check()
+    return access
 
 
 def parsed(pairs: list[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.broker.raw_client import RawClient
 from waterclock import ManualClock
-from waterclock.broker import Broker
+from waterclock.broker import Access, Broker
 from waterclock.broker.follower import Follower
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.topics import Topics
@@ -38,16 +38,18 @@ class Pair:
         settings: dict[str, str] | None = None,
         clock: ManualClock | None = None,
         ids: tuple[int | None, int | None] = (None, None),
+        access: tuple[Access, Access] = (Access(), Access()),
     ) -> None:
-        """`ids` are the two brokers' node.id; None: it is not set."""
+        """`ids` are the two brokers' node.id; None: it is not set. `access` is who may connect to each, and how."""
         self.settings = {"auto.create.topics.enable": "false", **(settings or {})}
         first, second = ({} if one is None else {"node.id": str(one)} for one in ids)
-        self.one = Broker(folder / "one", settings=self.settings | first, clock=clock)
+        self.access = dict(zip(("one", "two"), access, strict=True))
+        self.one = Broker(folder / "one", settings=self.settings | first, clock=clock, access=access[0])
         self._folder = folder
         for name in ("one", "two"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.one.start()
-        self.two = Broker(folder / "two", settings=self.settings | second, follow=self.one.bootstrap)
+        self.two = Broker(folder / "two", settings=self.settings | second, follow=self.one.bootstrap, access=access[1])
 
     def follow(self) -> None:
         """Let the second begin, and be in sync."""
@@ -57,7 +59,10 @@ class Pair:
     def again(self, name: str, follow: str | None = None) -> Broker:
         """The broker of that name anew, on its port."""
         old: Broker = getattr(self, name)
-        new = Broker(self._folder / name, port=int(old.bootstrap.split(":")[1]), settings=self.settings, follow=follow)
+        new = Broker(
+            self._folder / name, port=int(old.bootstrap.split(":")[1]), settings=self.settings, follow=follow,
+            access=self.access[name],
+        )  # fmt: skip
         setattr(self, name, new)
         return new
 
@@ -89,9 +94,14 @@ class Pair:
 
 
 @contextmanager
-def pair(folder: Path, settings: dict[str, str] | None = None, clock: ManualClock | None = None) -> Iterator[Pair]:
+def pair(
+    folder: Path,
+    settings: dict[str, str] | None = None,
+    clock: ManualClock | None = None,
+    access: tuple[Access, Access] = (Access(), Access()),
+) -> Iterator[Pair]:
     """A pair with a topic `t` of one partition, in sync."""
-    both = Pair(folder, settings, clock)
+    both = Pair(folder, settings, clock, access=access)
     try:
         both.one.create_topic("t")
         both.follow()

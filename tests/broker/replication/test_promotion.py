@@ -227,6 +227,28 @@ def test_a_producer_is_known_and_its_transaction_goes_on_at_the_new_leader(both:
     second.close()
 
 
+def test_the_old_leader_stays_on_the_list_of_brokers_while_it_is_missing(both: Pair) -> None:
+    """librdkafka gives up a broker that is not on the list, and with it a transaction's offsets that it wanted to send
+    there: a client that waits for each message stood still."""
+    both.one.cut_power()
+    both.two.promote()
+    with client(both.two) as raw:
+        said = raw.ask("Metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False)
+    ports = {int(broker.bootstrap.split(":")[1]) for broker in (both.one, both.two)}
+    assert {broker.port for broker in said.brokers} == ports
+    row = said.topics[0].partitions[0]
+    assert (said.controller_id, set(row.replica_nodes), set(row.isr_nodes)) == (2, {1, 2}, {2})
+
+
+def test_who_is_connected_to_the_follower_stays_connected_and_is_served_by_the_leader_it_becomes(both: Pair) -> None:
+    """A client that loses both brokers at once forgets them, and what it wanted to send there."""
+    with client(both.two) as raw:
+        assert raw.produce("t", b"x")[0] == Error.NOT_LEADER_OR_FOLLOWER
+        both.one.cut_power()
+        both.two.promote()
+        assert raw.produce("t", b"x") == (Error.NONE, 0)
+
+
 def test_a_topic_that_only_the_old_leader_had_is_gone_when_it_follows(both: Pair) -> None:
     both.two.close()
     both.one.call(lambda: both.one.inside.replicas.drop_laggards())

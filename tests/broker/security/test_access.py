@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import ssl
 import struct
@@ -19,6 +18,7 @@ pytest.importorskip("kio")
 pytest.importorskip("crc32c")
 
 from tests.broker.admin import create, plain, say, shake
+from tests.broker.security.certificates import certificate
 from tests.conformance.batches import batch
 from tests.conformance.dialogue import Dialogue, produce_fields
 from tests.conformance.wire import Closed, Wire
@@ -33,15 +33,7 @@ MAIN = "import sys; from waterclock.cli import main; sys.exit(main())"
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate for 127.0.0.1 and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not there")
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext"
-    made = ["openssl", *words.split(), "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
-    subprocess.run(made, check=True, capture_output=True)
-    os.chmod(key, 0o600)
-    return cert, key
+    return certificate(tmp_path_factory.mktemp("tls"))
 
 
 class TlsWire(Wire):

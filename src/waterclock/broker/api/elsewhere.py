@@ -28,6 +28,7 @@ from waterclock.broker.wire.refusal import refuse
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
+    from waterclock.broker.security.link import LinkAccess
 
 FIND_COORDINATOR: Final = 10
 INIT_PRODUCER: Final = 22
@@ -50,8 +51,10 @@ REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
 }  # fmt: skip
 
 
-def elsewhere(identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object]) -> dict[int, Api]:
-    """The APIs that are answered with where to go; `start` runs what asks the leader first."""
+def elsewhere(
+    identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
+) -> dict[int, Api]:
+    """The APIs that are answered with where to go; `start` runs what asks the leader first, with `access`."""
     apis = {
         key: Api(partial(_refuse, error), *versions)
         for error, refused in REFUSED.items()
@@ -60,7 +63,7 @@ def elsewhere(identity: Identity, start: Callable[[Coroutine[Any, Any, None]], o
     return {
         **apis,
         FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
-        INIT_PRODUCER: Api(partial(_init, identity, start), 0, 5),
+        INIT_PRODUCER: Api(partial(_init, identity, start, access), 0, 5),
     }
 
 
@@ -84,16 +87,18 @@ def _find(identity: Identity, request: Request) -> None:
     request.answer(coordinators=tuple(rows))
 
 
-def _init(identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], request: Request) -> None:
+def _init(
+    identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess, request: Request
+) -> None:
     """InitProducerId: of a transaction it is the coordinator's business, otherwise the leader's."""
     if request.body.transactional_id is not None:
         refuse(request, Error.NOT_COORDINATOR)
     else:
-        start(_ask_for_id(identity.peer_at, request))
+        start(_ask_for_id(Link(identity.peer_at, "waterclock", access), request))
 
 
-async def _ask_for_id(leader: str, request: Request) -> None:
-    link, error, given = Link(leader, "waterclock"), Error.COORDINATOR_LOAD_IN_PROGRESS, (-1, -1)
+async def _ask_for_id(link: Link, request: Request) -> None:
+    error, given = Error.COORDINATOR_LOAD_IN_PROGRESS, (-1, -1)
     try:
         await link.connect()
         said = await link.ask(INIT_PRODUCER, 1, transactional_id=None, transaction_timeout=A_MINUTE)

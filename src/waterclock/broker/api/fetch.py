@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
+from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from waterclock.broker.wire import fetch
 from waterclock.broker.wire.errors import Error
@@ -179,7 +180,7 @@ class FetchApi:
             follows = follows and rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             forbidden = NOTHING if follows else self._forbidden(rights, request, version)
         if follows:
-            request, error = self._of_replica(connection.client_id, request)
+            request, error = self._of_replica(connection, request)
             if error:
                 slot.answer(fetch.answer(correlation, version, [], error))
                 return
@@ -193,8 +194,11 @@ class FetchApi:
         slot.on_gone = op.force_complete
         self._purgatory.try_complete_else_watch(op, watched)
 
-    def _of_replica(self, client_id: str, request: FetchRequest) -> tuple[FetchRequest, Error]:
+    def _of_replica(self, connection: Connection, request: FetchRequest) -> tuple[FetchRequest, Error]:
         """A fetch that calls itself a replica's, as it is to be understood; it says what the follower has."""
+        client_id = connection.client_id
+        if KnownFollower.of(client_id) is not None and not self._leading.admits(connection):
+            return request, Error.CLUSTER_AUTHORIZATION_FAILED
         if self._leading.is_over(client_id, request):
             return request, Error.NOT_LEADER_OR_FOLLOWER
         error = self._leading.meets(client_id, request.replica)

@@ -5,7 +5,8 @@
     -2, -4       the start
     -3           the record with the latest timestamp
     0 or more    the first record at or after it; -1 if there is none
-Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here).
+An epoch's end is where the next one begins; of the latest one it is the log's end.
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here), KIP-320 (epochs, for readers).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
+from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
+from waterclock.broker.replication.lease import ASKER
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -86,15 +89,20 @@ class OffsetApis:
     def leader_epoch(self, request: Request) -> None:
         topics = []
         follows = may_with_cluster(request, Operation.CLUSTER_ACTION)
-        called = KnownFollower.of(request.slot.connection.client_id)
-        copied = follows and getattr(request.body, "replica_id", -1) >= 0 and called
+        copied = follows and self._copies(request)
         for topic in request.body.topics:
             if not (follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)):
                 rows = tuple(_end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED) for one in topic.partitions)
             else:
-                rows = tuple(self._end_of(request, topic.topic, one, bool(copied)) for one in topic.partitions)
+                rows = tuple(self._end_of(request, topic.topic, one, copied) for one in topic.partitions)
             topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
         request.answer(topics=tuple(topics))
+
+    def _copies(self, request: Request) -> bool:
+        """Whether a follower asks."""
+        client = request.slot.connection
+        replica = getattr(request.body, "replica_id", -1) >= 0
+        return replica and KnownFollower.of(client.client_id) is not None and self._leading.admits(client)
 
     def _end_of(self, request: Request, topic: str, requested: Any, copied: bool) -> Any:
         partition = self._topics.partition(topic, requested.partition)
@@ -103,9 +111,12 @@ class OffsetApis:
         error = wrong_epoch(partition, requested.current_leader_epoch)
         epoch, end = -1, -1
         if partition is not None and not error:
-            # a follower keeps what it has beyond the high watermark: the leader has it on its disk too
-            readers_end = partition.durable if copied else partition.high
-            epoch, end = partition.memo.end_of(requested.leader_epoch, readers_end)
+            # never the high watermark: after a start it may be lower than what readers have, who would take that for a
+            # log that was cut, and jump back. A follower keeps what the leader has on its disk
+            log_end = partition.durable if copied else partition.end
+            epoch, end = partition.memo.end_of(requested.leader_epoch, log_end)
+        elif topic == TOPIC and request.slot.connection.client_id == ASKER:  # whether this broker leads, and since when
+            error, epoch = Error.NONE, self._leading.epoch
         return _end(request, requested.partition, error, epoch, end)
 
 

@@ -73,14 +73,18 @@ class Table:
         self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
+        self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
+        """Is asked about each request, with its key and all of it: whether it must not be served now (a leader's lease)."""
 
     def __call__(self, connection: Connection, data: memoryview) -> None:
         """Serve one request."""
         key, version, correlation, size = HEAD.unpack_from(data)
-        if key in self.served:
-            self.served[key] += 1
         if key not in self._fast:
             connection.client_id = str(data[10 : 10 + max(size, 0)], "utf-8")
+        if self.keeps is not None and self.keeps(connection, key, data):
+            return
+        if key in self.served:
+            self.served[key] += 1
         body = data[10 + max(size, 0) :]
         if self.intercept is not None and self.intercept(connection, key, version, correlation, body):
             return

@@ -261,6 +261,16 @@ class Connection:
             self._memory.take(self._keeps)
             self._hub.arriving.end(self)
 
+    def serve_by(self, serve: Serve, known: Serve) -> None:
+        """Another serves it from now on: `known` where it is known who this is."""
+        self._serve = serve if self.principal is None else known
+        if not self._deaf:
+            self._read_as_fits()
+
+    def hold(self) -> None:
+        """Read nothing until `serve_by`."""
+        self._read_no_more()
+
     def deafen(self) -> None:
         """Take nothing from this client any more."""
         self._deaf = True

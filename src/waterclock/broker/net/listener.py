@@ -38,6 +38,7 @@ class Listener:
     ) -> None:
         self.loop, self.ready = loop, Ready(loop)
         self._settings, self._timer, self._connect = settings, timer, connect
+        self._owns_timer = False
         self.largest_request: int = settings["socket.request.max.bytes"]
         self.largest_unknown: int | None = None  # where users are asked who they are
         self.received = self.sent = self.refused = 0  # bytes, and connections
@@ -54,10 +55,31 @@ class Listener:
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
 
-    def open(self, serve: Callable[[Connection, memoryview], None]) -> None:
-        """Begin to accept; `serve(connection, request)` takes the bytes of each request, without their size."""
+    def open(self, serve: Serve, known: Serve | None = None) -> None:
+        """Begin to accept; `serve(connection, request)` takes the bytes of each request, without their size.
+
+        Who was connected already and is known is served by `known`.
+        """
         self._serve = serve
+        for connection in list(self.connections):
+            connection.serve_by(serve, serve if known is None else known)
+        self._accept_on()
+
+    def _accept_on(self) -> None:
         self.loop.add_reader(self._socket, self._accept)
+
+    def hand_over(self) -> None:
+        """Whoever opens it next serves those who are connected; who waits for an answer is dropped.
+
+        A client that lost all its brokers at once would forget them. The timer is the listener's own from now on.
+        """
+        self._owns_timer = True
+        self.loop.remove_reader(self._socket)
+        for connection in list(self.connections):
+            if connection.slots:
+                connection.close()
+            else:
+                connection.hold()
 
     def _accept(self) -> None:
         try:
@@ -68,7 +90,7 @@ class Listener:
         except OSError as error:  # no file left: the loop would call again at once, and for nothing
             log.warning("cannot take connections for %.0f s: %s", NO_FILES_S, error)
             self.loop.remove_reader(self._socket)
-            self._timer.call_later(NO_FILES_S, self.open, self._serve)
+            self._timer.call_later(NO_FILES_S, self._accept_on)
 
     def _take(self, sock: socket.socket) -> None:
         if len(self.connections) >= self._settings["max.connections"]:
@@ -93,6 +115,8 @@ class Listener:
         self._socket.close()
         for connection in list(self.connections):
             connection.close()
+        if self._owns_timer:
+            self._timer.close()
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:

@@ -1,4 +1,5 @@
 """A second broker that copies everything and counts as in sync: what acks=all waits for, and who takes over.
 
-replicas.py and journal.py are the leader's side, replica.py, fetcher.py and link.py the follower's.
+replicas.py, journal.py, lease.py and question.py are the leader's side, replica.py and fetcher.py the follower's; link.py
+is the connection between the two.
 """

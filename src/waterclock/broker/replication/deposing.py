@@ -3,45 +3,74 @@
     the folder remembers            it is started            then
     that it follows X               nothing, or X            follows X
     anything                        to follow Y              follows Y
-    that it was promoted over X     nothing, or X            follows X where X says that it leads; otherwise leads
+    that it was promoted over X     nothing, or X            follows X where X leads in a later epoch; otherwise leads
     a follower at X                 nothing                  the same
     nothing                         nothing                  leads
 
 Rule 1: it is deposed by a follower's fetch with the new epoch, which an old leader cannot misunderstand: leader.py.
+Rule 2: a new leader lets clients in once the old one was told, or refuses its connection, or OVER_S has passed: by then the
+    old one's lease is over, and it asks before it serves: lease.py. That holds at every start of a promoted broker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.broker.identity import NO_NODE, NODE
+from waterclock.broker.identity import NODE
 from waterclock.broker.replication.leader import JOURNAL_KEYS
-from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.replication.lease import OVER_S
+from waterclock.broker.replication.link import Link, LinkLost, NobodyListens
+from waterclock.broker.replication.question import Question, Word
+from waterclock.broker.security.link import OPEN, LinkAccess
 from waterclock.broker.wire import client as asking
+from waterclock.broker.wire.errors import Error
 
 AGAIN_S: Final = 0.5
-PATIENCE_S: Final = 1.0
-METADATA: Final = 3
+REFUSALS: Final = frozenset({Error.CLUSTER_AUTHORIZATION_FAILED})
+log = logging.getLogger("waterclock.broker")
 
 
-async def depose(address: str, node: int, name: str, epoch: int) -> None:
+async def depose(address: str, node: int, name: str, epoch: int, access: LinkAccess = OPEN) -> None:
     """Try until the broker at `address` has heard of `epoch`; `node` and `name` are the new leader's."""
+    told = ""
+    while (failure := await _tell(address, node, name, epoch, access)) is not None:
+        if str(failure) != told:
+            told = str(failure)
+            log.warning("the old leader has not heard of epoch %d yet: %s", epoch, told)
+        await asyncio.sleep(AGAIN_S)
+
+
+async def shut_out(address: str, node: int, name: str, epoch: int, access: LinkAccess) -> bool:
+    """Until the broker at `address` serves nobody any more: Rule 2. Whether it has heard of `epoch`."""
+    try:
+        async with asyncio.timeout(OVER_S):
+            while (failure := await _tell(address, node, name, epoch, access)) is not None:
+                if isinstance(failure, NobodyListens):
+                    return False
+                await asyncio.sleep(AGAIN_S)
+            return True
+    except TimeoutError:
+        return False
+
+
+async def _tell(address: str, node: int, name: str, epoch: int, access: LinkAccess) -> LinkLost | None:
+    """Tell it once; what was in the way, or None."""
     body = asking.fetch(node, 0, 1, [asking.PartitionFetch(JOURNAL_KEYS[1], 0, epoch, 0)])
-    while True:
-        link = Link(address, name)
-        try:
-            await link.connect()
-            await link.fetch(body)
-            return
-        except LinkLost:
-            await asyncio.sleep(AGAIN_S)
-        finally:
-            link.close()
+    link = Link(address, name, access)
+    try:
+        await link.connect()
+        error, _ = await link.fetch(body)
+        return LinkLost(f"{address} does not take this broker for its follower") if error in REFUSALS else None
+    except LinkLost as lost:
+        return lost
+    finally:
+        link.close()
 
 
-async def whom_to_follow(kept: Mapping[str, Any], follow: str | None) -> str | None:
+async def whom_to_follow(kept: Mapping[str, Any], follow: str | None, access: LinkAccess = OPEN) -> str | None:
     """The address of the leader, of what the folder remembers and what the broker was started with; None: itself."""
     over = (kept.get("deposed") or {}).get("address")
     if follow is not None and follow != over:
@@ -49,19 +78,9 @@ async def whom_to_follow(kept: Mapping[str, Any], follow: str | None) -> str | N
     if kept.get("follows") is not None:
         return str(kept["follows"])
     other = over or (kept.get("follower") or {}).get("address")
-    node = int(kept.get("node", NODE))
-    return str(other) if other is not None and await leads(other, node) else None
-
-
-async def leads(address: str, node: int) -> bool:
-    """Whether a broker is at `address`, and by its account another than broker `node` leads."""
-    link = Link(address, "waterclock")
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await link.connect()
-            said = await link.ask(METADATA, 1, topics=())
-        return said.controller_id not in (NO_NODE, node)
-    except (LinkLost, TimeoutError):
-        return False
-    finally:
-        link.close()
+    if other is None:
+        return None
+    question = Question(str(other), int(kept.get("node", NODE)), None, access)
+    said = await question.ask()
+    question.close()
+    return str(other) if said.word is Word.LEADS and said.epoch > int(kept.get("epoch", 0)) else None

@@ -41,7 +41,10 @@ AGAIN_S: Final = 0.1
 METADATA, METADATA_VERSION = 3, 4
 LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
 JOURNAL_KEY: Final = JOURNAL_KEYS[1]
-ANOTHER: Final = "another broker follows it already, or it leads under the same number as this one"
+WHY: Final = {
+    Error.DUPLICATE_BROKER_REGISTRATION: "another broker follows it already, or it leads under the same number as this one",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "it is told another --link-login than this one, or none",
+}
 log = logging.getLogger("waterclock.broker")
 
 
@@ -203,7 +206,7 @@ class Fetcher:
             if not error:
                 return rows
             if error != Error.REPLICA_NOT_AVAILABLE:  # it is making this follower's acquaintance
-                why = ANOTHER if error == Error.DUPLICATE_BROKER_REGISTRATION else error.name
+                why = WHY.get(error, error.name)
                 raise LinkLost(f"{self._link.address} refuses to be followed: {why}")
             await asyncio.sleep(AGAIN_S)
 

@@ -6,6 +6,7 @@ Rule 1: a follower counts from the moment on at which it is durable that there i
     new partition waits for it. One that comes while another was heard of lately is refused.
 Rule 2: a fetch with a later epoch than ours comes from a new leader: this broker is deposed, and serves no more.
 Rule 3: a client that calls itself a replica and has no follower's name is a client.
+Rule 4: where clients say who they are, only the link's user may follow, depose, or read what only followers read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.replication.journal import TOPIC, Journal
@@ -33,6 +34,15 @@ NAMESPACE: Final = "self"
 HIGHS_EVERY_S: Final = 5.0
 JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
 log = logging.getLogger("waterclock.broker")
+
+
+class Client(Protocol):
+    """A connection, as far as it is asked who it is."""
+
+    principal: str | None
+    client_id: str
+
+    def peer(self) -> str: ...
 
 
 class KnownFollower(NamedTuple):
@@ -57,7 +67,10 @@ class KnownFollower(NamedTuple):
 
 
 class Leader:
-    """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader."""
+    """`journal_of()` opens the journal; `deposed(address, epoch)` hears of a new leader, `attached(address)` of a follower.
+
+    `user` is who may follow: everybody (None), or the user of that name ("": nobody).
+    """
 
     def __init__(
         self,
@@ -66,14 +79,17 @@ class Leader:
         replicas: Replicas,
         journal_of: Callable[[], Journal],
         deposed: Callable[[str, int], None],
+        attached: Callable[[str], None],
+        user: str | None = None,
     ) -> None:
         self._identity, self._store, self.replicas = identity, store, replicas
-        self._journal_of, self._deposed = journal_of, deposed
+        self._journal_of, self._deposed, self._attached, self._user = journal_of, deposed, attached, user
         self.journal: Journal | None = None
         self._follower: KnownFollower | None = None
         self._coming: KnownFollower | None = None
         self._highs: dict[str, int] = {}
-        self._epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
+        self._stranger = ""
+        self.epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
         """Go on with the follower of the last time, if there was one, or wait for the leader of before."""
@@ -82,6 +98,8 @@ class Leader:
         if known is None:
             if kept.get("deposed") is not None:
                 self.replicas.miss(self._identity.other)
+                # it stays on the list of brokers: clients that drop one from theirs may wait for it for minutes
+                self._identity.peer, self._identity.peer_at = self._identity.other, kept["deposed"]["address"]
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
@@ -100,6 +118,18 @@ class Leader:
     def journal_at(self, key: bytes, number: int) -> Partition | None:
         """The journal, for a follower that asks for it."""
         return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
+
+    def admits(self, client: Client) -> bool:
+        """Whether a connection may do what followers do. Rule 4."""
+        if self._user is None or (self._user and client.principal == self._user):
+            return True
+        if (stranger := f"{KnownFollower.of(client.client_id)} {client.principal}") != self._stranger:
+            self._stranger = stranger
+            log.warning(
+                "%s, logged in as %r, wants to follow, and may not: %s", client.peer(), client.principal,
+                f"the link's user is {self._user!r}" if self._user else "this broker has no --link-login",
+            )  # fmt: skip
+        return False
 
     def meets(self, client_id: str, replica: int) -> Error:
         """A request of a follower: it is known from now on, or soon; or it is one too many."""
@@ -139,7 +169,7 @@ class Leader:
         follower = KnownFollower.of(client_id)
         for key, rows in request.topics if follower is not None else ():
             epoch = max((row.leader_epoch for row in rows), default=-1)
-            if follower is not None and key in JOURNAL_KEYS and epoch > self._epoch:
+            if follower is not None and key in JOURNAL_KEYS and epoch > self.epoch:
                 self._deposed(follower.address, epoch)
                 return True
         return False
@@ -149,6 +179,7 @@ class Leader:
             self.replicas.attach(node)
         self._follower = follower
         self._identity.peer, self._identity.peer_at = node, follower.address
+        self._attached(follower.address)
         if self.journal is None:
             self.journal = self._journal_of()
             self._store.journal(self.journal.commit)

@@ -1,27 +1,42 @@
-"""The follower's connection to its leader: one request at a time.
+"""A broker's connection to the other one: one request at a time.
 
-Rule 1: every failure is a LinkLost, whatever its kind: the follower waits a moment and connects again.
-Rule 2: a leader that is silent for SILENT_S is lost too: its machine may be gone without a word.
+1. Connect, inside of TLS where there are certificates to check the other's against.
+2. Say one's name, which is the client id of every request: ApiVersions.
+3. Log in, where there is a user.
+
+Rule 1: every failure is a LinkLost, whatever its kind: who follows waits a moment and connects again.
+Rule 2: a broker that is silent for SILENT_S is lost too: its machine may be gone without a word.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
+import re
 import struct
 from contextlib import suppress
 from typing import Any, Final
 
+from waterclock.broker.security.link import OPEN, LinkAccess
+from waterclock.broker.security.plain import PLAIN
+from waterclock.broker.security.scram import AccessDenied
+from waterclock.broker.security.scram_client import ScramClient
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
-from waterclock.errors import WaterclockError
+from waterclock.errors import UsageError, WaterclockError
 
 API_VERSIONS: Final = 18
+HANDSHAKE, AUTHENTICATE = 17, 36
 SILENT_S: Final = 10.0
 
 
 class LinkLost(WaterclockError):
-    """The leader cannot be reached, or said something that cannot be understood."""
+    """The other broker cannot be reached, or said something that cannot be understood."""
+
+
+class NobodyListens(LinkLost):
+    """Its machine answers, and refuses: no process has the port."""
 
 
 class CannotFollow(WaterclockError):
@@ -29,24 +44,48 @@ class CannotFollow(WaterclockError):
 
 
 class Link:
-    """A connection to the broker at `address` (HOST:PORT), under the name `client_id`."""
+    """A connection to the broker at `address` (HOST:PORT), under the name `client_id`, secured as `access` says."""
 
-    def __init__(self, address: str, client_id: str) -> None:
-        self.address, self._client_id = address, client_id
+    def __init__(self, address: str, client_id: str, access: LinkAccess = OPEN) -> None:
+        self.address, self._client_id, self._access = address, client_id, access
         self._correlations = itertools.count()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> None:
-        """Connect; LinkLost if nobody is there."""
+        """Connect and log in; LinkLost if that cannot be, NobodyListens if the port is free."""
         host, _, port = self.address.rpartition(":")
         try:
             async with asyncio.timeout(SILENT_S):
-                opened = asyncio.open_connection(host.strip("[]"), int(port), limit=1 << 20)
-                self._reader, self._writer = await opened
-        except (OSError, ValueError) as error:
-            raise LinkLost(f"{self.address} cannot be reached: {error or 'it does not answer'}") from error
-        await self.ask(API_VERSIONS, 0)  # by which the other learns this one's name
+                context = self._access.context()
+                opened = asyncio.open_connection(host.strip("[]"), int(port), limit=1 << 20, ssl=context)
+                self._reader, self._writer = await opened  # 1
+        except (OSError, ValueError, UsageError) as error:
+            kind = NobodyListens if _refused(error) else LinkLost
+            raise kind(f"{self.address} cannot be reached: {error or 'it does not answer'}") from error
+        await self.ask(API_VERSIONS, 0)  # 2
+        if self._access.user is not None:
+            await self._log_in(self._access.user, self._access.password or "")  # 3
+
+    async def _log_in(self, user: str, password: str) -> None:
+        mechanism = self._access.mechanism
+        shaken = await self.ask(HANDSHAKE, 1, mechanism=mechanism)
+        if shaken.error_code.value:
+            raise LinkLost(f"{self.address} does not take {mechanism}: {Error(shaken.error_code.value).name}")
+        try:
+            if mechanism == PLAIN:
+                await self._say(f"\0{user}\0{password}".encode(errors="surrogateescape"))
+            else:
+                scram = ScramClient(mechanism, user, password)
+                scram.check(await self._say(scram.final(await self._say(scram.first()))))
+        except AccessDenied as denied:
+            raise LinkLost(f"{self.address} and the link's user {user!r}: {denied}. Does --link-login fit?") from denied
+
+    async def _say(self, token: bytes) -> bytes:
+        answer = await self.ask(AUTHENTICATE, 1, auth_bytes=token)
+        if answer.error_code.value:
+            raise AccessDenied(answer.error_message or Error(answer.error_code.value).name)
+        return bytes(answer.auth_bytes)
 
     async def fetch(self, body: bytes) -> tuple[Error, list[asking.PartitionCopy]]:
         """The answer to a follower's Fetch."""
@@ -84,3 +123,10 @@ class Link:
             with suppress(OSError, RuntimeError):
                 self._writer.close()
         self._writer = self._reader = None
+
+
+def _refused(error: Exception) -> bool:
+    """Whether each address of a name refused; where it has several, asyncio only says so in words."""
+    codes = re.findall(r"\[Errno (\d+)\]", str(error))
+    refused = [code for code in codes if int(code) == errno.ECONNREFUSED]
+    return isinstance(error, ConnectionRefusedError) or (bool(codes) and refused == codes)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.link import Link, LinkLost
+from waterclock.broker.security.link import OPEN, LinkAccess
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError, WaterclockError
@@ -37,13 +38,13 @@ def checked(address: str, option: str) -> str:
     return address
 
 
-def promote(address: str, unclean: bool) -> None:
+def promote(address: str, unclean: bool, access: LinkAccess = OPEN) -> None:
     """Make the follower at `address` the leader; UsageError if it leads already, WaterclockError if it cannot."""
-    asyncio.run(_promote(checked(address, "--at"), unclean))
+    asyncio.run(_promote(checked(address, "--at"), unclean, access))
 
 
-async def _promote(address: str, unclean: bool) -> None:
-    link = Link(address, "waterclock")
+async def _promote(address: str, unclean: bool, access: LinkAccess) -> None:
+    link = Link(address, "waterclock", access)
     try:
         await link.connect()
         before = await _leader(link)  # 1
@@ -53,7 +54,7 @@ async def _promote(address: str, unclean: bool) -> None:
     finally:
         link.close()
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        while await _not_yet(address, before):  # 3
+        while await _not_yet(address, before, access):  # 3
             await asyncio.sleep(AGAIN_S)
 
 
@@ -83,9 +84,9 @@ def _judge(address: str, error: Error) -> None:
         raise WaterclockError(f"the follower at {address} cannot lead: {error.name}")
 
 
-async def _not_yet(address: str, before: int) -> bool:
+async def _not_yet(address: str, before: int, access: LinkAccess) -> bool:
     """Whether the broker at `address` names the leader of before still, or cannot be asked just now."""
-    link = Link(address, "waterclock")
+    link = Link(address, "waterclock", access)
     try:
         await link.connect()
         return await _leader(link) == before

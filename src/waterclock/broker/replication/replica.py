@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +46,8 @@ class Replica:
         self.store, self.topics, self._identity = store, topics, identity
         self.journal = journal
         self.applied: int | None = store.load("self").get("applied")
+        self.changed: Callable[[bool, Collection[str]], object] = _nobody_asks
+        """Hears of what was done to the store, once it is durable: whether everything was, and in which namespaces."""
         self._begin_reading()
 
     def _begin_reading(self) -> None:
@@ -98,6 +100,7 @@ class Replica:
         forget: list[Entry | Forget] = [Forget(OWN)] if reset else []
         await self.keep([*forget, *changes, Entry("self", "applied", self._read)])
         self.applied = self._read
+        self.changed(reset, {change.namespace for change in changes})
 
     def _apply_to_topics(self, reset: bool, changes: list[Entry]) -> None:
         named = {change.key: change.value for change in changes if change.namespace == NAMESPACE}
@@ -134,6 +137,10 @@ class Replica:
         for partition in self.partitions():
             partition.memo.epochs.append((epoch, partition.end))
             partition.memo.save()
+
+
+def _nobody_asks(reset: bool, namespaces: Collection[str]) -> None:
+    """Nobody wants to hear of changes."""
 
 
 def _tell(done: asyncio.Future[bool], stored: bool) -> None:

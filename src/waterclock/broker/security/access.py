@@ -8,12 +8,12 @@ Rule 2: secrets come from files that nobody else may read, or from the environme
 from __future__ import annotations
 
 import ipaddress
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from waterclock.broker.security.link import OPEN, LinkAccess
+from waterclock.broker.security.private import check_private
 from waterclock.broker.security.users import parsed
 from waterclock.errors import UsageError
 
@@ -28,7 +28,8 @@ class Access:
     """`users` are lines as `users.py` has them; with any, clients must say who they are.
 
     `tls_cert` and `tls_key` are PEM files, and go together. `advertise` (HOST or HOST:PORT) is where clients are to
-    connect to, where that is not where the broker listens.
+    connect to, where that is not where the broker listens. `link` is as whom this broker speaks to the other one of its
+    pair, and with users the only one who may follow it.
 
     >>> Access(users=("alice:secret",))
     Access(tls_cert=None, tls_key=None, advertise=None, insecure_remote=False)
@@ -39,11 +40,15 @@ class Access:
     tls_key: str | None = None
     advertise: str | None = None
     insecure_remote: bool = False
+    link: LinkAccess = field(default=OPEN, repr=False)
 
     def check(self, host: str, follow: str | None = None) -> None:
         """UsageError if the broker must not listen on `host` like this, or cannot follow another."""
-        if follow is not None and (self.users or self.tls_cert):
-            raise UsageError("a follower can neither log in nor use TLS yet: leave out --users and --tls-cert")
+        self.link.check()
+        if follow is not None and self.users and self.link.user is None:
+            raise UsageError(
+                "a follower with --users needs a login at its leader, and the leader at it: give --link-login"
+            )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UsageError("--tls-cert and --tls-key go together: give both, or neither")
         parsed(self.users)
@@ -100,16 +105,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def check_private(path: str, option: str) -> None:
-    """UsageError if others than its owner may read or write the file, or if it cannot be read."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}") from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise UsageError(f"{option} {path} may be read by others than you: chmod 600 {path}")
 
 
 def users_of(path: str | None, environment: Mapping[str, str]) -> tuple[str, ...]:

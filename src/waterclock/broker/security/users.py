@@ -70,11 +70,16 @@ class Users:
         own = parsed(lines)
         self.fixed = {line.name for line in own}
         self.credentials: dict[Key, Credential] = {}
+        for line in own:
+            self._add(line)
+        self.read_again(store)
+
+    def read_again(self, store: Store) -> None:
+        """Of the users that clients made, those that are in the store now."""
+        self.credentials = {key: credential for key, credential in self.credentials.items() if key[1] in self.fixed}
         for kept in store.load(NAMESPACE).values():
             if kept["name"] not in self.fixed:
                 self.credentials[kept["mechanism"], kept["name"]] = _credential(kept)
-        for line in own:
-            self._add(line)
 
     def _add(self, line: Line) -> None:
         if line.password is not None:
