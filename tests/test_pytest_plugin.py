@@ -80,7 +80,7 @@ def test_one(kafka_broker_factory, tmp_path):
     broker.advance_s(60)
     made.extend([broker, kafka_broker_factory(tmp_path / "data")])
     assert made[0].bootstrap != made[1].bootstrap
-    assert (tmp_path / "data" / "store.sqlite").exists()
+    assert (tmp_path / "data" / "store.log").exists()
 
 def test_two():
     for broker in made:

@@ -102,9 +102,7 @@ class Core:
             self.deletions = Purgatory("delete records", self.timer)
             self.groups = GroupCoordinator(self.store, self.timer, settings, self.topics, clock.wall_ms)
             self.transactions = TransactionCoordinator(self.store, self.timer, settings, clock.wall_ms, self.produces)
-            self.users = Users(access.users, self.store)
-            self.authorizer = self.topics.sight = Authorizer.of(settings, self.store)
-            self.sasl = SaslApis(self.users, self.timer.call_later)
+            self._guard(access)
             self.listener = listener or opened.enter_context(closing(self._listener((host, port), access)))
             self.identity = Identity.of(self.store, folder, node, *access.advertised(host, self.listener.port))
             self.watermarks = Watermarks(self.listener.ready, self.produces, self.fetches)
@@ -130,6 +128,12 @@ class Core:
         self.transactions.open(self.topics, self.flusher, self.groups)
         self.transactions.ids.pass_over(one for p in self.topics.partitions() for one in p.producers.known)
         take_up(self.transactions, self.topics.partitions(), self.replicas.raise_high)
+
+    def _guard(self, access: Access) -> None:
+        """Who may come in, and do what."""
+        self.users = Users(access.users, self.store)
+        self.authorizer = self.topics.sight = Authorizer.of(self.settings, self.store)
+        self.sasl = SaslApis(self.users, self.timer.call_later)
 
     def _listener(self, address: tuple[str, int], access: Access) -> Listener:
         return listener_for(self._loop, address, self.settings, self.timer, access)

@@ -82,7 +82,7 @@ def restart_with_high(both: Pair, tmp_path: Path, offset: int) -> None:
     """Both brokers lose power, and the leader comes back alone: it had kept its high watermark when it was at `offset`."""
     both.two.cut_power()
     both.one.cut_power()
-    store = Store(str(tmp_path / "one" / "store.sqlite"), lambda *arguments: None)
+    store = Store(str(tmp_path / "one"), lambda *arguments: None)
     store.commit_at_once(Entry("self", "high", {"t-0": offset}))
     store.close()
     both.again("one").start()
