@@ -87,12 +87,7 @@ class Core:
         with ExitStack() as opened:  # a start that fails closes what was opened, the folder's lock last
             if listener is not None:
                 opened.callback(listener.close)
-            self._lock = locked(folder)
-            opened.callback(self._lock.release)
-            replay(folder)
-            self.store = opened.enter_context(closing(Store(folder, self._soon)))
-            self._stop = CleanStop(folder)
-            take_inventory(folder, self.store, self._stop, copied=False)
+            self._open_folder(opened)
             node = node_of(self.store, settings)
             self.runtime = RuntimeSettings(settings, self.store, self._settings_changed)
             self.worker = opened.enter_context(closing(Worker(self._soon)))
@@ -117,6 +112,15 @@ class Core:
             self.produce = self._produce_api()
             self.table = self._table()
             opened.pop_all()
+
+    def _open_folder(self, opened: ExitStack) -> None:
+        """Bring together what lies in the folder, before anything of it is used."""
+        self._lock = locked(self.folder)
+        opened.callback(self._lock.release)
+        replay(self.folder)
+        self.store = opened.enter_context(closing(Store(self.folder, self._soon)))
+        self._stop = CleanStop(self.folder)
+        take_inventory(self.folder, self.store, self._stop, copied=False)
 
     def _leader(self, access: Access) -> Leader:
         told, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
