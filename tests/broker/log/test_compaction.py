@@ -277,7 +277,9 @@ def test_a_batch_that_loses_records_keeps_its_compression(log: Partition, codec:
     assert [r.value for r in records(batches(log)[0].raw)] == [b"w" * 70_000]
 
 
-def test_a_batch_that_cannot_be_decoded_stays_as_it_is(log: Partition) -> None:
+def test_a_batch_that_cannot_be_decoded_stays_as_it_is_and_that_is_said(
+    log: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
     log.settings.replace({**log.settings.given, "cleanup.policy": "delete"})
     append(log, rec(b"a"), attributes=4)  # zstd, it says
     log.settings.replace({**log.settings.given, "cleanup.policy": "compact"})
@@ -285,6 +287,8 @@ def test_a_batch_that_cannot_be_decoded_stays_as_it_is(log: Partition) -> None:
     before = batches(log)
     compact(log)
     assert batches(log) == before
+    assert "1 batches stay as they are" in caplog.text
+    assert "The first is at offset 0: " in caplog.text
 
 
 def test_small_segments_become_one(log: Partition) -> None:

@@ -21,6 +21,7 @@ Rule 2: a batch that cannot be decoded stays as it is: its sender made it so, an
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
@@ -41,6 +42,7 @@ from waterclock.broker.log.swap import CLEANED, swap
 MAP_BYTES: Final = 64 << 20  # for keys and their offsets; if it is full, the rest waits for the next compaction
 ENTRY_BYTES: Final = 160  # what a key costs beside its own bytes
 WRITE_BYTES: Final = 1 << 20
+log = logging.getLogger("waterclock.broker")
 
 
 class Last(NamedTuple):
@@ -138,6 +140,7 @@ class Compaction:
         self._last = plan.last
         self.covered = plan.upto
         self.done = False
+        self._left: list[tuple[int, str]] = []  # batches that cannot be taken apart, by offset, and why
 
     def steps(self) -> Iterator[Swap | None]:
         """Work until it is done, a batch or so at a time; each file that was swapped is yielded once. OSError."""
@@ -145,7 +148,16 @@ class Compaction:
         yield from self._note_keys()
         for group in _groups(self._plan.segments, self._plan.segment_bytes):
             yield from self._rewrite(group)
+        self._say_what_is_left()
         self.done = True
+
+    def _say_what_is_left(self) -> None:
+        if self._left:
+            offset, why = self._left[0]
+            log.warning(
+                "%s: %d batches stay as they are, though older records in them could go. The first is at offset %d: %s",
+                self._plan.folder, len(self._left), offset, why,
+            )  # fmt: skip
 
     def leave(self) -> None:
         """It has failed, and no file of the log has lost its name."""
@@ -263,7 +275,8 @@ class Compaction:
                     kept.append(record)
                 if not number % A_FEW:
                     yield
-        except ValueError:
+        except ValueError as error:
+            self._left.append((batch.base, str(error)))
             return data  # rule 2
         if not kept:
             return b""
