@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.sealed import read_sealed, write_sealed
 from waterclock.broker.store import Entry, Store
-from waterclock.broker.store.sealed import read_sealed, write_sealed
 from waterclock.errors import UsageError
 
 if TYPE_CHECKING:

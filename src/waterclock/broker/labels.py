@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from waterclock.broker.log.segment import LABEL
-from waterclock.broker.store.sealed import read_sealed, sealed, write_sealed
+from waterclock.broker.sealed import read_sealed, sealed, write_sealed
 from waterclock.disk import replacing
 
 START: Final = 200  # of a name, in a folder's: with number and id it stays below the 255 bytes that a file system takes

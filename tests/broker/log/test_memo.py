@@ -17,6 +17,7 @@ from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.durable import make_durable
 from waterclock.broker.log.memo import COPY, NAME, Memo
 from waterclock.broker.log.truncation import cut
+from waterclock.broker.sealed import unsealed
 
 EPOCHS = [(0, 0), (3, 40), (4, 60)]
 
@@ -65,7 +66,7 @@ def write_both(folder: Path, data: bytes) -> None:
 def readable(data: bytes | None, whole: bytes) -> bool:
     """Whether nothing but a blank was changed."""
     with suppress(ValueError):
-        return bool(json.loads(data or b"0") == json.loads(whole))
+        return bool(unsealed(data or b"") == unsealed(whole))
     return False
 
 
@@ -79,7 +80,7 @@ def test_if_both_are_damaged_nobody_knows_where_readers_may_begin(folder: Path) 
 def test_the_form_of_earlier_versions_is_taken_and_written_anew(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(json.dumps({"start": 17, "epochs": EPOCHS, "cleaned": 12}).encode())
     assert kept(tmp_path) == (17, EPOCHS, 12)
-    assert {"checksum", "writes"} < json.loads((tmp_path / NAME).read_bytes()).keys()
+    assert unsealed((tmp_path / NAME).read_bytes())["writes"] == 1
     (tmp_path / NAME).unlink()
     assert kept(tmp_path) == (17, EPOCHS, 12)
 

@@ -16,16 +16,14 @@ Rule 2: where it holds, nothing was undurable: nothing need be read again, flush
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
-from waterclock.disk import flush_folder, write_whole
+from waterclock.broker.sealed import unsealed, write_sealed
+from waterclock.disk import flush_folder
 
 if TYPE_CHECKING:
     from waterclock.broker.log.partition import Partition
@@ -60,9 +58,7 @@ class CleanStop:
         except FileNotFoundError:
             return {}
         with suppress(ValueError, TypeError, AttributeError):
-            checksum, _, kept = raw.partition(b"\n")
-            if checksum == _checksum(kept):
-                return {os.path.join(self._folder, name): self._entry(*row) for name, row in json.loads(kept).items()}
+            return {os.path.join(self._folder, name): self._entry(*row) for name, row in unsealed(raw).items()}
         log.warning(
             "%s is damaged: no stop is known to have been clean, so each log is read as after a crash", self._path
         )
@@ -87,9 +83,8 @@ class CleanStop:
         left.update((partition.folder, row) for partition in partitions if (row := _left(partition, self._path)))
         skip = len(os.path.join(self._folder, ""))
         rows = {folder[skip:]: _row(row) for folder, row in left.items()}
-        kept = json.dumps(rows, separators=(",", ":")).encode()
         try:
-            write_whole(self._path, _checksum(kept) + b"\n" + kept)
+            write_sealed(self._path, rows)
         except OSError as error:
             log.warning("%s cannot be written: %s. The next start reads each log as after a crash", self._path, error)
 
@@ -108,7 +103,3 @@ def _left(partition: Partition, mark: str) -> LeftBehind | None:
 
 def _row(left: LeftBehind) -> list[int]:
     return [left.end, left.snapshot, *(number for item in left.sizes.items() for number in item)]
-
-
-def _checksum(kept: bytes) -> bytes:
-    return b"%08x" % crc32c(kept)

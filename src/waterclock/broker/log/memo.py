@@ -25,14 +25,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crc32c import crc32c
-
 from waterclock.broker.errors import LogDamaged
+from waterclock.broker.sealed import sealed, unsealed
 from waterclock.disk import replacing, write_whole
 
 NAME, COPY = "memo.json", "memo.copy"
-WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}
-CHECKED: Final = {*WITHOUT_CHECKSUM, "writes", "checksum"}
+WITHOUT_CHECKSUM: Final = {"start", "epochs", "cleaned"}  # all that earlier versions wrote
 log = logging.getLogger("waterclock.broker")
 
 
@@ -89,8 +87,7 @@ class Memo:
 
     def dump(self) -> bytes:
         """What stands in the file."""
-        kept = {"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes}
-        return json.dumps({**kept, "checksum": _checksum(kept)}).encode()
+        return sealed({"start": self.start, "epochs": self.epochs, "cleaned": self.cleaned, "writes": self.writes})
 
     @property
     def epoch(self) -> int:
@@ -113,13 +110,24 @@ def _read(path: str) -> tuple[Memo | None, str]:
     except FileNotFoundError:
         return None, ""
     try:
-        kept: dict[str, Any] = json.loads(raw)
-        if set(kept) != WITHOUT_CHECKSUM and (set(kept) != CHECKED or kept.pop("checksum") != _checksum(kept)):
-            return None, "its checksum is wrong"
+        kept = _kept(raw)
         epochs = [(int(e), int(o)) for e, o in kept["epochs"]]
         return Memo(path, int(kept["start"]), epochs or [(0, 0)], int(kept["cleaned"]), kept.get("writes", 0)), ""
     except (ValueError, KeyError, TypeError) as error:
         return None, str(error)
+
+
+def _kept(raw: bytes) -> dict[str, Any]:
+    """What the bytes say; ValueError if they are not whole."""
+    try:
+        kept: dict[str, Any] = unsealed(raw)
+    except ValueError as error:
+        with suppress(ValueError, AttributeError):
+            kept = json.loads(raw)
+            if kept.keys() == WITHOUT_CHECKSUM:
+                return kept
+        raise error from None
+    return kept
 
 
 def _later(memo: Memo | None, copy: Memo | None) -> Memo:
@@ -129,10 +137,6 @@ def _later(memo: Memo | None, copy: Memo | None) -> Memo:
         assert found is not None
         return found
     return copy if copy.writes > memo.writes > 0 else memo  # an earlier version that wrote since counts nothing
-
-
-def _checksum(kept: dict[str, Any]) -> int:
-    return int(crc32c(json.dumps(kept).encode()))
 
 
 def _unknown(path: str, copy: str, why: str) -> LogDamaged:
