@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from tests.broker.full_disks import full_disk
 from tests.broker.groups.clients import LEAVE, Client, Turned
 from tests.broker.groups.consumer_members import Reader
 from tests.broker.groups.old_readers import COOPERATIVE, OldReader, parts
+from waterclock.broker.store import Store
 from waterclock.broker.wire.errors import Error
 
 
@@ -160,9 +158,8 @@ def test_a_member_of_an_earlier_version_is_read(tmp_path: Path, served: Turned, 
     bob.create_topic("t", 4)
     bob.joins()
     served.broker.close()
-    with closing(sqlite3.connect(next(tmp_path.rglob("*.sqlite*")))) as database:
-        ((text,),) = database.execute("SELECT value FROM kept WHERE room = 'consumer_member'").fetchall()
-    assert "classic" not in json.loads(text)
+    (kept,) = Store.kept_at(str(tmp_path), "consumer_member").values()
+    assert "classic" not in kept
     with Turned(data=tmp_path) as again:
         third = new_again(again, bob)
         assert third.says().member_epoch == bob.epoch
