@@ -21,7 +21,7 @@ from tests.broker.replication.pairs import PATIENCE_S, pair, until
 from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
-from waterclock.broker.store import Store
+from waterclock.broker.store import Entry, Store
 from waterclock.broker.topics import Topics
 
 TOLD = logging.WARNING
@@ -76,6 +76,20 @@ def test_without_its_store_a_broker_has_its_topics_and_says_what_it_does_not_kno
     caplog.clear()
     assert settings_of(data, "orders") == {"retention.ms": "-1"}
     assert ends(data) == {"orders": [1, 1]}
+    assert not [record for record in caplog.records if record.levelno >= TOLD]
+
+
+def test_what_was_lost_is_said_once(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with closing(Store(str(data), lambda *arguments: None)) as store:
+        for number in range(50):
+            store.commit_at_once(Entry("setting", "x", {"number": number}))
+    with Broker(data) as broker, RawClient(broker.bootstrap) as client:
+        broker.create_topic("later", 2)
+        assert client.produce("later", b"kept", partition=1) == (0, 0)
+    lose_store(data)
+    assert ends(data) == {"orders": [1, 1], "later": [0, 1]}
+    caplog.clear()
+    assert ends(data) == {"orders": [1, 1], "later": [0, 1]}
     assert not [record for record in caplog.records if record.levelno >= TOLD]
 
 

@@ -183,7 +183,10 @@ class Inventory:
     def _set_aside(self, name: str) -> None:
         if os.path.lexists(self._path(name)):
             place = set_aside(self._data, self._path(name))
-            log.error("%s is not known, and lies in %s from now on", self._path(name), place)
+            log.error(
+                "%s is not known, and lies in %s from now on. To have it back, restore a %s that knows it, and the folder",
+                self._path(name), place, NAME,
+            )  # fmt: skip
 
     # Folders that it does
 
@@ -193,10 +196,11 @@ class Inventory:
             for number, name in enumerate(topic.folders):
                 if name not in self._names:
                     self._miss(topic, number, self._path(name))
-                if name not in labels:
+                label = labels.get(name)
+                if label is not None and label.folder != name:
+                    self._refuse_another(self._path(name), label)
+                if label is None or label.commit > self._store.number:  # what was lost is said once
                     write_label(self._path(name), topic.label(number, self._store.number))
-                elif labels[name].folder != name:
-                    self._refuse_another(self._path(name), labels[name])
 
     def _refuse_another(self, path: str, label: FolderLabel) -> None:
         raise LogDamaged(
