@@ -60,14 +60,12 @@ def promote(both: Pair) -> None:
     both.two.promote()
 
 
-@pytest.mark.xfail(reason="the store's commits do not know min.insync.replicas")
 def test_offsets_are_not_acknowledged_that_a_promotion_takes_back(alone: Alone) -> None:
     acknowledged = 2 if commit(alone.both, 2) else 1
     promote(alone.both)
     assert committed(alone.both) == acknowledged
 
 
-@pytest.mark.xfail(reason="the store's commits do not know min.insync.replicas")
 def test_a_producer_that_was_replaced_stays_so_after_a_promotion(alone: Alone) -> None:
     successor = Client(alone.both.one.bootstrap)
     replaced, _ = successor.init("n")
