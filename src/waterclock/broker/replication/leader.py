@@ -6,8 +6,8 @@ Rule 1: a follower counts from the moment on at which it is durable that there i
     new partition waits for it. One that comes while another was heard of lately is refused.
 Rule 2: a fetch with a later epoch than ours comes from a new leader: this broker is deposed, and serves no more.
 Rule 3: a client that calls itself a replica and has no follower's name is a client.
-Rule 4: with fewer replicas in sync than the broker's min.insync.replicas the store takes nothing that the follower would get:
-    it refuses before that stands anywhere. What belongs to one broker is taken always: a follower can come.
+Rule 4: with fewer replicas in sync than the broker's min.insync.replicas the store takes nothing that the follower would
+    get: it refuses before that stands anywhere. What belongs to one broker is taken always: a follower can come.
 Rule 5: where clients say who they are, only the link's user may follow, depose, or read what only followers read.
 """
 
@@ -36,8 +36,8 @@ NAMESPACE: Final = "self"
 HIGHS_EVERY_S: Final = 5.0
 JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
 SAYS: Final = {
-    True: "fewer replicas are in sync than min.insync.replicas asks for: groups' offsets, transactions, topics and what else "
-    "the store keeps are refused until the follower is back. If it will not be, lower min.insync.replicas",
+    True: "fewer replicas are in sync than min.insync.replicas asks for: groups' offsets, transactions, topics and what "
+    "else the store keeps are refused until the follower is back. If it will not be, lower min.insync.replicas",
     False: "enough replicas are in sync: what the store keeps is taken again",
 }
 log = logging.getLogger("waterclock.broker")
