@@ -247,3 +247,9 @@ def test_a_topic_that_waits_for_the_follower_is_not_made_when_the_broker_ends(tm
         both.one.close()
         with pytest.raises(OSError, match="or the broker ended"):
             made.result(20)
+
+
+def test_a_deposed_leader_takes_nothing(tmp_path: Path) -> None:
+    with pair(tmp_path) as both:
+        both.one.call(lambda: setattr(journal(both).partition, "deposed", True))
+        assert not commit(both, 1)
