@@ -132,12 +132,15 @@ class Broker:
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """A new topic, there and durable when this returns.
 
-        UsageError if the name is not legal or not free, or a setting cannot be.
+        UsageError if the name is not legal or not free, or a setting cannot be; OSError if it was refused, or the broker
+        ended before it could be known to be kept.
         """
         done: Future[bool] = Future()
-        self.call(lambda: self.inside.topics.checked_create(name, partitions, settings or {}, done.set_result))
+        self.call(lambda: _create(self.inside, done, name, partitions, settings or {}))
         if not done.result():
-            raise OSError(f"topic {name!r} could not be kept: the disk refused it")
+            raise OSError(
+                f"topic {name!r} could not be kept: the disk refused it, too few replicas are in sync, or the broker ended"
+            )
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -302,6 +305,21 @@ class Broker:
 
 def _nothing() -> None:
     """Nobody wants to hear of a failure."""
+
+
+def _create(role: Core, done: Future[bool], name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    """Make a topic; `done` hears whether it is kept, False where the role ends before that is known."""
+
+    def tell(kept: bool) -> None:
+        role.over.remove_done_callback(ended)
+        if not done.done():
+            done.set_result(kept)
+
+    def ended(over: object) -> None:
+        tell(False)
+
+    role.topics.checked_create(name, partitions, settings, tell)
+    role.over.add_done_callback(ended)
 
 
 def _settle(future: Future[Any], deed: Callable[[], Any]) -> None:

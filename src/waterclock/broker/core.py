@@ -189,6 +189,8 @@ class Core:
     def _settings_changed(self) -> None:
         for topic in self.topics:
             topic.settings.refresh()
+        if self.leading.journal is not None:
+            self.leading.journal.partition.settings.refresh()
 
     def _journal(self) -> Journal:
         partition = open_journal(self.folder, self.settings, self._stop)

@@ -2,7 +2,8 @@
 says in its first moments must not be from before.
 
 1. Through the leader: a group's offset, and records. Then it is stopped (SIGSTOP).
-2. The follower is promoted; a later offset and more records are acknowledged there.
+2. The follower is promoted; a later offset is acknowledged there. It is alone then: its min.insync.replicas is lowered for
+   that, and raised when both are in sync again.
 3. Questions are put into the old leader's sockets, before it goes on and right after: OffsetFetch (stable), ListOffsets and
    Fetch. Each is answered as of now, with an error, or by the end of the connection.
 4. It follows; the roles have changed, and the next round begins.
@@ -38,6 +39,14 @@ def committed(raw: RawClient, offset: int) -> None:
         topics=[{"name": "t", "partitions": [row]}],
     )  # fmt: skip
     assert answer.topics[0].partitions[0].error_code.value == 0
+
+
+def replicas_needed(raw: RawClient, count: int) -> bool:
+    """Whether min.insync.replicas is `count` from now on."""
+    config = {"name": "min.insync.replicas", "config_operation": 0, "value": str(count)}
+    resource = {"resource_type": 4, "resource_name": "", "configs": [config]}
+    answer = raw.ask("IncrementalAlterConfigs", 0, resources=[resource], validate_only=False)
+    return not answer.responses[0].error_code.value
 
 
 class Asker:
@@ -130,7 +139,7 @@ class Rounds:
         def written() -> bool:
             try:
                 with RawClient(node.address) as raw:
-                    if raw.produce("t", b"x")[0]:
+                    if not replicas_needed(raw, 2) or raw.produce("t", b"x")[0]:
                         return False
                     self._end = raw.end("t")
                     committed(raw, self._offset + 1)
@@ -174,12 +183,14 @@ class Rounds:
         until(promoted, "it is promoted")
 
     def _commit_alone(self, node: Node) -> None:
-        """The new leader alone acknowledges an offset, and an acks=1 record that readers there may see."""
+        """The new leader alone acknowledges an offset."""
 
         def written() -> bool:
             try:
                 with RawClient(node.address) as raw:
                     self._offset += 100
+                    if not replicas_needed(raw, 1):
+                        return False
                     committed(raw, self._offset)
                     return True
             except (*GONE, AssertionError):

@@ -1,19 +1,28 @@
 """What a leader may not acknowledge alone: with min.insync.replicas=2 everything that a promotion would take back.
 
-Found by the campaign of consistency (`tests/broker/consistency`). What fails is marked so until it is mended.
+What was acknowledged before and lost was found by the campaign of consistency (`tests/broker/consistency`). What cannot be
+copied just now is refused, or waits for the follower if it stands in the store already.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.pairs import Pair, pair, until
+from tests.broker.replication.frozen import committed as commit_by
+from tests.broker.replication.frozen import replicas_needed
+from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, until
 from tests.broker.transactions.client import Client, Id
+from waterclock import ManualClock
+from waterclock.broker import Broker
+from waterclock.broker.replication.journal import Journal
 from waterclock.broker.wire.errors import Error
 
 SETTINGS = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300"}
@@ -40,11 +49,38 @@ def alone(tmp_path: Path) -> Iterator[Alone]:
 
 def commit(both: Pair, offset: int) -> bool:
     """Whether the leader acknowledged it."""
+    return commit_at(both.one, offset)
+
+
+def commit_at(broker: Broker, offset: int) -> bool:
+    with client(broker) as raw:
+        try:
+            commit_by(raw, offset)
+        except AssertionError:
+            return False
+        return True
+
+
+def commit_soon(raw: RawClient, offset: int) -> None:
     rows = [{"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}]
     given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-    with RawClient(both.one.bootstrap) as raw:
-        answer = raw.ask("OffsetCommit", 8, **given, topics=[{"name": "t", "partitions": rows}])
-    return bool(answer.topics[0].partitions[0].error_code.value == Error.NONE)
+    raw.send("OffsetCommit", 8, **given, topics=[{"name": "t", "partitions": rows}])
+
+
+def acknowledged(raw: RawClient) -> bool:
+    """Whether the next answer says so."""
+    return bool(raw.receive().topics[0].partitions[0].error_code.value == Error.NONE)
+
+
+def journal(both: Pair) -> Journal:
+    found = both.one.inside.leading.journal
+    assert found is not None
+    return found
+
+
+def waiting(both: Pair) -> int:
+    """How many commits stand in the leader's store and wait for the follower."""
+    return both.one.call(lambda: both.one.inside.produces.watched_for(journal(both).partition))
 
 
 def committed(both: Pair) -> int:
@@ -60,14 +96,12 @@ def promote(both: Pair) -> None:
     both.two.promote()
 
 
-@pytest.mark.xfail(reason="the store's commits do not know min.insync.replicas")
 def test_offsets_are_not_acknowledged_that_a_promotion_takes_back(alone: Alone) -> None:
     acknowledged = 2 if commit(alone.both, 2) else 1
     promote(alone.both)
     assert committed(alone.both) == acknowledged
 
 
-@pytest.mark.xfail(reason="the store's commits do not know min.insync.replicas")
 def test_a_producer_that_was_replaced_stays_so_after_a_promotion(alone: Alone) -> None:
     successor = Client(alone.both.one.bootstrap)
     replaced, _ = successor.init("n")
@@ -77,3 +111,145 @@ def test_a_producer_that_was_replaced_stays_so_after_a_promotion(alone: Alone) -
     added = zombie.add("n", alone.producer, "t")
     zombie.close()
     assert (replaced, added) != ("NONE", ["NONE"])
+
+
+def test_a_commit_that_stands_in_the_store_waits_for_the_follower(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with pair(tmp_path, {"min.insync.replicas": "2"}, clock) as both, client(both.one) as raw:
+        both.freeze()
+        commit_soon(raw, 2)
+        until(lambda: waiting(both) == 1, "it is in the store")
+        both.one.advance_s(2 * LAG_S)  # its time is looked at now and then
+        until(lambda: both.one.statistics().replication.in_sync == 0, "the follower is out of sync")
+        assert (waiting(both), commit(both, 3)) == (1, False)
+        both.thaw()
+        assert acknowledged(raw)
+        until(lambda: commit(both, 3), "the follower is in sync")
+
+
+def test_after_a_restart_nothing_is_acknowledged_that_the_follower_may_not_have(tmp_path: Path) -> None:
+    with pair(tmp_path) as both:
+        assert commit(both, 1)
+        both.freeze()
+        both.one.cut_power()
+        both.again("one").start()
+        with client(both.one) as raw:
+            commit_soon(raw, 2)
+            until(lambda: waiting(both) == 1, "it is in the store")
+            both.thaw()
+            assert acknowledged(raw)
+        promote(both)
+        assert committed(both) == 2
+
+
+def test_a_journal_that_began_anew_acknowledges_nothing_before_the_follower_has_its_beginning(tmp_path: Path) -> None:
+    with pair(tmp_path) as both, client(both.one) as raw:
+        both.freeze()
+        commit_soon(raw, 2)
+        until(lambda: waiting(both) == 1, "it is in the store")
+        led, before = journal(both), journal(both).partition.start
+        both.one.call(led.begin_anew)
+        until(lambda: led.partition.start > before and led.partition.durable > led.partition.start, "it has begun anew")
+        both.one.call(lambda: both.one.inside.leading.fetches(led.partition, led.partition.start))
+        assert waiting(both) == 1
+        both.thaw()
+        assert acknowledged(raw)
+
+
+def test_a_promoted_leader_alone_takes_nothing_that_two_must_have(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair(tmp_path, {"min.insync.replicas": "2"}) as both:
+        assert commit(both, 1)
+        both.one.close()
+        both.two.promote()
+        with caplog.at_level(logging.WARNING):
+            assert not commit_at(both.two, 2)
+            with pytest.raises(OSError, match="too few replicas are in sync"):
+                both.two.create_topic("u")
+        assert (committed(both), has(both.two, "u")) == (1, False)
+        assert caplog.text.count("are refused until the follower is back") == 1
+        both.again("one").start()
+        until(lambda: commit_at(both.two, 2), "the follower is in sync")
+        assert "is taken again" in caplog.text
+
+
+@pytest.fixture
+def widowed(tmp_path: Path) -> Iterator[Pair]:
+    """A leader that was started anew after its follower had gone for good, and the follower's time is up."""
+    with pair(tmp_path, SETTINGS) as both:
+        assert commit(both, 1)
+        both.two.close()
+        both.one.close()
+        both.again("one").start()
+        until(lambda: both.one.statistics().replication.in_sync == 0, "its time is up")
+        assert not commit(both, 2)
+        yield both
+
+
+def test_a_leader_whose_follower_is_gone_serves_and_takes_another(widowed: Pair, tmp_path: Path) -> None:
+    with client(widowed.one) as raw:
+        assert raw.end("t") == 0
+    with Broker(tmp_path / "three", settings=widowed.settings, follow=widowed.one.bootstrap):
+        until(lambda: commit(widowed, 3), "the new follower is in sync")
+
+
+def test_a_leader_whose_follower_is_gone_goes_on_alone_where_one_is_enough(widowed: Pair) -> None:
+    with client(widowed.one) as raw:
+        assert replicas_needed(raw, 1)
+    assert commit(widowed, 3)
+
+
+@pytest.mark.parametrize("ends", ["closed", "deposed", "power cut"])
+def test_who_waits_while_the_leader_ends_hears_nothing_but_the_end(
+    tmp_path: Path, ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair(tmp_path) as both, client(both.one) as committing, client(both.one) as ending:
+        by_hand = Client(both.one.bootstrap)
+        producer = by_hand.ready("n")
+        assert by_hand.add("n", producer, "t") == ["NONE"]
+        by_hand.close()
+        both.freeze()
+        commit_soon(committing, 2)
+        fields: dict[str, Any] = {"transactional_id": "n", "producer_id": producer[0], "producer_epoch": producer[1]}
+        ending.send("EndTxn", 3, **fields, committed=True)
+        until(lambda: waiting(both) == 2, "both are in the store")
+        end(both, ends)
+        assert (committing.closed(), ending.closed()) == (True, True)
+        assert [record for record in caplog.records if record.exc_info] == []
+
+
+def end(both: Pair, how: str) -> None:
+    if how == "deposed":
+        both.two.promote()
+        until(lambda: not both.one.leads, "the old leader has heard")
+    elif how == "closed":
+        both.one.close()
+    else:
+        both.one.cut_power()
+
+
+def test_a_topic_that_waits_for_the_follower_is_not_made_when_the_broker_ends(tmp_path: Path) -> None:
+    made: Future[None] = Future()
+
+    def make() -> None:
+        try:
+            both.one.create_topic("u")
+        except OSError as error:
+            made.set_exception(error)
+        else:
+            made.set_result(None)
+
+    with pair(tmp_path) as both:
+        both.freeze()
+        threading.Thread(target=make).start()
+        until(lambda: waiting(both) == 1, "it is in the store")
+        both.one.close()
+        with pytest.raises(OSError, match="or the broker ended"):
+            made.result(20)
+
+
+def test_a_deposed_leader_takes_nothing(tmp_path: Path) -> None:
+    with pair(tmp_path) as both:
+        both.one.call(lambda: setattr(journal(both).partition, "deposed", True))
+        assert not commit(both, 1)

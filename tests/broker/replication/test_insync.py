@@ -178,3 +178,10 @@ def test_the_high_watermark_is_never_above_what_an_in_sync_follower_has_and_neve
         assert high <= scene.partition.high <= scene.partition.durable
         high = scene.partition.high
         assert not scene.in_sync or high <= follower
+
+
+def test_a_deposed_leader_raises_no_high_watermark() -> None:
+    scene = Scene()
+    scene.partition.deposed = True
+    scene.append(1)
+    assert scene.partition.high == 0

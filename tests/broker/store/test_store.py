@@ -252,3 +252,15 @@ def test_nobody_but_its_owner_may_read_it_however_often_it_was_renewed(tmp_path:
     file.renew({"r": {"k": b"1"}})
     file.close()
     assert (tmp_path / "store.log").stat().st_mode & 0o077 == 0
+
+
+def test_after_the_end_nobody_is_told_and_it_is_kept_all_the_same(tmp_path: Path) -> None:
+    calls: list[Callable[[], Any]] = []
+    store = Store(str(tmp_path), lambda deed, *arguments: calls.append(lambda: deed(*arguments)))
+    told: list[bool] = []
+    store.put("n", "k", 1, told.append)
+    store.close()
+    for call in calls:
+        call()
+    assert (told, len(calls)) == ([], 1)
+    assert Store.kept_at(str(tmp_path), "n") == {"k": 1}

@@ -4,9 +4,12 @@ It exists from the first follower on. It begins with everything (`reset`, in as 
 with `more`); each later record is the changes of one commit. It begins anew after a start, when it has grown by RENEW,
 and when a commit failed that stands in it already. Where it cannot begin anew, that is tried every RETRY_S.
 
-Rule 1: a commit is done when it is durable here and below the journal's high watermark: an in-sync follower has it.
+Rule 1: a commit is done when it is durable here and below the journal's high watermark: an in-sync follower has it. One
+    from before the journal's beginning is done when the follower has all of that: it may have dropped the rest first.
 Rule 2: namespaces in OWN belong to one broker and are not copied.
-Rule 3: between the asking for everything and its coming, commits are held back, and follow it in their order.
+Rule 3: whether a commit may be made at all is said before it stands anywhere: leader.py. What stands in the store cannot be
+    refused any more: it waits for the follower, and is never told where this broker ends before.
+Rule 4: between the asking for everything and its coming, commits are held back, and follow it in their order.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class Journal:
         ] = []  # those that the store has, and a reset that failed should have been followed by
         self._tainted = False  # of the commits held back one has failed
         self._grown = 0
+        self._first = self._whole = 0  # where the journal begins, and where the last record of that reset ends
 
     def reset(self, everything: Iterable[Entry] | None) -> None:
         """Write down everything; what stood before is not needed any more.
@@ -80,6 +84,7 @@ class Journal:
         for at in range(0, max(1, len(changes)), MANY):
             more = at + MANY < len(changes)
             self._append({"reset": at == 0, "more": more, "changes": changes[at : at + MANY]})
+        self._first, self._whole = first, self.partition.end
         self._drop_before(first)
         self._grown = 0
         for some in self._held or []:
@@ -96,9 +101,9 @@ class Journal:
 
     def commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
         """Write down the changes of a commit; what is to be called at its end instead of `then`."""
-        shared = [change for change in changes if isinstance(change, Entry) and change.namespace not in OWN]
+        shared = copied(changes)
         if not shared:
-            return then or _nobody_waits
+            return then or nobody_waits
         if self._grown > RENEW:
             self.begin_anew()
         if self._held is not None:
@@ -129,8 +134,12 @@ class Journal:
         return self._held is None
 
     def when_copied(self, end: int, deed: Callable[[], Any]) -> None:
-        """Run `deed` once the high watermark is at `end`."""
-        op = DelayedOperation(lambda op: self.partition.high >= end, lambda op: deed(), None)
+        """Run `deed` once the high watermark is at `end`; never, if this broker ends before."""
+        op = DelayedOperation(
+            lambda op: self.partition.high >= (end if end > self._first else self._whole),
+            lambda op: deed() if op.outcome == "completed" else None,
+            None,
+        )
         self._waits.try_complete_else_watch(op, (self.partition,))
 
     def _append(self, record: dict[str, Any]) -> None:
@@ -167,7 +176,12 @@ class ReplicatedCommit:
         self._then(True)
 
 
-def _nobody_waits(done: bool) -> None:
+def copied(changes: Iterable[Entry | Forget]) -> list[Entry]:
+    """What of a commit the follower gets."""
+    return [change for change in changes if isinstance(change, Entry) and change.namespace not in OWN]
+
+
+def nobody_waits(done: bool) -> None:
     """The end of a commit that nobody asked after."""
 
 

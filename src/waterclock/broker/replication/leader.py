@@ -6,7 +6,9 @@ Rule 1: a follower counts from the moment on at which it is durable that there i
     new partition waits for it. One that comes while another was heard of lately is refused.
 Rule 2: a fetch with a later epoch than ours comes from a new leader: this broker is deposed, and serves no more.
 Rule 3: a client that calls itself a replica and has no follower's name is a client.
-Rule 4: where clients say who they are, only the link's user may follow, depose, or read what only followers read.
+Rule 4: with fewer replicas in sync than the broker's min.insync.replicas the store takes nothing that the follower would
+    get: it refuses before that stands anywhere. What belongs to one broker is taken always: a follower can come.
+Rule 5: where clients say who they are, only the link's user may follow, depose, or read what only followers read.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from waterclock.broker.log.partition import Partition
-from waterclock.broker.replication.journal import TOPIC, Journal
+from waterclock.broker.replication.journal import TOPIC, Journal, copied, nobody_waits
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.statistics import ReplicationStatistics
-from waterclock.broker.store import Entry, Store
+from waterclock.broker.store import Entry, Forget, Store, Then
 from waterclock.broker.wire.errors import Error
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ NAME: Final = re.compile(r"waterclock-follower@(.+)/([0-9a-f]{32})")
 NAMESPACE: Final = "self"
 HIGHS_EVERY_S: Final = 5.0
 JOURNAL_KEYS: Final = (TOPIC.encode(), uuid.uuid5(uuid.NAMESPACE_OID, TOPIC).bytes)  # by its name, and as if by an id
+SAYS: Final = {
+    True: "fewer replicas are in sync than min.insync.replicas asks for: groups' offsets, transactions, topics and what "
+    "else the store keeps are refused until the follower is back. If it will not be, lower min.insync.replicas",
+    False: "enough replicas are in sync: what the store keeps is taken again",
+}
 log = logging.getLogger("waterclock.broker")
 
 
@@ -89,6 +96,7 @@ class Leader:
         self._coming: KnownFollower | None = None
         self._highs: dict[str, int] = {}
         self._stranger = ""
+        self._refuses = False  # whether the last commit was refused by Rule 4
         self.epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
@@ -98,12 +106,15 @@ class Leader:
         if known is None:
             if kept.get("deposed") is not None:
                 self.replicas.miss(self._identity.other)
+                self._store.journal(self._commit)
                 # it stays on the list of brokers: clients that drop one from theirs may wait for it for minutes
                 self._identity.peer, self._identity.peer_at = self._identity.other, kept["deposed"]["address"]
             return
         self._attach(known["node"], KnownFollower(known["address"], known["id"]))
         for partition in partitions:
             self.replicas.expect(partition, highs.get(key_of(partition), 0))
+        if self.journal is not None:
+            self.replicas.expect(self.journal.partition, 0)
 
     def keep_highs(self, partitions: Iterable[Partition]) -> None:
         """Remember how far readers may read: after a restart nothing more is certain of the follower."""
@@ -120,7 +131,7 @@ class Leader:
         return self.journal.partition if self.journal is not None and key in JOURNAL_KEYS and not number else None
 
     def admits(self, client: Client) -> bool:
-        """Whether a connection may do what followers do. Rule 4."""
+        """Whether a connection may do what followers do. Rule 5."""
         if self._user is None or (self._user and client.principal == self._user):
             return True
         if (stranger := f"{KnownFollower.of(client.client_id)} {client.principal}") != self._stranger:
@@ -182,8 +193,28 @@ class Leader:
         self._attached(follower.address)
         if self.journal is None:
             self.journal = self._journal_of()
-            self._store.journal(self.journal.commit)
+            self._store.journal(self._commit)
             self._store.tell_all(self.journal.reset)
+
+    def _commit(self, changes: list[Entry | Forget], then: Then | None) -> Then:
+        """A commit of the store goes into the journal, once there is one; OSError where too few are in sync. Rule 4."""
+        if copied(changes):
+            self._see_replicas()
+        return (then or nobody_waits) if self.journal is None else self.journal.commit(changes, then)
+
+    def _see_replicas(self) -> None:
+        too_few = self._too_few
+        if too_few != self._refuses:
+            self._refuses = too_few
+            log.warning(SAYS[too_few])
+        if too_few:
+            raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
+
+    @property
+    def _too_few(self) -> bool:
+        if self.journal is None:
+            return self.replicas.leader_is_too_few
+        return self.journal.partition.deposed or bool(self.replicas.refused(self.journal.partition))
 
     def statistics(self) -> ReplicationStatistics:
         """The follower's address and state."""

@@ -32,8 +32,11 @@ CHUNK: Final = 4 << 20
 
 
 def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
-    """The journal's partition in a broker's folder: nothing of it is ever too old, or too large."""
-    own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30), "min.insync.replicas": "1"})
+    """The journal's partition in a broker's folder: nothing of it is ever too old, or too large.
+
+    How many replicas must be in sync for it, the broker's own min.insync.replicas says.
+    """
+    own = TopicSettings(settings, {"retention.ms": "-1", "max.message.bytes": str(1 << 30)})
     path = os.path.join(folder, JOURNAL)
     make_folder(path)
     return open_partition(TOPIC, 0, path, own, stop.take(path))

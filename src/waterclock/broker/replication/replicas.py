@@ -96,7 +96,7 @@ class Replicas:
         state, high = self._state(partition), partition.durable
         if state is not None and (state.in_sync or state.caught_up_ns >= self._since_ns()):
             high = min(high, state.end)
-        if high > partition.high and not self.refused(partition):
+        if high > partition.high and not partition.deposed and not self.refused(partition):
             partition.high = high
 
     def _state(self, partition: Partition) -> ReplicaState | None:
@@ -167,6 +167,11 @@ class Replicas:
         """Whether acks=all must be refused: fewer replicas are in sync than min.insync.replicas asks for."""
         least = min(partition.settings.min_insync, len(self.all()))  # no more than there are. KIP-966
         return Error.NONE if least <= 1 or len(self.in_sync(partition)) >= least else Error.NOT_ENOUGH_REPLICAS
+
+    @property
+    def leader_is_too_few(self) -> bool:
+        """Whether the broker's own min.insync.replicas asks for more than the leader."""
+        return min(int(self._settings["min.insync.replicas"]), len(self.all())) > 1
 
     def statistics(self, peer: str) -> ReplicationStatistics:
         """What is known of the follower at `peer`."""

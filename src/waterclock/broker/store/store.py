@@ -5,7 +5,8 @@ keys that survives: what is written is JSON, in a file of checksummed frames (st
 
 Rule 1: all that is handed in while one commit runs is committed with the next, in its order: one flush for many.
 Rule 2: the changes of one `commit` are there together or not at all.
-Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` if the disk refused them.
+Rule 3: `then(True)` is called in the loop's thread once they are durable, `then(False)` if the disk refused them, or the
+    journal. After `close` nobody is called: what the store did at the very end is found at the next start.
 Rule 4: what a coordinator changes in memory before that it takes back in `then(False)`. All that was handed in behind a
     refused commit is refused with it, since it may have been made of it. Their `then` are called without a break, the
     latest first: each finds memory as it had left it. What cannot be taken back (files, answers, sessions) waits for
@@ -89,6 +90,7 @@ class Store:
         self._queue: queue.SimpleQueue[PendingCommit | None] = queue.SimpleQueue()
         self._waiting: deque[Then | None] = deque()  # whom to call for what is on its way, in its order
         self._era = 0
+        self._closed = False
         self._journal: Callable[[list[Entry | Forget], Then | None], Then] | None = None
         self._thread = threading.Thread(target=self._commit_forever, name="store", daemon=True)
         self._thread.start()
@@ -142,6 +144,7 @@ class Store:
         """Commit what is left and close the file."""
         self._queue.put(None)
         self._thread.join()
+        self._closed = True
         self._file.close()
 
     @staticmethod
@@ -203,7 +206,7 @@ class Store:
 
     def _stored(self) -> None:
         then = self._waiting.popleft()
-        if then is not None:
+        if then is not None and not self._closed:
             then(True)
 
     def _refused(self) -> None:
@@ -212,7 +215,7 @@ class Store:
         self._era += 1
         with ExitStack() as latest_first:
             for then in refused:
-                if then is not None:
+                if then is not None and not self._closed:
                     latest_first.callback(then, False)
 
     # At the start
