@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -136,7 +137,9 @@ def test_any_flipped_bit_of_the_store_costs_no_topic(data: Path) -> None:
 def test_settings_that_a_client_changed_are_taken_up_too(data: Path) -> None:
     with Broker(data) as broker:
         topics: Topics = broker.inside.topics
-        broker.call(lambda: topics.configure(topics.by_name["orders"], {"retention.ms": "5", "segment.ms": "7"}))
+        done, wanted = threading.Event(), {"retention.ms": "5", "segment.ms": "7"}
+        broker.call(lambda: topics.configure(topics.by_name["orders"], wanted, lambda kept: done.set()))
+        assert done.wait(PATIENCE_S)
     lose_store(data)
     assert settings_of(data, "orders") == {"retention.ms": "5", "segment.ms": "7"}
 

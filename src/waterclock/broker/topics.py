@@ -64,9 +64,10 @@ def _nobody_waits(done: bool) -> None:
     """For who does not ask how it ended."""
 
 
-def _say_refused(topic: Topic, error: Exception | None) -> None:
+def _labelled(topic: Topic, then: Then, error: Exception | None) -> None:
     if error is not None:  # the store has them
         log.warning("the folder of the topic %s does not have its new settings: %s", topic.name, error)
+    then(True)
 
 
 class Topic:
@@ -223,19 +224,19 @@ class Topics:
 
         def configured(done: bool) -> None:
             if done:
-                self._label_anew(topic)
-            else:
-                topic.settings.replace(before)
+                self._label_anew(topic, then or _nobody_waits)
+                return
+            topic.settings.replace(before)
             if then is not None:
-                then(done)
+                then(False)
 
         self._store.put(NAMESPACE, topic.name, topic.kept(), configured)
 
-    def _label_anew(self, topic: Topic) -> None:
-        """Have the first partition's folder say the topic's settings too."""
+    def _label_anew(self, topic: Topic, then: Then) -> None:
+        """Have the first partition's folder say the topic's settings too, before who asked for them hears of it."""
         first = topic.partitions[0]
         label = self._label(topic, 0, topic.promised)
-        self._do(lambda: None if first.deleted else write_label(first.folder, label), partial(_say_refused, topic))
+        self._do(lambda: None if first.deleted else write_label(first.folder, label), partial(_labelled, topic, then))
 
     def delete(self, topic: Topic, then: Then = _nobody_waits, gone: Callable[[], Any] | None = None) -> None:
         """Forget a topic once that is durable, which `gone` hears, and remove its files, which `then` hears.
