@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.pxd src/waterclock/wheel/*.h) \
-	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/telling.py
+	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py
 ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Three share two cores in `make test`: a third of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
@@ -87,7 +87,7 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
 	rm -f src/waterclock/*/*.so src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c
-	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/telling.c src/waterclock/purgatory/_lock.c
+	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/completions.c src/waterclock/purgatory/_lock.c
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \

@@ -36,7 +36,7 @@ setup(
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
         # the files that also run uncompiled, under other names and with the types of their .pxd
-        compiled("purgatory._telling", f"{PURGATORY}/telling.py", "_telling.pxd", "_lock.pxd"),
-        compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_telling.pxd", "_lock.pxd"),
+        compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),
+        compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_completions.pxd", "_lock.pxd"),
     ]
 )

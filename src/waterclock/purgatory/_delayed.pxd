@@ -1,7 +1,7 @@
 # The types with which delayed.py is compiled; nothing is defined here.
 cimport cython
 from waterclock.purgatory._lock cimport Lock as CompiledLock
-from waterclock.purgatory._telling cimport Teller as CompiledTeller
+from waterclock.purgatory._completions cimport Completions as CompiledCompletions
 
 @cython.final
 cdef class DelayedOperation:
@@ -30,7 +30,7 @@ cdef class Purgatory:
     cdef dict _lists, _over
     cdef bint _closed, _catching_up
     cdef Py_ssize_t _watched, _delayed, _asking
-    cdef CompiledTeller _teller
+    cdef CompiledCompletions _completions
     cdef list _later
     @cython.locals(several=tuple)
     cpdef bint try_complete_else_watch(self, DelayedOperation op, keys) except -1

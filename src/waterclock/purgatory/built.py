@@ -1,15 +1,15 @@
-"""The teller that was compiled, or the plain one; as lock.py says it of the lock."""
+"""The queue of completions, compiled or plain; as lock.py says it of the lock."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["Teller"]
+__all__ = ["Completions"]
 
 if TYPE_CHECKING:
-    from waterclock.purgatory.telling import Teller
+    from waterclock.purgatory.completions import Completions
 else:
     try:
-        from waterclock.purgatory._telling import Teller
+        from waterclock.purgatory._completions import Completions
     except ImportError:
-        from waterclock.purgatory.telling import Teller
+        from waterclock.purgatory.completions import Completions

@@ -8,7 +8,7 @@ Rule 1: an operation's state (outcomes.py), the watch lists and the counts chang
     So an operation that is over is in no list at no moment, and `watched` is exact.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
 Rule 3: no thread waits for an operation's own lock: lock.py says why, and why no wake-up is lost.
-Rule 4: ends that end others are a loop (telling.py). Questions that trigger others nest; what is too deep is asked later.
+Rule 4: ends that end others are a loop (completions.py). Questions that trigger others nest; what is too deep waits.
 Rule 5: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
 """
 
@@ -20,7 +20,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
-from waterclock.purgatory.built import Teller
+from waterclock.purgatory.built import Completions
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
@@ -147,7 +147,7 @@ class Purgatory:
         self._closed = False
         self._watched = self._delayed = 0
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
-        self._teller = Teller(self._lock, on_error)
+        self._completions = Completions(self._lock, on_error)
         self._asking = 0  # questions that triggers ask now, in all threads
         self._later: list[DelayedOperation] = []  # triggered too deep
         self._catching_up = False
@@ -298,7 +298,7 @@ class Purgatory:
             self._lock.release()
         if timeout is not None and outcome is not EXPIRED:
             timeout.cancel()
-        self._teller.tell(self._lock.me(), op, on_complete, on_expire if outcome is EXPIRED else None)
+        self._completions.run(self._lock.me(), op, on_complete, on_expire if outcome is EXPIRED else None)
         return True
 
     def _watchers(self, key: Hashable) -> list[DelayedOperation]:

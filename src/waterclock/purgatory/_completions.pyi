@@ -1,0 +1,1 @@
+from waterclock.purgatory.completions import Completions as Completions

@@ -1,1 +1,0 @@
-from waterclock.purgatory.telling import Teller as Teller
