@@ -50,7 +50,7 @@ def test_the_last_offset_for_a_reader_of_what_is_committed(client: Closing, topi
     producer.commit()
 
 
-def test_offsets_count_with_the_transaction_that_carries_them(
+def test_offsets_of_a_group_count_with_the_transaction_that_carries_them(
     client: Closing, topic: str, name: str, dialogue: Dialogue
 ) -> None:
     client.producer().write(topic, [Message(b"a"), Message(b"b")])
