@@ -16,14 +16,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.kafka.kill_steps import STEPS
 from tests.kafka.reader import committed
 from waterclock.errors import WaterclockError
 from waterclock.kafka.errors import Meaning, meaning_of
-from waterclock.kafka.settings import base_settings
+from waterclock.kafka.settings import SENDING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.testing import Broker, Error, ManualClock
 
@@ -261,6 +261,101 @@ def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30
     interrupt.join()
     producer.close()
+
+
+# Headers, timestamps, labels, offsets of a group
+
+
+def read_whole(broker: Broker, topic: str) -> list[tuple[object, ...]]:
+    """Each committed record of partition 0: value, key, headers, timestamp."""
+    reading = {"group.id": "unused", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**base_settings(broker.bootstrap, {}), **reading})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[tuple[object, ...]] = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found.append((message.value(), message.key(), message.headers(), message.timestamp()[1]))
+    consumer.close()
+    return found
+
+
+def test_a_record_keeps_its_headers_in_order_its_timestamp_and_that_it_has_no_value(
+    producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    headers = [("b", b"1"), ("a", None), ("b", b"")]
+    producer.send(kafka_topic, None, b"k", headers=headers, timestamp_ms=1_700_000_000_000)
+    producer.commit()
+    assert read_whole(kafka_broker, kafka_topic) == [(None, b"k", headers, 1_700_000_000_000)]
+
+
+def test_who_asks_hears_which_of_its_records_were_refused(
+    producer: TransactionalProducer, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    heard: list[tuple[str, int | None]] = []
+
+    def note(label: str, error: KafkaError | None, _: Message) -> None:
+        heard.append((label, error and error.code()))
+
+    with kafka_broker.faults.answer("Produce", Error.INVALID_RECORD):
+        producer.send(kafka_topic, b"a", on_delivery=partial(note, "a"))
+        producer.producer.flush(10)
+    assert heard == [("a", KafkaError.INVALID_RECORD)]
+    with pytest.raises(Failed):
+        producer.commit()
+
+
+def test_who_has_every_delivery_reported_knows_the_offsets_when_the_commit_is_done(
+    kafka_broker: Broker, kafka_topic: str
+) -> None:
+    sending = {**SENDING, "delivery.report.only.error": False}
+    producer = TransactionalProducer(base_settings(kafka_broker.bootstrap, {}), kafka_topic, Failed, sending=sending)
+    heard: list[tuple[int, bool]] = []
+    producer.fence()
+    producer.begin()
+    for _ in range(3):
+        producer.send(
+            kafka_topic, b"a", on_delivery=lambda error, message: heard.append((message.offset(), error is None))
+        )
+    producer.commit()
+    assert heard == [(0, True), (1, True), (2, True)]
+
+
+@pytest.fixture
+def group(kafka_broker: Broker, kafka_topic: str) -> Iterator[Consumer]:
+    """A consumer that has joined a group named after the topic."""
+    settings = {"group.id": kafka_topic, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**base_settings(kafka_broker.bootstrap, {}), **settings})
+    consumer.subscribe([kafka_topic])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    yield consumer
+    consumer.close()
+
+
+def offset_of(consumer: Consumer, topic: str) -> int:
+    (committed_,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+    return int(committed_.offset)
+
+
+def test_the_offsets_of_a_group_count_with_the_commit_and_not_with_an_abort(
+    producer: TransactionalProducer, group: Consumer, kafka_topic: str
+) -> None:
+    producer.send_offsets({(kafka_topic, 0): 7}, group.consumer_group_metadata())
+    producer.commit()
+    producer.begin()
+    producer.send_offsets({(kafka_topic, 0): 9}, group.consumer_group_metadata())
+    producer.abort()
+    assert offset_of(group, kafka_topic) == 7
+
+
+def test_a_member_that_its_group_no_longer_knows_cannot_send_offsets(
+    producer: TransactionalProducer, group: Consumer, kafka_topic: str
+) -> None:
+    metadata = group.consumer_group_metadata()
+    group.close()
+    with pytest.raises(Failed) as raised:
+        producer.send_offsets({(kafka_topic, 0): 7}, metadata)
+    assert raised.value.code == KafkaError.UNKNOWN_MEMBER_ID
 
 
 # Kills

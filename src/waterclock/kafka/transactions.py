@@ -2,7 +2,7 @@
 
     1. fence     whoever had the name before can write no more, and what it left open is thrown away
     2. begin
-    3. send      records to any topics
+    3. send      records to any topics, and how far a consumer group has come with what they were made of
     4. commit    readers of what is committed see them all; or abort: they see none
 
 A crash between any two leaves Kafka as it was after the last 4, for whoever reads what is committed
@@ -11,36 +11,44 @@ A crash between any two leaves Kafka as it was after the last 4, for whoever rea
 Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1.
 Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard.
 Rule 3: what a record was refused for is the error, and not what its transaction then says.
+Rule 4: who has to know what became of a record gives `send` an `on_delivery`. With SENDING it hears of a refusal only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import WaterclockError
 from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.partitions import Offsets
 from waterclock.kafka.patience import CALL_S, patiently
 from waterclock.kafka.settings import SENDING
 
 BY_KEY = -1  # the partition that Kafka's own hash of the key chooses
 _FENCING_S = 60.0
+_OFFSETS_S = 60.0
 _ABORT_S = 60.0
 _CLOSING_S = 5.0
 _SERVED_EVERY = 1000  # so often librdkafka may report what was refused; it holds so much more at most
+NOW = 0  # the timestamp that the client gives
+
+Headers = Sequence[tuple[str, bytes | None]]
+OnDelivery = Callable[[KafkaError | None, Message], object]
 
 
 class TransactionalProducer:
     """Sends under `transactional_id`; the steps are the file's.
 
-    `settings` are librdkafka's, the transaction's timeout among them; SENDING wins over them. `error_of` makes the error
-    to raise of Kafka's. It must not know who uses this producer, or both would live until the garbage collector comes.
+    `settings` are librdkafka's, the transaction's timeout among them; `sending` wins over them. `error_of` makes the
+    error to raise of Kafka's. It must not know who uses this producer, or both would live until the garbage collector
+    comes.
     """
 
     def __init__(
@@ -49,11 +57,15 @@ class TransactionalProducer:
         transactional_id: str,
         error_of: Callable[[KafkaError], WaterclockError],
         clock: Clock | None = None,
+        sending: Mapping[str, Any] | None = None,
     ) -> None:
         self._error_of, self._clock = error_of, clock or SystemClock()
         self._refused: list[KafkaError] = []  # why records were not taken
-        own = {"transactional.id": transactional_id, "on_delivery": _noting(self._refused)}
-        self.producer = Producer({**settings, **SENDING, **own})
+        own: dict[str, Any] = {"transactional.id": transactional_id}
+        wins = SENDING if sending is None else sending
+        if wins["delivery.report.only.error"]:  # else it would be called for every record
+            own["on_delivery"] = _noting(self._refused)
+        self.producer = Producer({**settings, **wins, **own})
         self.is_open, self._sent = False, 0
 
     def fence(self) -> None:
@@ -69,11 +81,24 @@ class TransactionalProducer:
                 self._fail(raised)
             self.is_open = True
 
-    def send(self, topic: str, value: bytes, key: bytes | None = None, partition: int = BY_KEY) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int = BY_KEY,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int = NOW,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
         """Step 3; waits while as much is on its way as librdkafka may hold."""
+        more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
+        if headers:
+            more["headers"] = headers if isinstance(headers, list) else list(headers)
         while True:
             try:
-                self.producer.produce(topic, value, key, partition)
+                self.producer.produce(topic, value, key, partition, timestamp=timestamp_ms, **more)
                 break
             except BufferError:
                 self.producer.poll(0.1)
@@ -82,6 +107,15 @@ class TransactionalProducer:
         self._sent += 1
         if not self._sent % _SERVED_EVERY:
             self.producer.poll(0)
+
+    def send_offsets(self, offsets: Offsets, group: Any) -> None:
+        """Step 3: `offsets`, of the next record to read, count for the group from the commit on.
+
+        `group` is the consumer's own `consumer_group_metadata()`: where the group has gone on without this member, the
+        transaction cannot be committed any more.
+        """
+        asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        self._ask(partial(self.producer.send_offsets_to_transaction, asked, group), _OFFSETS_S)
 
     def commit(self) -> None:
         """Step 4; when it returns, Kafka has it all."""
