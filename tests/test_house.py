@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "broker": {"purgatory", "timer", "web", "arguments", "clock", "disk", "errors"},
     "kafka": {"clock", "errors"},
     "cdc": {"changes", "web", "arguments", "clock", "errors", "kafka"},
+    "relay": {"wheel", "clock", "disk", "errors"},
     "trace": {"wheel", "errors"},
     "testing": {"broker", "clock"},
     "pytest_plugin": {"testing"},

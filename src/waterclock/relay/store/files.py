@@ -1,0 +1,215 @@
+"""The folder's files: written at their end, cut to what the manifest says, dropped behind its back never.
+
+    a file: MAGIC (8 bytes), a random mark (8 bytes), then what its kind holds
+
+Rule 1: a file that is not in the manifest counts for nothing; one that is in it has at least the length that stands there.
+Rule 2: the mark is in the file and in the manifest: a file of the same name that was made at another time is found.
+Rule 3: a write goes to where the file ends as far as is known, so that one that failed half way is written over.
+Rule 4: before the manifest is replaced, all that was written is flushed, and the names of new files too. A file that the
+    new one does not name is removed after.
+Rule 5: only names like our own are removed; whatever else lies in the folder stays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final, Self
+
+from waterclock.disk import flush_folder
+from waterclock.relay.store.errors import StoreDamaged
+
+MAGIC: Final = b"wcrelay1"
+HEADER: Final = 16  # bytes: the magic, the mark
+MOST_OPEN: Final = 32  # files of one partition; a relay may own dozens
+READ_BYTES: Final = 1 << 20  # at a time, where a whole file is read
+_OURS: Final = re.compile(r"[\w-]+\.\d+\.(data|index|journal|snapshot|log|run)")
+
+
+class Files:
+    """The files of one folder, of which a few are open at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._unflushed: set[str] = set()
+        self._dropped: set[str] = set()
+        self._new_names = False
+
+    def create(self, name: str) -> bytes:
+        """Begin a file; returns its mark."""
+        mark = secrets.token_bytes(8)
+        path = self.folder / name
+        self._remember(name, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+        self._new_names = True
+        self.write(name, MAGIC + mark, 0)
+        return mark
+
+    def write(self, name: str, data: bytes, at: int) -> None:
+        """Write all of it. OSError if the disk refuses; then nothing of it counts (rule 3)."""
+        fd = self._fd(name)
+        self._unflushed.add(name)
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(fd, left, at)
+            left, at = left[written:], at + written
+
+    def read(self, name: str, size: int, at: int) -> bytes:
+        """So many bytes; `StoreDamaged` where the file ends before, is gone, or the disk cannot read it."""
+        try:
+            data = os.pread(self._fd(name), size, at)
+            while len(data) < size and (more := os.pread(self._fd(name), size - len(data), at + len(data))):
+                data += more
+        except OSError as error:
+            raise StoreDamaged(f"{name} cannot be read: {error.strerror}") from None
+        if len(data) < size:
+            raise StoreDamaged(f"{name} ends after {at + len(data)} bytes")
+        return data
+
+    def restore(self, name: str, mark: bytes, length: int) -> None:
+        """Take a file as the manifest has it: what lies behind `length` is cut off. `StoreDamaged` if it is another."""
+        if self.read(name, HEADER, 0) != MAGIC + mark:
+            raise StoreDamaged(f"{name} is not the file that was written here")
+        size = os.fstat(self._fd(name)).st_size
+        if size < length:
+            raise StoreDamaged(f"{name} has {size} bytes of {length}")
+        if size > length:
+            os.ftruncate(self._fd(name), length)
+            self._unflushed.add(name)
+
+    def drop(self, name: str) -> None:
+        """Remove a file once a manifest without it was written: `sweep`."""
+        self._close(name)
+        self._unflushed.discard(name)
+        self._dropped.add(name)
+
+    def flush(self) -> None:
+        """Make durable what was written. Rule 4. `StoreDamaged` if the disk refuses: what it has of it is not known, and
+        to ask once more would not tell."""
+        try:
+            for name in sorted(self._unflushed):
+                os.fsync(self._fd(name))
+            self._unflushed.clear()
+            if self._new_names:
+                flush_folder(self.folder)
+                self._new_names = False
+        except OSError as error:
+            raise StoreDamaged(f"what was written cannot be flushed: {error.strerror}") from None
+
+    def sweep(self) -> None:
+        """Remove what was dropped."""
+        for name in self._dropped:
+            (self.folder / name).unlink(missing_ok=True)
+        self._dropped.clear()
+
+    def keep_only(self, names: set[str]) -> bool:
+        """Remove every file of ours that is not among `names`; True if there was one."""
+        strays = [one for one in os.listdir(self.folder) if _OURS.fullmatch(one) and one not in names]
+        for name in strays:
+            self._close(name)
+            (self.folder / name).unlink()
+        self._unflushed &= names
+        self._dropped &= names
+        return bool(strays)
+
+    def close(self) -> None:
+        """Close what is open; nothing is flushed."""
+        for name in tuple(self._open):
+            self._close(name)
+
+    def _fd(self, name: str) -> int:
+        if name in self._open:
+            self._open.move_to_end(name)
+            return self._open[name]
+        return self._remember(name, os.open(self.folder / name, os.O_RDWR))
+
+    def _remember(self, name: str, fd: int) -> int:
+        self._close(name)
+        self._open[name] = fd
+        if len(self._open) > MOST_OPEN:
+            self._close(next(iter(self._open)))  # flushing opens it again: what was written belongs to the file
+        return fd
+
+    def _close(self, name: str) -> None:
+        if (fd := self._open.pop(name, None)) is not None:
+            os.close(fd)
+
+
+class AppendedFile:
+    """A file that grows at its end. What is read of it is checked by who reads: each message has its checksum."""
+
+    def __init__(self, files: Files, name: str, mark: bytes, length: int) -> None:
+        self.files, self.name, self.mark, self.length = files, name, mark, length
+
+    @classmethod
+    def create(cls, files: Files, name: str) -> Self:
+        """An empty one."""
+        return cls(files, name, files.create(name), HEADER)
+
+    @classmethod
+    def restore(cls, files: Files, stored: list[Any]) -> Self:
+        """As a manifest has it: `stored()`. `StoreDamaged` if the file is not like that."""
+        name, mark, length, *rest = stored
+        files.restore(name, bytes.fromhex(mark), length)
+        return cls(files, name, bytes.fromhex(mark), length, *rest)
+
+    def stored(self) -> list[Any]:
+        """What a manifest says of it."""
+        return [self.name, self.mark.hex(), self.length]
+
+    def write(self, data: bytes) -> None:
+        """Write behind the end. It counts with `grow`."""
+        self.files.write(self.name, data, self.length)
+
+    def grow(self, data: bytes) -> None:
+        """What was written counts from now on."""
+        self.length += len(data)
+
+    def append(self, data: bytes) -> None:
+        """Write, and it counts."""
+        self.write(data)
+        self.grow(data)
+
+    def read(self, size: int, at: int) -> bytes:
+        """So many bytes, from the start of the file; see `Files.read`."""
+        return self.files.read(self.name, size, at)
+
+    def drop(self) -> None:
+        """Remove it after the next checkpoint."""
+        self.files.drop(self.name)
+
+
+class CheckedFile(AppendedFile):
+    """One with the checksum of all that is in it."""
+
+    def __init__(self, files: Files, name: str, mark: bytes, length: int, crc: int = 0) -> None:
+        super().__init__(files, name, mark, length)
+        self.crc = crc
+
+    def stored(self) -> list[Any]:
+        return [*super().stored(), self.crc]
+
+    def grow(self, data: bytes) -> None:
+        super().grow(data)
+        self.crc = zlib.crc32(data, self.crc)
+
+    def content(self) -> bytes:
+        """All behind the header. `StoreDamaged` if it is not what was written."""
+        data = self.read(self.length - HEADER, HEADER)
+        self._compare(zlib.crc32(data))
+        return data
+
+    def verify(self) -> None:
+        """The same without keeping it."""
+        crc = 0
+        for at in range(HEADER, self.length, READ_BYTES):
+            crc = zlib.crc32(self.read(min(READ_BYTES, self.length - at), at), crc)
+        self._compare(crc)
+
+    def _compare(self, crc: int) -> None:
+        if crc != self.crc:
+            raise StoreDamaged(f"{self.name} does not hold what was written to it: its checksum is wrong")

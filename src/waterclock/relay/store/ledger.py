@@ -1,0 +1,161 @@
+"""Origins and slots on disk: a snapshot, and a journal of what changed since.
+
+    a record of the journal: kind (1 byte), state (1 byte), count (u4), then count of
+        P pending     slots (u2 each), then origins (i8 each)
+        S settled     origins (i8 each), as `state` says
+        N new slots   SLOT rows
+        F freed       spans (i8 each): their slots are free
+
+Rule 1: the journal is read with the verbs that wrote it, in the same order: what comes out is what was there.
+Rule 2: when the journal has grown larger than the snapshot and `JOURNAL_BYTES`, or when the disk refused a record, the next
+    checkpoint begins both anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.files import CheckedFile, Files
+from waterclock.relay.store.origins import CHUNK, Origins, State
+from waterclock.relay.store.rows import Array
+from waterclock.relay.store.slots import SLOT, Slots
+
+JOURNAL_BYTES: Final = 4 << 20
+_RECORD: Final = struct.Struct("<cBI")
+_COUNTS: Final = struct.Struct("<III")  # of a snapshot: slots, open chunks, packed chunks
+
+
+class Ledger:
+    """`Origins` that are kept: what changes them is written to the journal."""
+
+    def __init__(self, files: Files) -> None:
+        self.slots = Slots()
+        self.origins = Origins(self.slots)
+        self._files = files
+        self._snapshot: CheckedFile | None = None
+        self._journal: CheckedFile | None = None
+        self._has_gap = False  # the journal lacks what is in memory
+
+    def place(self, spans: Array, origins: Array, targets: Array) -> Callable[[], None]:
+        """Note that these are pending, each in its span and for its target. They are with a call of what comes back."""
+        slots, new = self.slots.numbers(spans, targets)
+        if len(new):
+            self._note(b"N", 0, len(new), new.tobytes())
+        self._note(b"P", 0, len(origins), slots.tobytes() + origins.astype("<i8").tobytes())
+        return partial(self.origins.place, origins, slots)
+
+    def settle(self, origins: Array, state: State, known: range) -> int:
+        """These are settled, each named once; returns of how many that is news."""
+        news = self.origins.settle(origins, state, known)
+        if len(news):
+            self._note(b"S", state, len(news), news.astype("<i8").tobytes())
+        return len(news)
+
+    def free(self, span: int) -> None:
+        """Nothing is pending in a span, and it was dropped."""
+        self._note(b"F", 0, 1, struct.pack("<q", span))
+        self.slots.free(span)
+
+    def _note(self, kind: bytes, state: int, count: int, data: bytes) -> None:
+        if self._journal is None:
+            raise RuntimeError("the ledger has no journal: `begin` makes one")
+        try:
+            self._journal.append(_RECORD.pack(kind, state, count) + data)
+        except OSError:
+            self._has_gap = True
+            raise
+
+    def begin(self, number: Callable[[], int]) -> None:
+        """Begin a journal where there is none; `number` gives one to a file."""
+        if self._journal is None:
+            self._journal = CheckedFile.create(self._files, f"origins.{number()}.journal")
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a snapshot is due. Rule 2."""
+        written = self._journal.length if self._journal else 0
+        return self._has_gap or written > max(JOURNAL_BYTES, self._snapshot.length if self._snapshot else 0)
+
+    def snapshot(self, number: Callable[[], int]) -> None:
+        """Write all down anew, and begin another journal."""
+        old = [file for file in (self._snapshot, self._journal) if file]
+        fresh = CheckedFile.create(self._files, f"origins.{number()}.snapshot")
+        table, chunks, packed = self.slots.table(), self.origins.open, self.origins.packed
+        fresh.append(_COUNTS.pack(len(table), len(chunks), len(packed)) + table.tobytes())
+        for which, chunk in chunks.items():
+            fresh.append(struct.pack("<q", which) + chunk.tobytes())
+        for which, data in packed.items():
+            fresh.append(struct.pack("<qI", which, len(data)) + data)
+        self._snapshot, self._journal, self._has_gap = fresh, None, False
+        self.begin(number)
+        for file in old:
+            file.drop()
+
+    def stored(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        return {
+            "snapshot": self._snapshot.stored() if self._snapshot else None,
+            "journal": self._journal.stored() if self._journal else None,
+        }
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Read it as a manifest has it. `StoreDamaged` if a file is not what was written."""
+        if stored["snapshot"]:
+            self._snapshot = CheckedFile.restore(self._files, stored["snapshot"])
+            self._read_snapshot(self._snapshot.content())
+        if stored["journal"]:
+            self._journal = CheckedFile.restore(self._files, stored["journal"])
+            self._replay(self._journal.content())
+
+    def names(self) -> set[str]:
+        """Of its files."""
+        return {file.name for file in (self._snapshot, self._journal) if file}
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return sum(file.length for file in (self._snapshot, self._journal) if file)
+
+    def _read_snapshot(self, data: bytes) -> None:
+        slots, chunks, packed = _COUNTS.unpack_from(data)
+        at = _COUNTS.size + slots * SLOT.itemsize
+        for row in np.frombuffer(data, SLOT, slots, _COUNTS.size).tolist():
+            self.slots.take(*row)
+        for _ in range(chunks):
+            (number,) = struct.unpack_from("<q", data, at)
+            self.origins.restore(number, np.frombuffer(data, "<u2", CHUNK, at + 8).copy())
+            at += 8 + 2 * CHUNK
+        for _ in range(packed):
+            number, size = struct.unpack_from("<qI", data, at)
+            at += 12 + size
+            self.origins.packed[number] = data[at - size : at]
+
+    def _replay(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            kind, state, count = _RECORD.unpack_from(data, at)
+            at += _RECORD.size
+            at += self._redo(kind, State(state), count, data, at)
+
+    def _redo(self, kind: bytes, state: State, count: int, data: bytes, at: int) -> int:
+        """Do what a record says again; returns how long it is."""
+        if kind == b"N":
+            for row in np.frombuffer(data, SLOT, count, at).tolist():
+                self.slots.take(*row)
+            return count * SLOT.itemsize
+        if kind == b"P":
+            slots = np.frombuffer(data, "<u2", count, at)
+            self.origins.place(np.frombuffer(data, "<i8", count, at + 2 * count), slots)
+            return 10 * count
+        if kind == b"S":
+            self.origins.settle(np.frombuffer(data, "<i8", count, at), state, range(0))
+            return 8 * count
+        if kind == b"F":
+            self.slots.free(struct.unpack_from("<q", data, at)[0])
+            return 8
+        raise StoreDamaged(f"the journal has a record of kind {kind!r}")

@@ -1,0 +1,67 @@
+"""The manifest: the one file that says which others count, and up to where. Written whole at each checkpoint.
+
+    one line of JSON, then the checksum of that line
+
+Rule 1: it says whose the folder is. Files of another group, topic or partition are not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from waterclock.disk import write_whole
+from waterclock.relay.store.errors import StoreDamaged
+
+NAME: Final = "manifest"
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose files these are: an input partition as one group reads it. `topic_id` is Kafka's: a topic of the same name
+    that was made again has another."""
+
+    group: str
+    topic_id: str
+    partition: int
+
+    def folder_name(self) -> str:
+        """A name for its folder: readable, and another one for each identity.
+
+        >>> Identity("relay", "J8iNnLwT", 2).folder_name()
+        'relay-J8iNnLwT-2-4c3fc5bb'
+        """
+        words = [re.sub(r"[^\w-]", "_", word, flags=re.ASCII)[:60] for word in (self.group, self.topic_id)]
+        digest = blake2b(json.dumps([self.group, self.topic_id, self.partition]).encode(), digest_size=4)
+        return f"{words[0]}-{words[1]}-{self.partition}-{digest.hexdigest()}"
+
+
+def write(folder: Path, identity: Identity, content: dict[str, Any]) -> None:
+    """Replace the manifest, durably. OSError if the disk refuses; then the old one holds."""
+    line = json.dumps({"format": FORMAT, "identity": asdict(identity), **content}, separators=(",", ":")).encode()
+    write_whole(folder / NAME, b"%s\n%08x\n" % (line, zlib.crc32(line)), 0o600)
+
+
+def read(folder: Path, identity: Identity) -> dict[str, Any] | None:
+    """What the manifest says; None if there is none. `StoreDamaged` if it is not whole, or not of this identity."""
+    try:
+        data = (folder / NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreDamaged(f"the manifest cannot be read: {error.strerror}") from None
+    line, _, rest = data.partition(b"\n")
+    if rest != b"%08x\n" % zlib.crc32(line):
+        raise StoreDamaged("the manifest is damaged: its checksum is wrong")
+    content: dict[str, Any] = json.loads(line)
+    if content["format"] != FORMAT:
+        raise StoreDamaged(f"the files are of format {content['format']}, and this version reads format {FORMAT}")
+    if content["identity"] != asdict(identity):
+        raise StoreDamaged(f"the files are those of {content['identity']}, not of {asdict(identity)}")
+    return content

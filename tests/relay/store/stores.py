@@ -1,0 +1,68 @@
+"""What the tests of the store share: a clock that stands, messages that tell who they are, one verb for all that is near.
+
+Rule 1: a message's value says its origin and due time, so that a wrong row is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from waterclock.clock import ManualClock
+from waterclock.relay.store import Identity, PartitionStore, pack, rows_of, unpack
+
+HOUR, DAY = 3_600_000, 24 * 3_600_000
+NOON = 1_780_315_200_000  # 2026-06-01T12:00Z, in ms
+US = Identity("relay", "J8iNnLwT", 0)
+
+
+class Date(ManualClock):
+    """A clock that shows a date of ours until it is turned."""
+
+    def __init__(self, now_ms: int = NOON) -> None:
+        super().__init__()
+        self.start_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.start_ms + self.monotonic_ns() // 1_000_000
+
+
+def value(origin: int, due: int, more: bytes = b"") -> bytes:
+    return b"%d is due at %d%s" % (origin, due, more)
+
+
+def append(
+    store: PartitionStore, messages: Sequence[tuple[int, int]], *, target: str = "reminders", id: bytes = b""
+) -> Any:
+    """Append messages (origin, due), all for one topic and under one id."""
+    rows = rows_of([due for _, due in messages], [origin for origin, _ in messages])
+    blobs = [pack(value(origin, due), b"key", id) for origin, due in messages]
+    return store.append(rows, blobs, [target] * len(messages))
+
+
+def settle(store: PartitionStore, *origins: int) -> None:
+    store.settle(np.array(origins, "i8"))
+
+
+def settled(store: PartitionStore, *origins: int) -> list[bool]:
+    found: list[bool] = store.is_settled(np.array(origins, "i8")).tolist()
+    return found
+
+
+def near(store: PartitionStore, until_ms: int, most: int = 1_000) -> dict[int, int]:
+    """What a load gives, origin -> due, each once; their bytes are looked at."""
+    found: dict[int, int] = {}
+    for rows in store.load(until_ms, most):
+        assert len(rows) <= most
+        origins, dues = rows["origin"].tolist(), rows["due"].tolist()
+        values = [unpack(blob).value for blob in store.read(rows)]
+        assert values == [value(origin, due) for origin, due in zip(origins, dues, strict=True)]
+        assert not found.keys() & set(origins)
+        found |= dict(zip(origins, dues, strict=True))
+    return found
+
+
+def checkpoint(store: PartitionStore, position: int) -> None:
+    store.checkpoint(position, b"fingerprint of %d" % position, 2 * position)
