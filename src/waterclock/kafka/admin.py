@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from waterclock.errors import EnvironmentMissing, UsageError
@@ -39,6 +39,14 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise UsageError(f"Kafka does not make the topic {topic}: {words_of(error)}.") from None
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
+        try:
+            described = self._client.describe_topics(TopicCollection([topic]))[topic].result()
+        except KafkaException as error:
+            raise UsageError(f"Kafka does not describe the topic {topic}: {words_of(error)}.") from None
+        return str(described.topic_id)
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""

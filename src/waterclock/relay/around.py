@@ -1,0 +1,102 @@
+"""What the owners of all partitions have in common: names, connections, and how a producer of theirs is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from waterclock.clock import WallClock
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.settings import SENDING
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.logs import Logs
+from waterclock.relay.settlement import mark_of
+from waterclock.relay.store import Identity, PartitionStore
+from waterclock.relay.targets import Targets
+from waterclock.relay.topics import Topics
+
+_PRODUCER: Final = {
+    "transaction.timeout.ms": 10_000,  # so long a dead relay's transaction hides what stands behind it in the targets
+    "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
+}
+_SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
+_ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
+
+
+@dataclass(frozen=True)
+class Around:
+    """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
+    `member` the metadata by which Kafka knows whether this process is still in the group."""
+
+    settings: Mapping[str, Any]
+    topics: Topics
+    topic_id: str
+    group: str
+    folder: Path
+    clock: WallClock
+    logs: Logs
+    targets: Targets
+    committed: Callable[[int], int | None]
+    member: Callable[[], Any]
+
+    @property
+    def mark(self) -> bytes:
+        """What stands for the input in settlements."""
+        return mark_of(self.topic_id)
+
+    def open_store(self, partition: int) -> PartitionStore:
+        """The partition's files, locked."""
+        return PartitionStore(self.folder, Identity(self.group, self.topic_id, partition), self.clock)
+
+    def make_producer(self, partition: int, alone: bool) -> TransactionalProducer:
+        """The one that may write for the partition; `alone`: each record in a batch of its own, to find a bad one."""
+        name = f"{self.group}-{self.topics.input}-{partition}"
+        sending = _ALONE if alone else _SENDING
+        return TransactionalProducer({**self.settings, **_PRODUCER}, name, partial(_error_of, name), None, sending)
+
+    def place(self, partition: int, offset: int) -> str:
+        """How a record of the input is named."""
+        return f"{self.topics.input}-{partition}-{offset}"
+
+
+class RecordRefused(ConnectionLost):
+    """Kafka does not take one of the records of a turn: which one, a producer finds out that sends each alone."""
+
+
+_REFUSED: Final = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_MSG_SIZE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._MSG_TIMED_OUT,
+)
+
+
+def is_the_records(error: KafkaError) -> bool:
+    """Whether the error is about what one record is, or where it goes."""
+    return error.code() in _REFUSED
+
+
+def _error_of(name: str, error: KafkaError) -> WaterclockError:
+    meaning = meaning_of(error)
+    if is_the_records(error):
+        return RecordRefused(f"Kafka does not take a message that {name} delivers: {error.str()}.")
+    if meaning is Meaning.REFUSED:
+        return UsageError(f"Kafka refuses what the relay {name} sends: {error.str()}. Look at --kafka-config and the rights.")
+    if meaning is Meaning.FENCED:
+        return ConnectionLost(f"Another relay has taken over what {name} had.")
+    return ConnectionLost(f"Kafka did not take a turn of {name}: {error.str()}.")

@@ -1,0 +1,49 @@
+"""The statistics of a relay, made of its counts and its owners: once a second, in the relay's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from waterclock.relay.owner import Owner
+from waterclock.relay.statistics import Counts, PartitionStatistics, RelayStatistics, SpanStatistics
+
+
+def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner]) -> RelayStatistics:
+    """The record as of now."""
+    return replace(
+        last,
+        requests=counts.requests,
+        delivered=counts.delivered,
+        replies=dict(counts.replies),
+        dead_letters=counts.dead_letters,
+        turns=counts.turns,
+        breaks=counts.breaks,
+        lateness_ms=counts.lateness_ms(),
+        lateness_sum_ms=counts.lateness_sum_ms,
+        lateness_worst_ms=counts.lateness_worst_ms,
+        partitions={number: _of(owner) for number, owner in sorted(owners.items())},
+        spans=_spans(owners),
+    )
+
+
+def _of(owner: Owner) -> PartitionStatistics:
+    store, due_ms = owner.store, owner.next_due_ms()
+    return PartitionStatistics(
+        pending=store.pending,
+        near=len(owner.near) + len(owner.ready),
+        next_due_ms=store.next_due if due_ms is None else due_ms,
+        position=owner.position,
+        bytes_on_disk=store.bytes_on_disk,
+        caught_up=owner.has_caught_up,
+    )
+
+
+def _spans(owners: Mapping[int, Owner]) -> tuple[SpanStatistics, ...]:
+    found: dict[tuple[int, int, str], int] = {}
+    for owner in owners.values():
+        for span in owner.store.spans():
+            for target, pending in span.pending.items():
+                key = span.start_ms, span.end_ms, target
+                found[key] = found.get(key, 0) + pending
+    return tuple(SpanStatistics(*key, pending) for key, pending in sorted(found.items()))

@@ -1,0 +1,87 @@
+"""The logs, read from one offset to another beside the group: what is settled, and one record of the input.
+
+Rule 1: only what is committed is seen; a partition ends where the first open transaction begins.
+Rule 2: nothing is committed here, and no group is joined.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from waterclock.clock import Clock
+from waterclock.errors import ConnectionLost
+from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.settings import READING
+
+_PATIENCE_S: Final = 30.0
+_AT_ONCE: Final = 1000
+
+
+class Logs:
+    """Reads single partitions, with a connection that is kept."""
+
+    def __init__(self, settings: Mapping[str, Any], clock: Clock) -> None:
+        remedies = Remedies("--kafka-config", "--bootstrap")
+        self._client = Client({**settings, **READING, "group.id": "unused"}, _PATIENCE_S, remedies, clock)
+        self._clock = clock
+
+    def close(self) -> None:
+        self._client.close()
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that is kept, and the end of what is committed."""
+        one = [(topic, partition)]
+        return self._client.starts(one)[topic, partition], self._client.ends(one)[topic, partition]
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        """The records from `start` to before `end`; ConnectionLost if they do not come."""
+        if start >= end:
+            return
+        consumer = self._client.consumer
+        consumer.assign([TopicPartition(topic, partition, start)])
+        try:
+            yield from self._until(topic, end)
+        finally:
+            consumer.unassign()
+
+    def record(self, topic: str, partition: int, offset: int) -> Message | None:
+        """The record at that offset; None if there is none."""
+        for message in self.read(topic, partition, offset, offset + 1):
+            return message if message.offset() == offset else None
+        return None
+
+    def _until(self, topic: str, end: int) -> Iterator[Message]:
+        until_s = self._clock.monotonic_s() + _PATIENCE_S
+        while self._clock.monotonic_s() < until_s:
+            first = self._client.consumer.poll(0.5)
+            for message in [] if first is None else [first, *self._client.consumer.consume(_AT_ONCE, 0)]:
+                until_s = self._clock.monotonic_s() + _PATIENCE_S
+                error = message.error()
+                if error is None and message.offset() < end:
+                    yield message
+                elif error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
+                    raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
+                if error is None or error.code() == KafkaError._PARTITION_EOF:
+                    if (message.offset() or 0) >= (end if error is not None else end - 1):
+                        return
+        raise ConnectionLost(f"Kafka does not give the records of {topic}.")
+
+
+_FINGERPRINT: Final = struct.Struct("<q16s")
+
+
+def fingerprint_of(message: Message) -> bytes:
+    """What tells this record from any other that may stand at its offset: the offset, and a digest of all it holds."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((message.timestamp(), message.key(), message.value(), message.headers())).encode())
+    return _FINGERPRINT.pack(message.offset(), digest.digest())
+
+
+def offset_of(fingerprint: bytes) -> int:
+    """The offset of the record that has this fingerprint."""
+    return int(_FINGERPRINT.unpack(fingerprint)[0])

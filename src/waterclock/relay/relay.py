@@ -1,0 +1,318 @@
+"""The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread.
+
+Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
+        else happens, and taken over as soon as it can be.
+Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
+        anew, after a pause that grows. Others go on meanwhile.
+Rule 3: a partition that was given is read from nowhere until its owner says where.
+Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from waterclock.clock import SystemClock, WallClock
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.settings import base_settings
+from waterclock.relay import gathering
+from waterclock.relay.around import Around, RecordRefused
+from waterclock.relay.logs import Logs
+from waterclock.relay.owner import Owner
+from waterclock.relay.statistics import Counts, RelayStatistics
+from waterclock.relay.store import StoreDamaged
+from waterclock.relay.take_over import TakeOver
+from waterclock.relay.targets import Targets
+from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.turn import Turn
+
+log = logging.getLogger("waterclock.relay")
+READ: Final = 10_000  # records taken from the client at once
+IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
+MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
+SESSION_MS: Final = 6_000
+_PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_CONSUMER: Final = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "partition.assignment.strategy": "cooperative-sticky",  # a partition that stays is not taken over again
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": 1_000,
+    "fetch.wait.max.ms": 100,
+    "fetch.message.max.bytes": 4 << 20,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.queue.backoff.ms": 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RelayOptions:
+    """What a relay is started with. `name`: a static member of the group, whose partitions wait for it while it restarts."""
+
+    servers: str
+    topic: str
+    folder: Path
+    group: str
+    partitions: int = 3
+    name: str | None = None
+    settings: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Absent:
+    """A partition without an owner: taken over when `at_ns` has come, after so many attempts that failed."""
+
+    at_ns: int = 0
+    attempts: int = 0
+    alone: bool = False
+    refused: Mapping[int, str] | None = None
+
+
+class Relay:
+    """Delivers what is due, until it is closed. UsageError for topics or a folder that will not do."""
+
+    def __init__(
+        self,
+        options: RelayOptions,
+        clock: WallClock | None = None,
+        lost: Callable[[WaterclockError], object] = lambda error: None,
+    ) -> None:
+        self._options, self._clock, self._lost = options, clock or SystemClock(), lost
+        self._settings = base_settings(options.servers, options.settings or {})
+        self.topics = Topics.of(options.topic)
+        admin = Admin(self._settings)
+        self._count = prepare(admin, self.topics, options.partitions, options.servers)
+        self._counts, self.lock = Counts(), threading.Lock()
+        self.owners: dict[int, Owner] = {}
+        self._absent: dict[int, _Absent] = {}
+        self._taken: set[int] = set()
+        self._given: set[int] = set()
+        self._gathered_ns = 0
+        self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
+        self._logs = Logs(self._settings, self._clock)
+        self._consumer = self._join()
+        self._around = Around(
+            self._settings,
+            self.topics,
+            admin.topic_id(self.topics.input),
+            options.group,
+            options.folder,
+            self._clock,
+            self._logs,
+            Targets(self._settings, self.topics, self._clock),
+            self._committed,
+            self._consumer.consumer_group_metadata,
+        )
+
+    def statistics(self) -> RelayStatistics:
+        """As of a second ago; from any thread."""
+        return self._statistics
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            self.step(IDLE_S)
+
+    def step(self, wait_s: float) -> int:
+        """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
+        messages = self._read(self._wait_s(wait_s))
+        with self.lock:
+            self._rebalance()
+            done = self._ingest(messages) + self._turns()
+            self._gather()
+        return done
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self.lock:
+            for number in list(self.owners):
+                self._let_go(number, checkpoint=True)
+            self._gather(now=True)
+        self._consumer.close()
+        self._logs.close()
+
+    # The group
+
+    def _join(self) -> Consumer:
+        member = {} if self._options.name is None else {"group.instance.id": self._options.name}
+        consumer = Consumer({**self._settings, **_CONSUMER, **member, "group.id": self._options.group})
+        consumer.subscribe([self.topics.input], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        return consumer
+
+    def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
+        nowhere = [TopicPartition(each.topic, each.partition, OFFSET_END) for each in given]
+        consumer.incremental_assign(nowhere)  # rule 3
+        consumer.pause(nowhere)
+        self._given |= {each.partition for each in given}
+
+    def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
+        numbers = {each.partition for each in taken}
+        self._given -= numbers
+        self._taken |= numbers
+        consumer.incremental_unassign(list(taken))
+
+    def _rebalance(self) -> None:
+        """Rule 1."""
+        taken, self._taken = self._taken, set()
+        for number in taken:
+            self._absent.pop(number, None)
+            if number in self.owners:
+                self._let_go(number, checkpoint=True)
+        given, self._given = self._given, set()
+        self._absent.update({number: _Absent() for number in given})
+        for number, absent in list(self._absent.items()):
+            if self._clock.monotonic_ns() >= absent.at_ns:
+                self._take_over(number, absent)
+
+    def _committed(self, number: int) -> int | None:
+        asked = [TopicPartition(self.topics.input, number)]
+        try:
+            (found,) = self._consumer.committed(asked, timeout=10)
+        except KafkaException as error:
+            raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
+        return int(found.offset) if found.offset >= 0 else None
+
+    # Owners
+
+    def _take_over(self, number: int, absent: _Absent) -> None:
+        try:
+            owner = TakeOver(self._around, number, absent.alone).run()
+        except (ConnectionLost, StoreDamaged) as error:
+            self._put_off(number, absent, error)
+            return
+        owner.refused.update(absent.refused or {})
+        del self._absent[number]
+        self.owners[number] = owner
+        where = TopicPartition(self.topics.input, number, owner.position)
+        self._consumer.incremental_unassign([where])
+        self._consumer.incremental_assign([where])
+        self._consumer.resume([where])
+
+    def _put_off(self, number: int, absent: _Absent, error: WaterclockError) -> None:
+        self._counts.breaks += 1
+        self._lost(error)
+        pause_s = _PAUSES_S[min(absent.attempts, len(_PAUSES_S) - 1)]
+        at_ns = self._clock.monotonic_ns() + int(pause_s * 1e9)
+        self._absent[number] = replace(absent, at_ns=at_ns, attempts=absent.attempts + 1)
+
+    def _fail(self, number: int, error: WaterclockError) -> None:
+        """Rule 2."""
+        log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
+        owner = self.owners[number]
+        if isinstance(error, StoreDamaged):
+            owner.store.discard(str(error))
+        self._let_go(number, checkpoint=False)
+        where = [TopicPartition(self.topics.input, number)]
+        self._consumer.pause(where)
+        alone = isinstance(error, RecordRefused) and not owner.refused
+        self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused)), error)
+
+    def _let_go(self, number: int, checkpoint: bool) -> None:
+        owner = self.owners.pop(number)
+        try:
+            if checkpoint:
+                owner.checkpoint()
+        finally:
+            owner.close()
+
+    # Records and turns
+
+    def _wait_s(self, most_s: float) -> float:
+        if self._absent or self._given:
+            return min(most_s, 0.05)
+        waits = [self._wait_of(owner) for owner in self.owners.values()]
+        return max(0.0, min([most_s, *waits]))
+
+    def _wait_of(self, owner: Owner) -> float:
+        if not owner.has_caught_up:
+            return IDLE_S
+        due_ms = owner.next_due_ms()
+        now = owner.waiting or owner.letters
+        until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
+        return max(until_due_s, (owner.rest_until_ns - self._clock.monotonic_ns()) / 1e9)
+
+    def _read(self, wait_s: float) -> list[Message]:
+        first = self._consumer.poll(wait_s)
+        return [] if first is None else [first, *self._consumer.consume(READ, 0)]
+
+    def _ingest(self, messages: Sequence[Message]) -> int:
+        by_partition: dict[int, list[Message]] = {}
+        for message in messages:
+            if (error := message.error()) is None:
+                by_partition.setdefault(message.partition(), []).append(message)
+            else:
+                self._heard(message, error)
+        done = 0
+        for number, some in by_partition.items():
+            done += self._of(number, lambda owner, some=some: owner.ingest(some))
+        self._counts.requests += done
+        for message in messages:
+            if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
+                self._of(message.partition(), lambda owner, end=message.offset(): owner.reached(end))
+        return done
+
+    def _heard(self, message: Message, error: KafkaError) -> None:
+        if error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return
+        if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
+            raise UsageError(
+                f"Another relay of the group {self._options.group} has the name {self._options.name}: give each its own (--name)."
+            )
+        if meaning_of(error) is Meaning.REFUSED:
+            raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._of(message.partition(), _reread)
+        else:
+            self._lost(ConnectionLost(f"Kafka says: {error.str()}."))
+
+    def _of(self, number: int, deed: Callable[[Owner], int]) -> int:
+        """Do something with the owner of a partition; without one, or where it fails, nothing."""
+        owner = self.owners.get(number)
+        if owner is None:
+            return 0
+        try:
+            return deed(owner)
+        except (ConnectionLost, StoreDamaged) as error:
+            self._fail(number, error)
+            return 0
+
+    def _turns(self) -> int:
+        return sum(self._of(number, self._turn) for number in list(self.owners))
+
+    def _turn(self, owner: Owner) -> int:
+        """A turn where there is something for one; whether there was."""
+        if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
+            owner.keep_up()
+            return 0
+        Turn(owner, self._counts).run()
+        owner.keep_up()
+        if owner.alone:
+            raise ConnectionLost("no record was refused this time")
+        return 1
+
+    def _is_wanted(self, owner: Owner) -> bool:
+        if not owner.has_caught_up:
+            return len(owner.waiting) + len(owner.letters) > MOST_WAITING
+        due_ms = owner.next_due_ms()
+        is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
+        return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
+
+    def _gather(self, now: bool = False) -> None:
+        if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:
+            self._gathered_ns = self._clock.monotonic_ns()
+            self._statistics = gathering.gathered(self._statistics, self._counts, self.owners)
+
+
+def _reread(owner: Owner) -> int:
+    raise ConnectionLost(f"{owner.around.topics.input}-{owner.number} has no records any more where it was read")

@@ -1,0 +1,92 @@
+"""What a relay says about itself: one frozen record, whoever asks and whenever; and the counts that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from waterclock.relay.letters import Letter, Reply
+from waterclock.relay.store.rows import Array
+
+LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)  # upper edges of the histogram
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatistics:
+    """One input partition that this relay owns. `near` are the messages in the wheel; times are ms since 1970, None where there is none."""
+
+    pending: int
+    near: int
+    next_due_ms: int | None
+    position: int
+    bytes_on_disk: int
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpanStatistics:
+    """Messages pending for a topic whose due times lie between two moments, in ms since 1970."""
+
+    start_ms: int
+    end_ms: int
+    target: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStatistics:
+    """Counts since the start, of what is committed in Kafka, and what is pending now.
+
+    `requests` were read of the input, moved or not; `turns` are transactions; `breaks` were survived. `lateness_ms` has for
+    each edge how many messages were delivered that late or less, beyond the edge before; the last one has no edge.
+    """
+
+    group: str = ""
+    topic: str = ""
+    requests: int = 0
+    delivered: int = 0
+    replies: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    turns: int = 0
+    breaks: int = 0
+    lateness_ms: Mapping[str, int] = field(default_factory=dict)
+    lateness_sum_ms: int = 0
+    lateness_worst_ms: int = 0
+    partitions: Mapping[int, PartitionStatistics] = field(default_factory=dict)
+    partitions_of_topic: int = 0
+    spans: tuple[SpanStatistics, ...] = ()
+
+    @property
+    def pending(self) -> int:
+        return sum(each.pending for each in self.partitions.values())
+
+
+class Counts:
+    """What the turns of all partitions add up to."""
+
+    def __init__(self) -> None:
+        self.requests = self.delivered = self.dead_letters = self.turns = self.breaks = 0
+        self.replies: dict[str, int] = {}
+        self.lateness_sum_ms = self.lateness_worst_ms = 0
+        self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")
+
+    def turn(self, now_ms: int, dues: Array, replies: Sequence[Reply], letters: Sequence[Letter]) -> None:
+        """A turn was committed at `now_ms`."""
+        self.turns += 1
+        self.delivered += len(dues)
+        self.dead_letters += len(letters)
+        for reply in replies:
+            self.replies[reply.outcome] = self.replies.get(reply.outcome, 0) + 1
+        if len(dues):
+            late_ms = np.maximum(0, now_ms - dues)
+            self._lateness += np.bincount(np.searchsorted(LATENESS_MS, late_ms), minlength=len(LATENESS_MS) + 1)
+            self.lateness_sum_ms += int(late_ms.sum())
+            self.lateness_worst_ms = max(self.lateness_worst_ms, int(late_ms.max()))
+
+    def lateness_ms(self) -> dict[str, int]:
+        """The histogram, by upper edge."""
+        edges = [*map(str, LATENESS_MS), "more"]
+        return dict(zip(edges, self._lateness.tolist(), strict=True))

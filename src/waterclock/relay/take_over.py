@@ -1,0 +1,156 @@
+"""A new owner's start, by numbered steps:
+
+    1. lock      the folder: one process at a time has it
+    2. fence     whoever had the partition before can write no more, and what it left open is thrown away
+    3. find ends of both logs, and the command position
+    4. verify    the files are of these logs: both still hold its positions, and the last record filed is the one that stands
+                 there; else they are discarded, and everything is filed anew
+    5. replay    what was settled since the files were written
+    6. begin     to read the input at the smaller of the two positions
+    7. fire      once the input was read up to the end of step 3 (turn.py)
+
+Rule 1: 3 comes after 2: a zombie could commit in between, and what it settled would be fired again.
+Rule 2: nothing is fired before 7: what is due earlier may still stand in the input.
+Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
+        record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
+        after the files have gone on.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import Message
+
+from waterclock.errors import UsageError
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.around import Around
+from waterclock.relay.logs import fingerprint_of, offset_of
+from waterclock.relay.owner import Owner, Start
+from waterclock.relay.settlement import NoSettlement, settlement_of
+from waterclock.relay.store import PartitionStore
+
+log = logging.getLogger("waterclock.relay")
+
+
+class TakeOver:
+    """Takes one partition over; `alone`: with a producer that finds out which record is refused."""
+
+    def __init__(self, around: Around, number: int, alone: bool = False) -> None:
+        self._around, self._number, self._alone = around, number, alone
+        self._store: PartitionStore | None = None
+        self._producer: TransactionalProducer | None = None
+        self._input = self._settled = (0, 0)  # first offset, end
+        self._answered = 0
+
+    def run(self) -> Owner:
+        """Steps 1 to 6. On an error nothing is held."""
+        try:
+            for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
+                step()
+            return self.begin()
+        except BaseException:
+            self.give_up()
+            raise
+
+    @property
+    def store(self) -> PartitionStore:
+        assert self._store is not None, "step 1 comes first"
+        return self._store
+
+    def lock(self) -> None:
+        """Step 1."""
+        self._store = self._around.open_store(self._number)
+
+    def fence(self) -> None:
+        """Step 2."""
+        self._producer = self._around.make_producer(self._number, self._alone)
+        self._producer.fence()
+
+    def find_ends(self) -> None:
+        """Step 3."""
+        around, number = self._around, self._number
+        self._settled = around.logs.bounds(around.topics.settled, number)
+        self._input = around.logs.bounds(around.topics.input, number)
+        committed = around.committed(number)
+        self._answered = -1 if committed is None else committed
+
+    def verify(self) -> None:
+        """Step 4."""
+        if (why := self._why_not()) is not None:
+            self.store.discard(why)
+        if not self.store.data_position:
+            low, _ = self._input
+            if low:
+                log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
+            self.store.begin(low)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._around.topics.input}-{self._number}"
+
+    def _why_not(self) -> str | None:
+        """Why the files are not of these logs; None if they are, or if there are none."""
+        store = self.store
+        for name, position, (low, end) in (
+            (self._around.topics.input, store.data_position, self._input),
+            (self._around.topics.settled, store.settled_position, self._settled),
+        ):
+            if position and not low <= position <= end:
+                return f"they hold {name} up to {position}, and it has {low} to {end} now"
+        if store.fingerprint is None:
+            return None
+        offset = offset_of(store.fingerprint)
+        record = self._around.logs.record(self._around.topics.input, self._number, offset)
+        if record is None or fingerprint_of(record) != store.fingerprint:
+            return f"the record at offset {offset} of {self._around.topics.input} is not the one that was filed"
+        return None
+
+    def replay(self) -> None:
+        """Step 5."""
+        low, end = self._settled
+        topic = self._around.topics.settled
+        # where the group's offset is gone, all of it is read for the command position that it holds
+        start = low if self._answered < 0 else max(low, self.store.settled_position)
+        told = -1
+        for message in self._around.logs.read(topic, self._number, start, end):
+            told = max(told, self._apply(message))
+        if start == low and self._answered > told:
+            raise UsageError(
+                f"{topic} does not hold what was settled, up to offset {self._answered} of {self._name}: it was made "
+                "again, or cut. All of the input would be delivered once more; to have that, start with another --group."
+            )
+        self._answered = max(self._answered, told)
+
+    def _apply(self, message: Message) -> int:
+        """Take in one record of TOPIC.settled; the command position that it holds, -1 where it is none of ours."""
+        place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
+        try:
+            settlement = settlement_of(message.value())
+        except NoSettlement as error:
+            if error.later:
+                raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
+            log.warning("%s is no settlement, and is passed over: %s", place, error)
+            return -1
+        if settlement.mark != self._around.mark:
+            log.warning("%s is of an earlier topic %s, and is passed over", place, self._around.topics.input)
+            return -1
+        if len(settlement.origins):
+            self.store.settle(settlement.origins, settlement.state)
+        return settlement.command_position
+
+    def begin(self) -> Owner:
+        """Step 6."""
+        assert self._producer is not None, "step 2 comes first"
+        low, end = self._input
+        answered = max(self._answered, low)
+        filed = self.store.data_position or low
+        start = Start(filed, answered, end, self._settled[1])
+        return Owner(self._around, self._number, self.store, self._producer, start, self._alone)
+
+    def give_up(self) -> None:
+        """Let go of what was taken."""
+        if self._producer is not None:
+            self._producer.close()
+        if self._store is not None:
+            self._store.close()

@@ -1,0 +1,66 @@
+"""The relay's topics: the input, and beside it what is settled, answered and refused.
+
+    TOPIC            requests: the log of what is pending
+    TOPIC.settled    origins that are not pending any more; partition by partition with TOPIC
+    TOPIC.replies    what became of cancels and replaces
+    TOPIC.dead       requests that cannot be done, with the reason
+
+Rule 1: what is missing is made; a topic that is there is never changed.
+Rule 2: Kafka deletes nothing of TOPIC and TOPIC.settled by age or size: that would be what is pending. A relay does not
+        start on topics that do.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
+
+KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class Topics(NamedTuple):
+    """The four by name.
+
+    >>> Topics.of("delays").settled
+    'delays.settled'
+    """
+
+    input: str
+    settled: str
+    replies: str
+    dead: str
+
+    @classmethod
+    def of(cls, topic: str) -> Topics:
+        return cls(topic, f"{topic}.settled", f"{topic}.replies", f"{topic}.dead")
+
+
+def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
+    """Make what is missing, and check what is there (rule 2); how many partitions the input has."""
+    there = admin.topics()
+    count = there.get(topics.input, there.get(topics.settled, partitions))
+    for topic in (topic for topic in topics if topic not in there):
+        admin.make(topic, count, KEPT if topic in (topics.input, topics.settled) else None)
+    there = {**dict.fromkeys(topics, count), **there}
+    if there[topics.settled] != count:
+        raise UsageError(
+            f"{topics.input} has {count} partitions and {topics.settled} {there[topics.settled]}: what is settled stands in "
+            "the partition of the same number. Give both as many, with: kafka-topics.sh --bootstrap-server "
+            f"{servers} --alter --topic {min(topics[:2], key=there.__getitem__)} --partitions {max(map(there.get, topics[:2]))}"
+        )
+    for topic in (topics.input, topics.settled):
+        _check(topic, admin.settings(topic), servers)
+    return count
+
+
+def _check(topic: str, settings: dict[str, str], servers: str) -> None:
+    wrong = {name: settings.get(name, value) for name, value in KEPT.items() if settings.get(name, value) != value}
+    if wrong:
+        told = " and ".join(f"{name}={value}" for name, value in wrong.items())
+        mended = ",".join(f"{name}={KEPT[name]}" for name in wrong)
+        raise UsageError(
+            f"The topic {topic} has {told}: Kafka would delete what is pending. Mend it with: kafka-configs.sh "
+            f"--bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} --add-config {mended}"
+        )
