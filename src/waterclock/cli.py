@@ -10,16 +10,20 @@ Rule 1: all options are made at each start, so a command.py imports what is heav
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from waterclock import __version__
 from waterclock.arguments import Command
 from waterclock.broker import command as broker
 from waterclock.cdc import command as cdc
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.relay import command as relay
 from waterclock.spark import command as spark
 from waterclock.trace import command as trace
 
@@ -68,10 +72,18 @@ def _parser() -> argparse.ArgumentParser:
     spark.add_to(commands.add_parser("run", help="run a pipeline"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
+    relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)
     _beside("examples")(commands.add_parser("demo", help="show the main job, or a lesson"))
     trace.add_to(commands.add_parser("trace", help="step through a timing wheel"))
     _beside("bench")(commands.add_parser("bench", help="measure beside others"))
     return parser
+
+
+def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager[Any]:
+    """The broker of `waterclock relay --embedded`: the relay itself knows none."""
+    from waterclock.broker.broker import Broker
+
+    return Broker(folder, port=port)
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:

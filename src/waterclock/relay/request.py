@@ -7,7 +7,8 @@
     delay-action   cancel, or replace: what is pending under delay-id is not delivered; replace schedules this record
 
 Rule 1: what the headers mean depends on nothing else: whoever reads the record again, whenever, reads the same request.
-Rule 2: every other header is handed on, in its order, but for `delayed-from`, which a delivered message is given anew.
+Rule 2: every other header is handed on, in its order, but for `delayed-from` and `delayed-until`, which a
+        delivered message is given anew: where its request stood, and when it was due.
 Rule 3: each way to be malformed has a sentence that says what it got.
 """
 
@@ -27,7 +28,8 @@ DELAY: Final = "delay"
 ID: Final = "delay-id"
 ACTION: Final = "delay-action"
 FROM: Final = "delayed-from"
-_OURS: Final = frozenset((TO, AT, DELAY, ID, ACTION, FROM))
+UNTIL: Final = "delayed-until"
+_OURS: Final = frozenset((TO, AT, DELAY, ID, ACTION, FROM, UNTIL))
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 Header = tuple[str, bytes | None]
@@ -72,7 +74,7 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
         name = header[0]
         if name not in _OURS:
             others.append(header)
-        elif name in asked and name != FROM:
+        elif name in asked and name not in (FROM, UNTIL):
             raise Malformed(f"the header {name} stands there twice: send it once.")
         else:
             asked[name] = header[1]

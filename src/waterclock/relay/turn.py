@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError, Message
 from waterclock.relay.around import is_the_records
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
-from waterclock.relay.request import FROM
+from waterclock.relay.request import FROM, UNTIL
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import Payload, State, unpack
@@ -109,10 +109,9 @@ class Turn:
         owner.producer.begin()
         prefix, names = self._around.place(owner.number, 0)[:-1], owner.store.targets
         watch = partial(partial, self._hear) if owner.alone else _unwatched
-        for origin, target, payload in zip(
-            self._rows["origin"].tolist(), self._rows["target"].tolist(), self._payloads, strict=True
-        ):
-            headers = [*payload.headers, (FROM, f"{prefix}{origin}".encode())]
+        columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
+        for origin, target, due, payload in zip(*columns, self._payloads, strict=True):
+            headers = [*payload.headers, (FROM, f"{prefix}{origin}".encode()), (UNTIL, b"%d" % due)]
             send(names[target], payload.value, payload.key, headers=headers, on_delivery=watch(origin))
 
     def settle(self) -> None:

@@ -1,0 +1,135 @@
+"""`waterclock relay`: delayed messages, and beside it what sends, cancels and reads them."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import Any, Final
+
+from waterclock.arguments import count, describe, port
+from waterclock.errors import UsageError
+from waterclock.web import option
+
+SERVERS: Final = "127.0.0.1:9092"
+_EXAMPLES: Final = """waterclock relay --embedded out/relay
+example: waterclock relay send reminders hello --delay 3s
+example: waterclock relay read reminders"""
+
+StartBroker = Callable[[Any, int], Any]  # folder, port -> a context manager of what has a `bootstrap`
+
+
+def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
+    """The options, and the commands beside it; `start_broker` is for --embedded."""
+    describe(parser, run, _EXAMPLES)
+    parser.set_defaults(start_broker=start_broker)
+    parser.add_argument("--embedded", metavar="DIR", help="start a broker too, with its data there")
+    parser.add_argument("--port", type=port, default=9092, help="of that broker; 0 for any free one (default: %(default)s)")
+    _add_kafka(parser, None)
+    parser.add_argument("--folder", metavar="DIR", help="of this relay's files (default: out/relay/TOPIC, or in --embedded)")
+    group = "the consumer group: relays of one group share the partitions (default: waterclock-relay-TOPIC)"
+    parser.add_argument("--group", help=group)
+    name = "of this relay in its group: its partitions wait for it while it restarts (default: one that is kept in --folder)"
+    parser.add_argument("--name", help=name)
+    made = "of the topic, where it has to be made (default: %(default)s)"
+    parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
+    option.add_to(parser)
+    _add_commands(parser)
+
+
+def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
+    """What every command here asks for. A default here would hide what stands before the command's name."""
+    told = f" (default: {servers})" if servers else ""
+    default = {"default": SUPPRESS} if servers else {}
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help=f"where Kafka is{told}", **default)
+    topic = "where requests go (default: delays)"
+    parser.add_argument("--topic", help=topic, **(default or {"default": "delays"}))
+    client = "librdkafka's settings, a KEY=VALUE a line: TLS and SASL"
+    parser.add_argument("--kafka-config", metavar="FILE", help=client, **default)
+
+
+def _add_commands(parser: ArgumentParser) -> None:
+    more = parser.add_subparsers(metavar="COMMAND", help="send, cancel, replace, read; COMMAND --help tells more")
+    _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
+    _add_cancel(more.add_parser("cancel", help="have the messages of an id not delivered"))
+    _add_send(more.add_parser("replace", help="cancel what has an id, and send this instead"), replace, "ID")
+    _add_read(more.add_parser("read", help="print what is delivered to a topic"))
+
+
+def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
+    name = f"{command.__name__} {'cart-17 ' if id else ''}"
+    describe(parser, command, f"waterclock relay {name}reminders hello --delay '3 days'")
+    if id:
+        parser.add_argument("id", metavar="ID", help="whose messages this one takes the place of")
+    parser.add_argument("target", metavar="TOPIC", help="where the message is delivered to")
+    parser.add_argument("value", metavar="VALUE", help="the message")
+    when = parser.add_mutually_exclusive_group(required=True)
+    when.add_argument("--delay", metavar="TIME", help="how long from now: 3s, '1 hour 30 minutes', '3 days'")
+    when.add_argument("--at", metavar="TIME", help="when: 2026-12-01T09:00Z, or ms since 1970")
+    parser.add_argument("--key", help="the message's key")
+    if not id:
+        parser.add_argument("--id", default="", help="a name to cancel or replace it by")
+    _add_kafka(parser, SERVERS)
+
+
+def _add_cancel(parser: ArgumentParser) -> None:
+    describe(parser, cancel, "waterclock relay cancel cart-17")
+    parser.add_argument("id", metavar="ID", help="the id that the message was sent with")
+    parser.add_argument("--key", help="the message's key, if it had one: only its partition is asked")
+    _add_kafka(parser, SERVERS)
+
+
+def _add_read(parser: ArgumentParser) -> None:
+    describe(parser, read, "waterclock relay read reminders")
+    parser.add_argument("target", metavar="TOPIC", help="the topic that messages are delivered to")
+    parser.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
+    parser.add_argument("--most", type=count, metavar="N", help="end after so many")
+    _add_kafka(parser, SERVERS)
+
+
+def run(arguments: Namespace) -> int:
+    """`waterclock relay`: messages are delivered when they are due, exactly once, until Ctrl-C."""
+    if (arguments.embedded is None) is (arguments.bootstrap is None):
+        raise UsageError("Say where Kafka is, --bootstrap HOST:PORT, or have a broker started, --embedded DIR.")
+    from waterclock.relay.process import serve
+
+    return serve(arguments)
+
+
+def send(arguments: Namespace) -> int:
+    """`waterclock relay send`: have a message delivered later."""
+    from waterclock.relay import asking
+
+    with asking.delays_of(arguments, SERVERS) as delays:
+        receipt = delays.send(
+            arguments.target, arguments.value, **asking.when(arguments), key=arguments.key, id=arguments.id
+        )
+    print(f"{receipt.origin} is in the log")
+    return 0
+
+
+def cancel(arguments: Namespace) -> int:
+    """`waterclock relay cancel`: have the messages of an id not delivered. Exit code 1 where none is cancelled by now."""
+    from waterclock.relay import asking
+
+    with asking.delays_of(arguments, SERVERS) as delays:
+        return asking.told(delays.cancel(arguments.id, key=arguments.key), "cancelled")
+
+
+def replace(arguments: Namespace) -> int:
+    """`waterclock relay replace`: cancel what is pending under an id, and send this under it. Exit code 1 where nothing was
+    pending; it is sent all the same."""
+    from waterclock.relay import asking
+
+    with asking.delays_of(arguments, SERVERS) as delays:
+        answer = delays.replace(
+            arguments.id, arguments.target, arguments.value, **asking.when(arguments), key=arguments.key
+        )
+        return asking.told(answer, "replaced")
+
+
+def read(arguments: Namespace) -> int:
+    """`waterclock relay read`: what is delivered to a topic, with how late it came, until Ctrl-C."""
+    from waterclock.relay import asking
+
+    return asking.read(arguments, SERVERS)

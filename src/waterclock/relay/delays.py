@@ -1,0 +1,191 @@
+"""`Delays`: messages to be delivered later, from a Python program. It talks to Kafka; a relay elsewhere does the work.
+
+Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
+Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or for the id where there is no key.
+        Who cancels says the key again, or shows the receipt; else all partitions are asked.
+Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Self
+
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import ConnectionLost, EnvironmentMissing
+from waterclock.kafka.settings import READING, SENDING, base_settings
+from waterclock.relay.murmur import partition_of
+from waterclock.relay.request import Header
+from waterclock.relay.sending import Answer, Receipt, Text, answer_of, cancel_headers, schedule_headers
+from waterclock.rules.durations import Duration
+
+_SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
+_ANSWER_S: Final = 5.0
+
+
+class Delays:
+    """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL; `patience_s`:
+    how long Kafka, or a relay's answer, is waited for. Any thread may call it.
+
+    EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str = "delays",
+        *,
+        settings: Mapping[str, Any] | None = None,
+        patience_s: float = 30.0,
+        clock: Clock | None = None,
+    ) -> None:
+        from confluent_kafka import Producer
+
+        self._settings = base_settings(bootstrap, settings or {})
+        self._servers, self._topic, self._patience_s = bootstrap, topic, patience_s
+        self._clock = clock or SystemClock()
+        patience = {"message.timeout.ms": int(patience_s * 1000)}
+        self._producer = Producer({**self._settings, **patience, **_SENDING})
+        self._replies: Any = None
+        self._answering = threading.Lock()
+        self._partitions = self._count()
+
+    def send(
+        self,
+        target: str,
+        value: Text | None,
+        *,
+        delay: Duration | None = None,
+        at: datetime | int | None = None,
+        key: Text | None = None,
+        id: str = "",
+        headers: Sequence[Header] = (),
+    ) -> Receipt:
+        """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime, or
+        ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
+        """
+        made = schedule_headers(target, delay, at, id, headers, False)
+        return self._write(value, key, made, id, self._place(key, id))
+
+    def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
+        """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a receipt
+        of `send`. Without a key all partitions are asked, since any may have it."""
+        id, place = (which, None) if isinstance(which, str) else (which.id, which.partition)
+        if not id:
+            raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
+        if place is not None:
+            places = [place]
+        else:
+            places = list(range(self._partitions)) if key is None else [partition_of(_bytes(key), self._partitions)]
+        return self._ask(None, key, cancel_headers(id), id, places)
+
+    def replace(
+        self,
+        which: str | Receipt,
+        target: str,
+        value: Text | None,
+        *,
+        delay: Duration | None = None,
+        at: datetime | int | None = None,
+        key: Text | None = None,
+        headers: Sequence[Header] = (),
+    ) -> Answer:
+        """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
+        delivered; this is scheduled all the same, and the answer says so."""
+        id = which if isinstance(which, str) else which.id
+        made = schedule_headers(target, delay, at, id, headers, True)
+        place = self._place(key, id) if isinstance(which, str) else which.partition
+        return self._ask(value, key, made, id, [place])
+
+    def close(self) -> None:
+        """Wait for what is on its way, and let go of the connections."""
+        self._producer.flush(self._patience_s)
+        replies, self._replies = self._replies, None
+        if replies is not None:
+            replies.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _place(self, key: Text | None, id: str) -> int:
+        if key is None and not id:
+            return -1  # any
+        return partition_of(_bytes(key) if key is not None else id.encode(), self._partitions)
+
+    def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
+        heard: list[Any] = []
+        self._producer.produce(
+            self._topic, value, key, place, headers=headers, on_delivery=lambda error, message: heard.append((error, message))
+        )
+        while not heard:
+            self._producer.poll(0.1)
+        error, message = heard[0]
+        if error is not None:
+            raise ConnectionLost(f"Kafka did not take the request: {error.str()}.")
+        return Receipt(self._topic, message.partition(), message.offset(), id)
+
+    # Answers
+
+    def _ask(self, value: Text | None, key: Text | None, headers: list[Header], id: str, places: list[int]) -> Answer:
+        with self._answering:
+            if self._replies is None:
+                self._replies = self._listen()
+            wanted = {self._write(value, key, headers, id, place).origin for place in places}
+            return answer_of(self._answers(wanted))
+
+    def _listen(self) -> Any:
+        """A reader of the replies, from now on."""
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        topic = f"{self._topic}.replies"
+        reader = Consumer({**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100})
+        try:
+            numbers = reader.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
+            ends = [
+                TopicPartition(topic, n, reader.get_watermark_offsets(TopicPartition(topic, n), timeout=_ANSWER_S)[1])
+                for n in numbers
+            ]
+        except KafkaException as error:
+            reader.close()
+            raise ConnectionLost(f"Kafka does not say where {topic} ends: {error.args[0].str()}.") from None
+        reader.assign(ends)
+        return reader
+
+    def _answers(self, wanted: set[str]) -> list[bytes]:
+        until_s = self._clock.monotonic_s() + self._patience_s
+        found: list[bytes] = []
+        while wanted and self._clock.monotonic_s() < until_s:
+            message = self._replies.poll(0.1)
+            if message is None or message.error() is not None:
+                continue
+            reply = json.loads(message.value())
+            if reply["request"] in wanted:
+                wanted.discard(reply["request"])
+                found.append(message.value())
+        if wanted:
+            raise EnvironmentMissing(
+                f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done is not "
+                f"known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
+            )
+        return found
+
+    def _count(self) -> int:
+        from waterclock.kafka.admin import Admin
+
+        topics = Admin(self._settings).topics()
+        if self._topic not in topics:
+            raise EnvironmentMissing(
+                f"There is no topic {self._topic} at {self._servers}. A relay makes it: "
+                f"waterclock relay --bootstrap {self._servers} --topic {self._topic}"
+            )
+        return topics[self._topic]
+
+
+def _bytes(text: Text) -> bytes:
+    return text.encode() if isinstance(text, str) else text

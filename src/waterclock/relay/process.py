@@ -1,0 +1,110 @@
+"""`waterclock relay` as a process: until Ctrl-C or SIGTERM.
+
+Rule 1: a signal is heard between two steps: what is being filed is filed whole. A second one ends at once; what no checkpoint
+        has is read again from the log.
+"""
+
+from __future__ import annotations
+
+import signal
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from uuid import uuid4
+
+from waterclock.clock import SystemClock
+from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
+from waterclock.errors import UsageError
+from waterclock.kafka.settings import from_text
+from waterclock.relay.progress import Progress
+from waterclock.relay.prometheus import prometheus
+from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
+from waterclock.relay.statistics import RelayStatistics
+from waterclock.web.option import open_server
+
+_ENDED = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(arguments: Namespace) -> int:
+    """The relay, with a broker of its own where --embedded asks for one."""
+    clock = SystemClock()
+    shown = Progress(clock, arguments.json)
+    statistics = RelayStatistics()
+    with ExitStack() as stack:
+        if arguments.embedded:
+            folder = Path(arguments.embedded)
+            broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
+            servers, folder = broker.bootstrap, Path(arguments.folder or folder / "relay")
+        else:
+            servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
+        name = stack.enter_context(_folder_alone(folder))
+        stop = stack.enter_context(_signals())
+        relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost)
+        try:
+            stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, partial(prometheus)))
+            print(f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}", flush=True)
+            while not stop:
+                relay.step(IDLE_S)
+                shown.report(relay.statistics())
+        finally:
+            relay.close()
+            statistics = relay.statistics()
+    shown.end(statistics)
+    return 0
+
+
+def kafka_settings(file: str | None) -> dict[str, str]:
+    """What --kafka-config holds; UsageError where it cannot be read."""
+    if file is None:
+        return {}
+    try:
+        return from_text("--kafka-config", Path(file).read_text())
+    except OSError as error:
+        raise UsageError(f"--kafka-config {file} cannot be read: {error.strerror}.") from None
+
+
+def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
+    group = arguments.group or f"waterclock-relay-{arguments.topic}"
+    given = kafka_settings(arguments.kafka_config)
+    return RelayOptions(servers, arguments.topic, folder, group, arguments.partitions, arguments.name or name, given)
+
+
+@contextmanager
+def _folder_alone(folder: Path) -> Iterator[str]:
+    """The folder for this process alone; the name that lies in it, made the first time."""
+    make_folder(folder)
+    lock = FolderLock(folder, "lock", WithoutLocks.REFUSE)
+    try:
+        lock.take()
+    except BlockingIOError:
+        raise UsageError(
+            f"Another relay works in {folder}: stop it, or give this one a folder of its own (--folder)."
+        ) from None
+    try:
+        file = folder / "name"
+        if not file.exists():
+            write_whole(file, uuid4().hex[:12].encode())
+        yield file.read_text()
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Signals that came, in a list; a second one raises KeyboardInterrupt."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in _ENDED}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,42 @@
+"""What a person sees of a relay: a line while it works, and what it did at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from waterclock.clock import WallClock
+from waterclock.errors import WaterclockError
+from waterclock.relay.statistics import RelayStatistics
+from waterclock.web.record import plain
+
+_EVERY_NS = 500_000_000
+
+
+class Progress:
+    """One line on a terminal, twice a second; at the end a sentence, or JSON."""
+
+    def __init__(self, clock: WallClock, as_json: bool) -> None:
+        self._clock, self._json, self._told_ns = clock, as_json, clock.monotonic_ns()
+
+    def report(self, now: RelayStatistics) -> None:
+        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._told_ns >= _EVERY_NS:
+            self._told_ns = self._clock.monotonic_ns()
+            print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
+
+    def lost(self, error: WaterclockError) -> None:
+        print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
+
+    def end(self, now: RelayStatistics) -> None:
+        if sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(json.dumps(plain(now)) if self._json else self._line(now))
+
+    def _line(self, now: RelayStatistics) -> str:
+        parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
+        parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
+        parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
+        due_ms = [each.next_due_ms for each in now.partitions.values() if each.next_due_ms is not None]
+        if due_ms:
+            parts.append(f"next in {max(0, min(due_ms) - self._clock.wall_ms()) / 1000:,.0f} s")
+        return ", ".join(parts)

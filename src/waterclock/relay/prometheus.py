@@ -1,0 +1,51 @@
+"""A relay's statistics as Prometheus's text; docs/operations.md has the names in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from waterclock.relay.statistics import RelayStatistics
+from waterclock.web.metrics import Metric, Sample, text
+
+COUNTED = {
+    "requests": "Records read of the input.",
+    "delivered": "Messages that are committed in their topics.",
+    "dead_letters": "Requests that could not be done and are committed in TOPIC.dead.",
+    "turns": "Transactions that are committed.",
+    "breaks": "Times that a partition had to be taken over anew.",
+}
+
+
+def prometheus(statistics: RelayStatistics) -> str:
+    """The page; each sample carries the group and the input topic.
+
+    >>> page = prometheus(RelayStatistics("g", "delays", delivered=12))
+    >>> [line for line in page.splitlines() if line.startswith("waterclock_relay_delivered")]
+    ['waterclock_relay_delivered_total{group="g",topic="delays"} 12']
+    """
+    return text(_metrics(statistics))
+
+
+def _metrics(now: RelayStatistics) -> Iterator[Metric]:
+    labels = {"group": now.group, "topic": now.topic}
+    for name, what in COUNTED.items():
+        sample = Sample(getattr(now, name), labels)
+        yield Metric(f"waterclock_relay_{name}_total", "counter", f"{what} Since the start.", (sample,))
+    replies = tuple(Sample(count, {**labels, "outcome": outcome}) for outcome, count in sorted(now.replies.items()))
+    yield Metric("waterclock_relay_replies_total", "counter", "Cancels and replaces answered. Since the start.", replies)
+    late = Sample(now.lateness_sum_ms / 1000, labels, "_sum"), Sample(now.delivered, labels, "_count")
+    yield Metric("waterclock_relay_lateness_seconds", "summary", "From the due time to the commit.", late)
+    yield from _of_partitions(now, labels)
+
+
+def _of_partitions(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Metric]:
+    each = [({**labels, "partition": str(number)}, one) for number, one in now.partitions.items()]
+    for name, what, samples in (
+        ("pending_messages", "Messages that are pending.", [Sample(one.pending, its) for its, one in each]),
+        ("near_messages", "Messages that are due soon, and wait in memory.", [Sample(one.near, its) for its, one in each]),
+        ("files_bytes", "What the partition's files hold.", [Sample(one.bytes_on_disk, its) for its, one in each]),
+        ("caught_up", "1 where the owner has read the input since it took over.", [Sample(one.caught_up, its) for its, one in each]),
+        ("next_due_timestamp_seconds", "When the next message is due.",
+         [Sample(one.next_due_ms / 1000, its) for its, one in each if one.next_due_ms is not None]),
+    ):  # fmt: skip
+        yield Metric(f"waterclock_relay_{name}", "gauge", what, tuple(samples))

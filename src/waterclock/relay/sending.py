@@ -1,0 +1,95 @@
+"""Requests as records: what `Delays` writes to the input topic, and what it hears of them. No Kafka client in this file.
+
+Rule 1: durations and moments are made milliseconds here; what is in the log depends on nobody's idea of "3 days".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from waterclock.relay.letters import DELIVERED, DONE, UNKNOWN
+from waterclock.relay.request import ACTION, AT, DELAY, ID, TO, Action, Header, request_of
+from waterclock.rules.durations import Duration, datetime_us, duration_us
+
+Text = str | bytes
+
+
+class Receipt(NamedTuple):
+    """Where a request stands in the log: it is safe there, whatever becomes of the relay. `id` is empty where it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    id: str
+
+    @property
+    def origin(self) -> str:
+        """How a delivered message names it, in its header `delayed-from`.
+
+        >>> Receipt("delays", 0, 17, "").origin
+        'delays-0-17'
+        """
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+
+class Answer(NamedTuple):
+    """What became of a cancel or a replace: `outcome` is cancelled, replaced, already delivered or unknown; `count`: how
+    many messages of that id were pending."""
+
+    id: str
+    outcome: str
+    count: int
+
+
+def schedule_headers(
+    target: str, delay: Duration | None, at: datetime | int | None, id: str, headers: Sequence[Header], replace: bool
+) -> list[Header]:
+    """The headers of a request; ValueError or TypeError names the argument.
+
+    >>> schedule_headers("reminders", "3 days", None, "cart-17", [("trace", b"x")], False)[:3]
+    [('deliver-to', b'reminders'), ('delay', b'259200000'), ('delay-id', b'cart-17')]
+    """
+    if (delay is None) is (at is None):
+        raise ValueError(f"give either delay or at, got delay={delay!r} and at={at!r}")
+    when = (DELAY, _delay_ms(delay)) if delay is not None else (AT, _at_ms(at))
+    made: list[Header] = [(TO, target.encode()), (when[0], str(when[1]).encode())]
+    made += [(ID, id.encode())] if id else []
+    made += [(ACTION, Action.REPLACE.value.encode())] if replace else []
+    request_of([*made, *headers], 0)  # whatever the relay would refuse is refused here
+    return [*made, *headers]
+
+
+def cancel_headers(id: str) -> list[Header]:
+    """The headers of a cancel."""
+    made: list[Header] = [(ID, id.encode()), (ACTION, Action.CANCEL.value.encode())]
+    request_of(made, 0)
+    return made
+
+
+def _delay_ms(delay: Duration) -> int:
+    return -(-duration_us(delay, "delay") // 1000)  # never early
+
+
+def _at_ms(at: datetime | int | None) -> int:
+    if isinstance(at, datetime):
+        return -(-datetime_us(at) // 1000)
+    if not isinstance(at, int) or isinstance(at, bool) or at < 0:
+        raise TypeError(f"at must be a datetime or milliseconds since 1970, got {at!r}")
+    return at
+
+
+def answer_of(values: Iterable[bytes]) -> Answer:
+    """What several partitions have answered, as one: who has cancelled something is right, then who has delivered it.
+
+    >>> answer_of([b'{"id": "a", "outcome": "unknown", "count": 0}', b'{"id": "a", "outcome": "cancelled", "count": 1}'])
+    Answer(id='a', outcome='cancelled', count=1)
+    """
+    answers = [Answer(one["id"], one["outcome"], one["count"]) for one in map(json.loads, values)]
+    best = min(answers, key=lambda answer: _RANKS.index(answer.outcome))
+    return best._replace(count=sum(answer.count for answer in answers))
+
+
+_RANKS: Final = (*DONE.values(), DELIVERED, UNKNOWN)
