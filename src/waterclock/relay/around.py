@@ -96,7 +96,9 @@ def _error_of(name: str, error: KafkaError) -> WaterclockError:
     if is_the_records(error):
         return RecordRefused(f"Kafka does not take a message that {name} delivers: {error.str()}.")
     if meaning is Meaning.REFUSED:
-        return UsageError(f"Kafka refuses what the relay {name} sends: {error.str()}. Look at --kafka-config and the rights.")
+        return UsageError(
+            f"Kafka refuses what the relay {name} sends: {error.str()}. Look at --kafka-config and the rights."
+        )
     if meaning is Meaning.FENCED:
         return ConnectionLost(f"Another relay has taken over what {name} had.")
     return ConnectionLost(f"Kafka did not take a turn of {name}: {error.str()}.")

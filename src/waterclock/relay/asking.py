@@ -97,4 +97,3 @@ def _clock_time(ms: int) -> str:
 
 def _text(part: bytes) -> str:
     return part.decode("utf-8", "backslashreplace")
-

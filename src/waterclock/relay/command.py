@@ -23,9 +23,13 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     describe(parser, run, _EXAMPLES)
     parser.set_defaults(start_broker=start_broker)
     parser.add_argument("--embedded", metavar="DIR", help="start a broker too, with its data there")
-    parser.add_argument("--port", type=port, default=9092, help="of that broker; 0 for any free one (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=port, default=9092, help="of that broker; 0 for any free one (default: %(default)s)"
+    )
     _add_kafka(parser, None)
-    parser.add_argument("--folder", metavar="DIR", help="of this relay's files (default: out/relay/TOPIC, or in --embedded)")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="of this relay's files (default: out/relay/TOPIC, or in --embedded)"
+    )
     group = "the consumer group: relays of one group share the partitions (default: waterclock-relay-TOPIC)"
     parser.add_argument("--group", help=group)
     name = "of this relay in its group: its partitions wait for it while it restarts (default: one that is kept in --folder)"

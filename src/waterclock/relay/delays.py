@@ -121,7 +121,12 @@ class Delays:
     def _write(self, value: Text | None, key: Text | None, headers: list[Header], id: str, place: int) -> Receipt:
         heard: list[Any] = []
         self._producer.produce(
-            self._topic, value, key, place, headers=headers, on_delivery=lambda error, message: heard.append((error, message))
+            self._topic,
+            value,
+            key,
+            place,
+            headers=headers,
+            on_delivery=lambda error, message: heard.append((error, message)),
         )
         while not heard:
             self._producer.poll(0.1)

@@ -45,7 +45,10 @@ def serve(arguments: Namespace) -> int:
         relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost)
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, partial(prometheus)))
-            print(f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}", flush=True)
+            print(
+                f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
+                flush=True,
+            )
             while not stop:
                 relay.step(IDLE_S)
                 shown.report(relay.statistics())

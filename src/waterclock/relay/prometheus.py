@@ -32,7 +32,9 @@ def _metrics(now: RelayStatistics) -> Iterator[Metric]:
         sample = Sample(getattr(now, name), labels)
         yield Metric(f"waterclock_relay_{name}_total", "counter", f"{what} Since the start.", (sample,))
     replies = tuple(Sample(count, {**labels, "outcome": outcome}) for outcome, count in sorted(now.replies.items()))
-    yield Metric("waterclock_relay_replies_total", "counter", "Cancels and replaces answered. Since the start.", replies)
+    yield Metric(
+        "waterclock_relay_replies_total", "counter", "Cancels and replaces answered. Since the start.", replies
+    )
     late = Sample(now.lateness_sum_ms / 1000, labels, "_sum"), Sample(now.delivered, labels, "_count")
     yield Metric("waterclock_relay_lateness_seconds", "summary", "From the due time to the commit.", late)
     yield from _of_partitions(now, labels)

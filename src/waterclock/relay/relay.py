@@ -147,7 +147,9 @@ class Relay:
     def _join(self) -> Consumer:
         member = {} if self._options.name is None else {"group.instance.id": self._options.name}
         consumer = Consumer({**self._settings, **_CONSUMER, **member, "group.id": self._options.group})
-        consumer.subscribe([self.topics.input], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        consumer.subscribe(
+            [self.topics.input], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+        )
         return consumer
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:

@@ -126,7 +126,9 @@ def _due_ms(asked: _Asked, timestamp_ms: int) -> int:
     else:
         raise Malformed(f"there is neither {AT} nor {DELAY}: one of them says when.")
     if due_ms >= MOST_DUE:
-        raise Malformed(f"the message would be due {due_ms} ms after 1970, later than the year 6400: send an earlier time.")
+        raise Malformed(
+            f"the message would be due {due_ms} ms after 1970, later than the year 6400: send an earlier time."
+        )
     return due_ms
 
 

@@ -11,7 +11,21 @@ import numpy as np
 from waterclock.relay.letters import Letter, Reply
 from waterclock.relay.store.rows import Array
 
-LATENESS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 60_000, 3_600_000)  # upper edges of the histogram
+LATENESS_MS: Final = (
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    10_000,
+    60_000,
+    3_600_000,
+)  # upper edges of the histogram
 
 
 @dataclass(frozen=True, slots=True)

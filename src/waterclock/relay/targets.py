@@ -54,7 +54,9 @@ class Targets:
             self._clock.sleep_s(0.1)
             self._refresh()
         again_s = self._clock.monotonic_s() + REFRESH_S
-        self._missing = {**self._missing, **dict.fromkeys(topics - self._known, again_s)} if len(self._missing) < 10_000 else {}
+        self._missing = (
+            {**self._missing, **dict.fromkeys(topics - self._known, again_s)} if len(self._missing) < 10_000 else {}
+        )
 
     def _refresh(self) -> None:
         self._known = frozenset(name for name, topic in self._list().items() if topic.error is None) - self._own

@@ -35,7 +35,9 @@ from waterclock.relay.store import Payload, State, unpack
 from waterclock.relay.store.rows import Array
 
 MOST: Final = 50_000  # deliveries of one transaction
-REST_NS: Final = 6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
+REST_NS: Final = (
+    6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
+)
 
 
 class Turn:
@@ -72,9 +74,7 @@ class Turn:
         states = {one.origin: self._gone.get(one.origin, one.state) for one in found}
         pending = [origin for origin, state in states.items() if state is State.PENDING]
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
-        told = outcome(
-            command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values()
-        )
+        told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())
         request = self._around.place(self._owner.number, command.offset)
         return Reply(command.id.decode(), command.action.value, told, len(pending), request)
 
