@@ -6,10 +6,11 @@ from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import Payload, pack, unpack
 from waterclock.relay.store.rows import ROW, rows_of
 from waterclock.relay.store.spans import Level, Span
-from waterclock.relay.store.store import PartitionStore
+from waterclock.relay.store.store import Found, PartitionStore
 
 __all__ = [
     "ROW",
+    "Found",
     "Identity",
     "Level",
     "PartitionStore",

@@ -32,12 +32,12 @@ _COUNTS: Final = struct.Struct("<III")  # of a snapshot: slots, open chunks, pac
 
 
 class Ledger:
-    """`Origins` that are kept: what changes them is written to the journal."""
+    """`Origins` that are kept: what changes them is written to the journal. `number` gives one to a new file."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, number: Callable[[], int]) -> None:
         self.slots = Slots()
         self.origins = Origins(self.slots)
-        self._files = files
+        self._files, self._number = files, number
         self._snapshot: CheckedFile | None = None
         self._journal: CheckedFile | None = None
         self._has_gap = False  # the journal lacks what is in memory
@@ -63,18 +63,13 @@ class Ledger:
         self.slots.free(span)
 
     def _note(self, kind: bytes, state: int, count: int, data: bytes) -> None:
-        if self._journal is None:
-            raise RuntimeError("the ledger has no journal: `begin` makes one")
         try:
+            if self._journal is None:
+                self._journal = CheckedFile.create(self._files, f"origins.{self._number()}.journal")
             self._journal.append(_RECORD.pack(kind, state, count) + data)
         except OSError:
             self._has_gap = True
             raise
-
-    def begin(self, number: Callable[[], int]) -> None:
-        """Begin a journal where there is none; `number` gives one to a file."""
-        if self._journal is None:
-            self._journal = CheckedFile.create(self._files, f"origins.{number()}.journal")
 
     @property
     def is_long(self) -> bool:
@@ -82,10 +77,10 @@ class Ledger:
         written = self._journal.length if self._journal else 0
         return self._has_gap or written > max(JOURNAL_BYTES, self._snapshot.length if self._snapshot else 0)
 
-    def snapshot(self, number: Callable[[], int]) -> None:
+    def snapshot(self) -> None:
         """Write all down anew, and begin another journal."""
         old = [file for file in (self._snapshot, self._journal) if file]
-        fresh = CheckedFile.create(self._files, f"origins.{number()}.snapshot")
+        fresh = CheckedFile.create(self._files, f"origins.{self._number()}.snapshot")
         table, chunks, packed = self.slots.table(), self.origins.open, self.origins.packed
         fresh.append(_COUNTS.pack(len(table), len(chunks), len(packed)) + table.tobytes())
         for which, chunk in chunks.items():
@@ -93,7 +88,6 @@ class Ledger:
         for which, data in packed.items():
             fresh.append(struct.pack("<qI", which, len(data)) + data)
         self._snapshot, self._journal, self._has_gap = fresh, None, False
-        self.begin(number)
         for file in old:
             file.drop()
 

@@ -29,7 +29,7 @@ ROW: Final = np.dtype(
     ]
 )
 MOST_DUE: Final = 2**47  # ms; the year 6429. A due time is below it
-MOST_TARGETS: Final = 65_535
+MOST_ORIGIN: Final = 2**62
 
 
 def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
@@ -47,3 +47,14 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
 def checksum(blob: bytes, origin: int) -> int:
     """The checksum of a message's bytes. Rule 2."""
     return zlib.crc32(blob, origin & 0xFFFFFFFF)
+
+
+def checked(rows: Array) -> Array:
+    """A copy of rows that may be filed. ValueError for a due time or an origin out of bounds."""
+    if rows.dtype != ROW:
+        raise ValueError(f"rows must be of dtype ROW, got {rows.dtype}")
+    for name, end in (("due", MOST_DUE), ("origin", MOST_ORIGIN)):
+        wrong = (rows[name] < 0) | (rows[name] >= end)
+        if wrong.any():
+            raise ValueError(f"{name} must be in 0 .. {end - 1}, got {rows[name][wrong][0]}")
+    return rows.copy()

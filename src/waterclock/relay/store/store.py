@@ -13,9 +13,10 @@ Rule 4: an edge, `loaded_until`, divides what is near from what is far. What is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -25,17 +26,33 @@ from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
 from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import Files
+from waterclock.relay.store.ids import Ids
 from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.rows import MOST_DUE, MOST_TARGETS, ROW, Array, checksum
+from waterclock.relay.store.packing import ids_of
+from waterclock.relay.store.rows import Array, checked, checksum
+from waterclock.relay.store.runs import ENTRY, TARGET_BITS, hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
-from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level, Span
+from waterclock.relay.store.spans import HOUR_MS, Level, Span
+from waterclock.relay.store.spantable import SpanTable, past_ms
+from waterclock.relay.store.targets import Targets
 
 log = logging.getLogger("waterclock.relay")
 DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files go before it ends
 READ_ROWS: Final = 8_192  # messages read at once
+TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
+KEPT_MS: Final = 7 * 24 * HOUR_MS
+
+
+class Found(NamedTuple):
+    """A message that bears an id."""
+
+    origin: int
+    due: int  # ms since the epoch
+    target: str
+    state: State
 
 
 class PartitionStore:
@@ -43,14 +60,17 @@ class PartitionStore:
 
     `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here.
     `fingerprint`: of the last input record that was filed. All three are those of the last checkpoint. `rebuilt`: why what
-    was in the folder was discarded, a sentence, or None. `targets`: topics, by their numbers in rows.
+    was in the folder was discarded, a sentence, or None. `kept_ms`: how long after its due time a message that is settled
+    is found by its id.
 
     UsageError if another process has the folder; OSError if the disk refuses.
     """
 
-    def __init__(self, folder: Path, identity: Identity, clock: WallClock | None = None) -> None:
+    def __init__(
+        self, folder: Path, identity: Identity, clock: WallClock | None = None, *, kept_ms: int = KEPT_MS
+    ) -> None:
         self.identity, self.folder = identity, Path(folder) / identity.folder_name()
-        self._clock = clock or SystemClock()
+        self._clock, self._kept_ms = clock or SystemClock(), kept_ms
         make_folder(self.folder)
         self._lock = FolderLock(self.folder, "lock", WithoutLocks.REFUSE)
         self._take_lock()
@@ -73,15 +93,14 @@ class PartitionStore:
     def _clear(self) -> None:
         self.data_position = self.settled_position = 0
         self.fingerprint: bytes | None = None
-        self.targets: list[str] = []
+        self._targets = Targets()
         self.loaded_until = 0
         self._began: int | None = None
-        self._numbers: dict[str, int] = {}
         self._next = 1  # number of a file; none is given twice
-        self._edges = Edges()
-        self._spans: dict[int, SpanFiles] = {}
-        self._places: dict[tuple[int, int], SpanFiles] = {}  # level, start -> where rows are filed now
-        self._ledger = Ledger(self._files)
+        self._job: Iterator[None] | None = None
+        self._table = SpanTable(self._files, self._number)
+        self._ledger = Ledger(self._files, self._number)
+        self._ids = Ids(self._files, self._kept_ms, self._number, self._is_pending)
 
     def _open(self) -> None:
         """1. read the manifest    2. restore each file that it names    3. remove the others"""
@@ -91,22 +110,16 @@ class PartitionStore:
                 raise StoreDamaged("there are files and no manifest")
             return
         self._restore(stored)  # 2
-        names = {name for span in self._spans.values() for name in (span.data.name, span.index.name)}
-        self._files.keep_only(names | self._ledger.names())  # 3
+        self._files.keep_only(self._table.names() | self._ledger.names() | self._ids.names())  # 3
 
     def _restore(self, stored: dict[str, Any]) -> None:
         self.data_position, self.settled_position = stored["data_position"], stored["settled_position"]
         self.fingerprint = None if stored["fingerprint"] is None else bytes.fromhex(stored["fingerprint"])
-        self._next, self._began, self._edges = stored["next"], stored["began"], Edges(*stored["edges"])
-        self.targets = stored["targets"]
-        self._numbers = {name: number for number, name in enumerate(self.targets)}
-        for one in stored["spans"]:
-            self._add_span(SpanFiles.restore(self._files, one))
+        self._next, self._began = stored["next"], stored["began"]
+        self._targets = Targets(stored["targets"])
+        self._table.restore(stored["table"])
         self._ledger.restore(stored["ledger"])
-
-    def _add_span(self, span: SpanFiles) -> SpanFiles:
-        self._spans[span.number] = self._places[span.level, span.start_ms] = span
-        return span
+        self._ids.restore(stored["ids"])
 
     # What comes in
 
@@ -115,7 +128,7 @@ class PartitionStore:
 
         With it, what was settled long ago need not be remembered one by one. ValueError if the store is not empty.
         """
-        if self._spans or self.data_position:
+        if self._table.by_number or self.data_position:
             raise ValueError(f"only an empty store can begin; this one holds the input up to {self.data_position}")
         self._began = position
 
@@ -126,27 +139,20 @@ class PartitionStore:
         ones due before `loaded_until` are the owner's to keep. ValueError for a due time or an origin out of bounds;
         OSError if the disk refuses: then nothing was filed, and the same call may be made again.
         """
-        rows = self._new_rows(rows)
+        rows = checked(rows)
         news = self._news(rows["origin"])
         if not news.all():
             kept = np.flatnonzero(news).tolist()
             rows, blobs, targets = rows[news], [blobs[n] for n in kept], [targets[n] for n in kept]
         if not len(rows):
             return rows
-        rows["target"] = self._target_numbers(targets)
+        rows["target"] = self._targets.numbers(targets)
         rows["length"] = list(map(len, blobs))
         rows["crc"] = [checksum(blob, origin) for blob, origin in zip(blobs, rows["origin"].tolist(), strict=True)]
+        noted = self._note_ids(rows, ids_of(blobs))
         self._file(rows, blobs)
+        noted()
         return rows
-
-    def _new_rows(self, rows: Array) -> Array:
-        if rows.dtype != ROW:
-            raise ValueError(f"rows must be of dtype ROW, got {rows.dtype}")
-        for name, most in (("due", MOST_DUE), ("origin", 2**62)):
-            wrong = (rows[name] < 0) | (rows[name] >= most)
-            if wrong.any():
-                raise ValueError(f"{name} must be in 0 .. {most - 1}, got {rows[name][wrong][0]}")
-        return rows.copy()
 
     def _news(self, origins: Array) -> Array:
         """Which are not known yet; of one that is there twice, the first."""
@@ -157,60 +163,30 @@ class PartitionStore:
             news &= first
         return news
 
-    def _target_numbers(self, names: Sequence[str]) -> list[int]:
-        for name in {*names} - self._numbers.keys():
-            if len(self.targets) == MOST_TARGETS:
-                raise UsageError(f"a partition can have messages for {MOST_TARGETS} topics: use more partitions")
-            self._numbers[name] = len(self.targets)
-            self.targets.append(name)
-        numbers = self._numbers
-        return [numbers[name] for name in names]
+    def _note_ids(self, rows: Array, ids: list[bytes]) -> Callable[[], None]:
+        which = [n for n, id in enumerate(ids) if id]
+        if not which:
+            return lambda: None
+        found = hashes([ids[n] for n in which])
+        rows["id"][which] = np.maximum(found[:, 0] & 0xFFFFFFFF, 1)
+        return self._ids.add(found, rows[which])
 
     def _file(self, rows: Array, blobs: Sequence[bytes]) -> None:
         """File rows in the spans of their due times, and fill in `pos`.
 
         1. write data and index behind the ends of their files    2. note in the ledger    3. all of it counts
         """
-        self._raise_edges()
-        self._ledger.begin(self._number)
-        spans, written = np.zeros(len(rows), "i8"), []
-        for span, which in self._by_span(rows):
-            part = rows[which]
-            data, index = span.write(part, [blobs[n] for n in which.tolist()])  # 1
-            rows["pos"][which], spans[which] = part["pos"], span.number
-            written.append((span, data, index, int(part["due"].min())))
+        now_ms = self._clock.wall_ms()
+        self._table.raise_edges(now_ms, self.loaded_until)
+        spans, count = self._table.write(rows, blobs, past_ms(now_ms, self.loaded_until))  # 1
         place = self._ledger.place(spans, rows["origin"], rows["target"])  # 2
-        for span, data, index, first_due in written:  # 3
-            span.grow(data, index, first_due)
+        count()  # 3
         place()
 
     def _number(self) -> int:
         """Of a new file."""
         self._next += 1
         return self._next - 1
-
-    def _by_span(self, rows: Array) -> Iterator[tuple[SpanFiles, Array]]:
-        levels, starts = self._edges.places(rows["due"], self._past_ms)
-        keys = starts * len(Level) + levels
-        order = np.argsort(keys, kind="stable")
-        for which in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
-            yield self._span(Level(levels[which[0]]), int(starts[which[0]])), which
-
-    def _span(self, level: Level, start_ms: int) -> SpanFiles:
-        found = self._places.get((level, start_ms))
-        if found is None:
-            found = self._add_span(SpanFiles.create(self._files, self._number(), level, start_ms))
-        return found
-
-    def _raise_edges(self) -> None:
-        self._edges = self._edges.later(Edges.at(self._clock.wall_ms(), self.loaded_until))
-
-    @property
-    def _past_ms(self) -> int:
-        """What is due before lies in the span of the past. Never behind `loaded_until`: rule 4 must hold for it too."""
-        now_ms = self._clock.wall_ms()
-        near = min(now_ms, self.loaded_until) if self.loaded_until else now_ms
-        return near - near % HOUR_MS - DAY_MS
 
     # What goes out
 
@@ -220,7 +196,6 @@ class PartitionStore:
         OSError if the disk refuses: they are settled all the same, and the next checkpoint writes it down.
         """
         known = range(0) if self._began is None else range(self._began, self.data_position)
-        self._ledger.begin(self._number)
         self._ledger.settle(np.unique(np.asarray(origins, "<i8")), state, known)
 
     def is_settled(self, origins: Array) -> Array:
@@ -239,13 +214,24 @@ class PartitionStore:
             raise ValueError(
                 f"origin {rows['origin'][values < FIRST_SLOT][0]} is not pending: it has no bytes any more"
             )
-        spans = self._ledger.slots.span[values]
-        found: list[bytes] = [b""] * len(rows)
-        for number in np.unique(spans).tolist():
-            which = np.flatnonzero(spans == number)
-            for n, blob in zip(which.tolist(), self._spans[number].blobs(rows[which]), strict=True):
-                found[n] = blob
-        return found
+        return self._table.blobs(rows, self._ledger.slots.span[values])
+
+    def find(self, id: bytes) -> list[Found]:
+        """The messages that bear an id, by origin: what is pending, and what was due within `kept_ms`."""
+        return self.find_many([id])[0]
+
+    def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
+        """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
+        found = list(self._ids.find(hashes(ids), self._clock.wall_ms())) if ids else []
+        entries = np.concatenate(found) if found else np.empty(0, ENTRY)
+        values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING).tolist()
+        dues, numbers = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
+        names = [self.targets[number] for number in numbers.tolist()]
+        rows = zip(entries["origin"].tolist(), dues.tolist(), names, map(State, values), strict=True)
+        return [[one for one in map(Found._make, islice(rows, len(some))) if one.state] for some in found]
+
+    def _is_pending(self, origins: Array) -> Array:
+        return np.asarray(self._ledger.origins.values(origins) >= FIRST_SLOT)
 
     # What is near
 
@@ -257,30 +243,81 @@ class PartitionStore:
         """
         before, until = self.loaded_until, until_ms - until_ms % -HOUR_MS
         self.loaded_until = max(before, until)
-        self._raise_edges()
-        near = [span for span in self._spans.values() if before <= span.start_ms < until]
-        return self._load([(span, span.count) for span in sorted(near, key=lambda span: span.start_ms)], most)
+        self._table.raise_edges(self._clock.wall_ms(), self.loaded_until)
+        coarse = [span for span in self._table.coarse() if span.start_ms < until]
+        if coarse:
+            self._job = None  # it may be the split of one of these: the rest of it is done here
+        near = sorted(self._table.by_number.values(), key=lambda span: span.start_ms)
+        hours = [(s, s.count) for s in near if s.level == Level.HOUR and before <= s.start_ms < until]
+        return self._load(coarse, hours, most)
 
-    def _load(self, spans: list[tuple[SpanFiles, int]], most: int) -> Iterator[Array]:
-        for span, count in spans:
+    def _load(self, coarse: list[SpanFiles], hours: list[tuple[SpanFiles, int]], most: int) -> Iterator[Array]:
+        for span in coarse:
+            for rows in self._split(span, min(most, READ_ROWS)):
+                yield rows[rows["due"] < self.loaded_until]
+        for span, count in hours:
+            yield from self._pending_rows(span, count, most)
+
+    def _pending_rows(self, span: SpanFiles, count: int, most: int) -> Iterator[Array]:
+        """Rows of a span up to the given number of them, as far as they are pending, in slices."""
+        if span in self._table:
             span.index.verify()
-            for rows in span.rows(span.moved, count, most):
-                yield rows[self._ledger.origins.values(rows["origin"]) >= FIRST_SLOT]
+        slices = span.rows(span.moved, count, most)
+        while span in self._table and (rows := next(slices, None)) is not None:
+            yield rows[self._is_pending(rows["origin"])]
+
+    def _split(self, span: SpanFiles, most: int) -> Iterator[Array]:
+        """Move what is pending of a coarse span to finer ones, as the edges stand; gives the rows that were moved."""
+        for rows in self._pending_rows(span, span.count, most):
+            if len(rows):
+                self._file(rows, span.blobs(rows))
+            span.moved = min(span.count, span.moved + most)
+            yield rows
+        if span in self._table:
+            self._drop(span)
 
     def unload(self) -> None:
         """Nothing is near any more: the next `load` begins anew."""
         self.loaded_until = 0
 
+    def tidy(self) -> bool:
+        """Do a few milliseconds of work that is better done early: split a span that comes near, merge ids.
+
+        Returns whether there is more. Without it, spans are split when they are loaded, and look-ups of ids grow slower.
+        OSError if the disk refuses; `StoreDamaged` if a file is not what was written.
+        """
+        job = self._job or self._next_job()
+        self._job = None  # one that fails is not gone on with
+        if job is None:
+            return False
+        for _ in job:
+            self._job = job
+            break
+        return True
+
+    def _next_job(self) -> Iterator[None] | None:
+        now_ms = self._clock.wall_ms()
+        self._table.raise_edges(now_ms, self.loaded_until)
+        for span in self._table.coarse():
+            if span.start_ms >= self.loaded_until:
+                return (None for _ in self._split(span, TIDY_ROWS))
+        return self._ids.merge(now_ms)
+
     # What is there
 
     def spans(self) -> list[Span]:
         """The spans in which something is pending, by their start, with counts by topic."""
-        found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self._spans.items()}
+        found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self._table.by_number.items()}
         for number, target, count in self._ledger.slots.pending():
             if count:
                 name = "(other topics)" if target == OTHER else self.targets[target]
                 found[number].pending[name] = count
         return sorted((span for span in found.values() if span.pending), key=lambda span: (span.start_ms, span.level))
+
+    @property
+    def targets(self) -> list[str]:
+        """The topics of messages, by their numbers in rows."""
+        return self._targets.names
 
     @property
     def pending(self) -> int:
@@ -291,27 +328,26 @@ class PartitionStore:
     def next_due(self) -> int | None:
         """Nothing pending is due before this, in ms since the epoch; None where nothing is pending."""
         waiting = {number for number, _, count in self._ledger.slots.pending() if count}
-        return min((self._spans[n].first_due or 0 for n in waiting), default=None)
+        return min((self._table.by_number[n].first_due or 0 for n in waiting), default=None)
 
     @property
     def bytes_on_disk(self) -> int:
         """The lengths of all files."""
-        spans = sum(span.data.length + span.index.length for span in self._spans.values())
-        return spans + self._ledger.bytes_on_disk
+        return self._table.bytes_on_disk + self._ledger.bytes_on_disk + self._ids.bytes_on_disk
 
     # Durable
 
     def checkpoint(self, data_position: int, fingerprint: bytes | None, settled_position: int) -> None:
         """What was appended and settled so far outlasts a crash, with these positions.
 
-        1. drop finished spans    2. flush data, index, journal    3. replace the manifest    4. remove what was dropped
+        1. drop finished spans    2. flush what was written    3. replace the manifest    4. remove what was dropped
 
         `StoreDamaged` if the disk cannot flush; OSError if it refuses the manifest: the last checkpoint holds then.
         """
         self._ledger.origins.pack(data_position)
         self._drop_finished()  # 1
         if self._ledger.is_long:
-            self._ledger.snapshot(self._number)
+            self._ledger.snapshot()
         self._files.flush()  # 2
         positions = {
             "data_position": data_position,
@@ -326,26 +362,23 @@ class PartitionStore:
         return {
             "next": self._next,
             "began": self._began,
-            "edges": [self._edges.hours_until, self._edges.days_until, self._edges.months_until],
-            "targets": self.targets,
-            "spans": [span.stored() for span in self._spans.values()],
+            "targets": self._targets.names,
+            "table": self._table.stored(),
             "ledger": self._ledger.stored(),
+            "ids": self._ids.stored(),
         }
 
     def _drop_finished(self) -> None:
         """Forget the spans in which nothing is pending: those that are over, and those that are large."""
         waiting = {number for number, _, count in self._ledger.slots.pending() if count}
         now_ms = self._clock.wall_ms()
-        for span in [span for number, span in self._spans.items() if number not in waiting]:
+        for span in [span for number, span in self._table.by_number.items() if number not in waiting]:
             if span.end_ms <= now_ms or span.data.length > DROP_BYTES:
                 self._drop(span)
 
     def _drop(self, span: SpanFiles) -> None:
         self._ledger.free(span.number)
-        del self._spans[span.number]
-        if self._places.get((span.level, span.start_ms)) is span:
-            del self._places[span.level, span.start_ms]
-        span.drop()
+        self._table.drop(span)
 
     def discard(self, why: str) -> None:
         """Empty the store, the manifest first; `rebuilt` is `why` from now on. The owner reads the log from its start."""

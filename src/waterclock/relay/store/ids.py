@@ -1,0 +1,139 @@
+"""Ids of messages: from an id to the origins, due times and targets of the messages that bear it.
+
+New ones wait in memory and in a log; when there are many, they become a run: a sorted file. Runs of like size are merged.
+
+Rule 1: an entry says what was appended, not what became of it: that is asked of the ledger.
+Rule 2: one that is not pending is forgotten `kept_ms` after it was due: at that moment for who asks, on the disk when its
+    run is merged.
+Rule 3: a merge goes in steps, between which everything else may go on. Its run counts when it is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from waterclock.relay.store.files import CheckedFile, Files
+from waterclock.relay.store.rows import Array
+from waterclock.relay.store.runs import ENTRY, TARGET_BITS, Run, RunWriter, matches, merged
+
+IN_MEMORY: Final = 262_144  # entries, 32 bytes each; then they become a run
+FAN: Final = 6  # so many runs of like size are merged
+TOGETHER: Final = 4_096  # ids looked up at once
+
+
+class Ids:
+    """The ids of one partition. `number` gives one to a new file; `pending` says which origins are."""
+
+    def __init__(
+        self, files: Files, kept_ms: int, number: Callable[[], int], pending: Callable[[Array], Array]
+    ) -> None:
+        self._files, self._kept_ms, self._number, self._pending = files, kept_ms, number, pending
+        self._log: CheckedFile | None = None
+        self._pieces: list[Array] = []  # sorted, each at most half as large as the one before
+        self._runs: list[Run] = []
+
+    def add(self, ids: Array, rows: Array) -> Callable[[], None]:
+        """Note the ids (`hashes`) of rows (due, origin, target). They are found after a call of what comes back."""
+        if sum(map(len, self._pieces)) >= IN_MEMORY:
+            self._begin_run()
+        entries = np.empty(len(ids), ENTRY)
+        entries["hash"], entries["rest"], entries["origin"] = ids[:, 0], ids[:, 1], rows["origin"]
+        entries["due_target"] = rows["due"] << TARGET_BITS | rows["target"]
+        if self._log is None:
+            self._log = CheckedFile.create(self._files, f"ids.{self._number()}.log")
+        self._log.append(entries.tobytes())
+        return lambda: self._keep(entries)
+
+    def _keep(self, piece: Array) -> None:
+        piece = piece[np.argsort(piece["hash"], kind="stable")]
+        while self._pieces and len(self._pieces[-1]) < 2 * len(piece):
+            both = np.concatenate([self._pieces.pop(), piece])
+            piece = both[np.argsort(both["hash"], kind="stable")]
+        self._pieces.append(piece)
+
+    def _begin_run(self) -> None:
+        """What is in memory becomes a run. The log goes with the next checkpoint."""
+        entries = np.concatenate(self._pieces)
+        writer = RunWriter(self._files, f"ids.{self._number()}.run")
+        writer.append(entries[np.argsort(entries["hash"], kind="stable")])
+        if run := writer.finish():
+            self._runs.append(run)
+        if self._log:
+            self._log.drop()
+        self._log, self._pieces = None, []
+
+    def find(self, ids: Array, now_ms: int) -> Iterator[Array]:
+        """For each id (`hashes`) its entries, by origin: what is pending, and what was due within `kept_ms`."""
+        for start in range(0, len(ids), TOGETHER):
+            some = ids[start : start + TOGETHER]
+            which, entries = self._find(some)
+            fresh = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
+            fresh |= self._pending(entries["origin"])
+            which, entries = which[fresh], entries[fresh]
+            order = np.lexsort((entries["origin"], which))
+            which, entries = which[order], entries[order]
+            twice = (np.diff(which, prepend=-1) == 0) & (np.diff(entries["origin"], prepend=-1) == 0)
+            which, entries = which[~twice], entries[~twice]
+            yield from np.split(entries, np.searchsorted(which, np.arange(1, len(some))))
+
+    def _find(self, wanted: Array) -> tuple[Array, Array]:
+        found = [matches(piece, wanted) for piece in self._pieces] + [run.find(wanted) for run in self._runs]
+        if not found:
+            return np.empty(0, "i8"), np.empty(0, ENTRY)
+        return np.concatenate([which for which, _ in found]), np.concatenate([entries for _, entries in found])
+
+    def merge(self, now_ms: int) -> Iterator[None] | None:
+        """The steps of a merge, if one is due: of `FAN` runs of like size, or of one in which all is to be forgotten."""
+        tiers: dict[int, list[Run]] = {}
+        for run in self._runs:
+            if run.last_due + self._kept_ms <= now_ms:
+                return self._merge([run], now_ms)
+            tiers.setdefault(_tier(run.count), []).append(run)
+        full = [runs for runs in tiers.values() if len(runs) >= FAN]
+        return self._merge(full[0], now_ms) if full else None
+
+    def _merge(self, runs: list[Run], now_ms: int) -> Iterator[None]:
+        writer = RunWriter(self._files, f"ids.{self._number()}.run")
+        try:
+            for entries in merged(runs):
+                kept = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
+                writer.append(entries[kept | self._pending(entries["origin"])])
+                yield
+        except BaseException:  # given up too
+            writer.file.drop()
+            raise
+        # what is pending though it was due long ago is looked at again after as long
+        run = writer.finish(now_ms if len(runs) == 1 else 0)
+        self._runs = [one for one in self._runs if one not in runs] + ([run] if run else [])
+        for one in runs:
+            one.file.drop()
+
+    def stored(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        return {"log": self._log.stored() if self._log else None, "runs": [run.stored() for run in self._runs]}
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Read it as a manifest has it. `StoreDamaged` if a file is not what was written."""
+        if stored["log"]:
+            self._log = CheckedFile.restore(self._files, stored["log"])
+            self._keep(np.frombuffer(self._log.content(), ENTRY))
+        self._runs = [Run.restore(self._files, run) for run in stored["runs"]]
+
+    def names(self) -> set[str]:
+        """Of its files."""
+        return {run.file.name for run in self._runs} | ({self._log.name} if self._log else set())
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return sum(run.file.length for run in self._runs) + (self._log.length if self._log else 0)
+
+
+def _tier(count: int) -> int:
+    """Runs of one tier are of like size: from one to the next, `FAN` times larger."""
+    tier = 0
+    while count >= FAN * IN_MEMORY:
+        tier, count = tier + 1, count // FAN
+    return tier

@@ -1,0 +1,161 @@
+"""A run: ids sorted by hash in a file that never changes, read by the block.
+
+    blocks of 1,024 bytes: 31 entries of 32 bytes, the block's checksum (u4), the rest zero
+    the fences: the first hash of each block (u8 each); they are in memory while the run is open
+
+    entry: the id's hash, BLAKE2b of 16 bytes (two u8) | origin (i8) | due * 65,536 + target (i8)
+
+Rule 1: hashes are spread evenly, and no two ids have the same: 16 bytes are compared.
+Rule 2: a block's checksum begins with the file's mark and the block's number, and is compared whenever it is read.
+Rule 3: entries behind the last one have the largest hash and the origin -1.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+
+from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.files import HEADER, AppendedFile, Files
+from waterclock.relay.store.rows import Array
+
+ENTRY: Final = np.dtype([("hash", "<u8"), ("rest", "<u8"), ("origin", "<i8"), ("due_target", "<i8")])
+TARGET_BITS: Final = 16
+BLOCK: Final = 1_024  # bytes
+IN_BLOCK: Final = 31  # entries
+_USED: Final = IN_BLOCK * ENTRY.itemsize
+_BLOCKS_AT_ONCE: Final = 256
+
+
+def hashes(ids: Sequence[bytes]) -> Array:
+    """The two halves of the hash of each id."""
+    digests = b"".join([blake2b(id, digest_size=16).digest() for id in ids])
+    return np.frombuffer(digests, "<u8").reshape(-1, 2)
+
+
+def matches(entries: Array, wanted: Array) -> tuple[Array, Array]:
+    """Of sorted entries, those of the wanted ids (`hashes`): which of the wanted it is, and the entry."""
+    column = np.ascontiguousarray(entries["hash"])
+    first = np.searchsorted(column, wanted[:, 0], side="left")
+    counts = np.searchsorted(column, wanted[:, 0], side="right") - first
+    which = np.repeat(np.arange(len(wanted)), counts)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = entries[np.repeat(first, counts) + within]
+    same = (found["rest"] == wanted[which, 1]) & (found["origin"] >= 0)
+    return which[same], found[same]
+
+
+class Run:
+    """One that is finished."""
+
+    def __init__(self, file: AppendedFile, count: int, fences: Array, last_due: int) -> None:
+        self.file, self.count, self._fences, self.last_due = file, count, fences, last_due
+
+    @classmethod
+    def restore(cls, files: Files, stored: list[Any]) -> Run:
+        """As a manifest has it. `StoreDamaged` if the file is not like that."""
+        count, crc, last_due, file = stored
+        restored = AppendedFile.restore(files, file)
+        size = -(-count // IN_BLOCK) * 8
+        fences = restored.read(size, restored.length - size)
+        if zlib.crc32(fences) != crc:
+            raise StoreDamaged(
+                f"{restored.name} does not hold what was written to it: the checksum of its fences is wrong"
+            )
+        return cls(restored, count, np.frombuffer(fences, "<u8"), last_due)
+
+    def stored(self) -> list[Any]:
+        """What a manifest says of it."""
+        return [self.count, zlib.crc32(self._fences.tobytes()), self.last_due, self.file.stored()]
+
+    def find(self, wanted: Array) -> tuple[Array, Array]:
+        """See `matches`. `StoreDamaged` if a block is not what was written."""
+        first = np.maximum(np.searchsorted(self._fences, wanted[:, 0], side="left"), 1) - 1
+        last = np.maximum(np.searchsorted(self._fences, wanted[:, 0], side="right"), 1) - 1
+        more = [np.arange(a + 1, b + 1) for a, b in zip(first[last > first], last[last > first], strict=True)]
+        blocks = np.unique(np.concatenate([first, *more]))
+        return matches(self._entries(blocks.tolist()), wanted)
+
+    def pieces(self) -> Iterator[Array]:
+        """All entries in their order, a piece at a time."""
+        blocks = len(self._fences)
+        for start in range(0, blocks, _BLOCKS_AT_ONCE):
+            entries = self._entries(range(start, min(blocks, start + _BLOCKS_AT_ONCE)))
+            yield entries[entries["origin"] >= 0]
+
+    def _entries(self, blocks: Sequence[int]) -> Array:
+        data = b"".join(map(self._block, blocks))
+        return np.frombuffer(data, ENTRY)
+
+    def _block(self, number: int) -> bytes:
+        data = self.file.read(BLOCK, HEADER + number * BLOCK)
+        if _crc(self.file.mark, number, data[:_USED]) != data[_USED : _USED + 4]:
+            raise StoreDamaged(
+                f"{self.file.name} does not hold what was written to it: the checksum of a block is wrong"
+            )
+        return data[:_USED]
+
+
+class RunWriter:
+    """A run that is being written: entries in order, then `finish`."""
+
+    def __init__(self, files: Files, name: str) -> None:
+        self.file = AppendedFile.create(files, name)
+        self._left = np.empty(0, ENTRY)
+        self._fences: list[Array] = []
+        self._count = self._blocks = self._last_due = 0
+
+    def append(self, entries: Array) -> None:
+        """Write more of them, none before the last one."""
+        entries = np.concatenate([self._left, entries])
+        whole = len(entries) - len(entries) % IN_BLOCK
+        self._left = entries[whole:].copy()
+        self._write(entries[:whole])
+
+    def _write(self, entries: Array) -> None:
+        if not len(entries):
+            return
+        dues = entries["due_target"][entries["origin"] >= 0] >> TARGET_BITS
+        self._count, self._last_due = self._count + len(dues), max(self._last_due, int(dues.max()))
+        self._fences.append(entries["hash"][::IN_BLOCK].copy())
+        data = entries.tobytes()
+        self.file.append(b"".join([self._block(data[at : at + _USED]) for at in range(0, len(data), _USED)]))
+
+    def _block(self, used: bytes) -> bytes:
+        self._blocks += 1
+        return (used + _crc(self.file.mark, self._blocks - 1, used)).ljust(BLOCK, b"\0")
+
+    def finish(self, least_last_due: int = 0) -> Run | None:
+        """The run; None, and no file, where there is no entry."""
+        if len(self._left):
+            rest = np.array([(2**64 - 1, 2**64 - 1, -1, 0)] * (IN_BLOCK - len(self._left)), ENTRY)
+            self._write(np.concatenate([self._left, rest]))
+        if not self._count:
+            self.file.drop()
+            return None
+        fences = np.concatenate(self._fences)
+        self.file.append(fences.tobytes())
+        return Run(self.file, self._count, fences, max(self._last_due, least_last_due))
+
+
+def _crc(mark: bytes, number: int, data: bytes) -> bytes:
+    return zlib.crc32(data, zlib.crc32(mark) ^ number).to_bytes(4, "little")
+
+
+def merged(runs: Sequence[Run]) -> Iterator[Array]:
+    """The entries of several runs in one order, a piece at a time: all up to the least of the last ones in hand."""
+    sources = [run.pieces() for run in runs]
+    hands: list[Array] = [next(source) for source in sources]
+    while sources:
+        edge = min(hand["hash"][-1] for hand in hands)
+        cuts = [int(np.searchsorted(np.ascontiguousarray(hand["hash"]), edge, side="right")) for hand in hands]
+        piece = np.concatenate([hand[:cut] for hand, cut in zip(hands, cuts, strict=True)])
+        yield piece[np.argsort(piece["hash"], kind="stable")]
+        rests = [(source, hand[cut:]) for source, hand, cut in zip(sources, hands, cuts, strict=True)]
+        filled = [(source, rest if len(rest) else next(source, None)) for source, rest in rests]
+        sources = [source for source, hand in filled if hand is not None]
+        hands = [hand for _, hand in filled if hand is not None]

@@ -1,0 +1,116 @@
+"""All spans of a partition: which there are, and where a row is filed.
+
+Rule 1: of each level and start there is one span that rows are filed in. One that is coarser than the edges want it gets no
+    more rows, and waits to be split.
+Rule 2: a row that is due before `loaded_until` lies in a span that begins before it, and no other row does; that holds for
+    the span of the past too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from waterclock.relay.store.files import Files
+from waterclock.relay.store.rows import Array
+from waterclock.relay.store.spanfiles import SpanFiles
+from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level
+
+
+class SpanTable:
+    """The spans by their numbers; `number` gives one to a new span."""
+
+    def __init__(self, files: Files, number: Callable[[], int]) -> None:
+        self._files, self._number = files, number
+        self._places: dict[tuple[int, int], SpanFiles] = {}  # level, start
+        self.edges = Edges()
+        self.by_number: dict[int, SpanFiles] = {}
+
+    def __contains__(self, span: SpanFiles) -> bool:
+        """Whether it was not dropped."""
+        return span.number in self.by_number
+
+    def raise_edges(self, now_ms: int, loaded_until: int) -> None:
+        """Have them where the clock wants them."""
+        self.edges = self.edges.later(Edges.at(now_ms, loaded_until))
+
+    def write(self, rows: Array, blobs: Sequence[bytes], past_ms: int) -> tuple[Array, Callable[[], None]]:
+        """Write rows and messages to their spans' files, and fill in `pos`.
+
+        Returns the number of each row's span, and a call that makes all of it count: it cannot fail.
+        """
+        numbers, written = np.zeros(len(rows), "i8"), []
+        for span, which in self._by_span(rows, past_ms):
+            part = rows[which]
+            data, index = span.write(part, [blobs[n] for n in which.tolist()])
+            rows["pos"][which], numbers[which] = part["pos"], span.number
+            written.append((span, data, index, int(part["due"].min())))
+
+        def count() -> None:
+            for span, data, index, first_due in written:
+                span.grow(data, index, first_due)
+
+        return numbers, count
+
+    def _by_span(self, rows: Array, past_ms: int) -> Iterator[tuple[SpanFiles, Array]]:
+        levels, starts = self.edges.places(rows["due"], past_ms)
+        keys = starts * len(Level) + levels
+        order = np.argsort(keys, kind="stable")
+        for which in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+            yield self._span(Level(levels[which[0]]), int(starts[which[0]])), which
+
+    def _span(self, level: Level, start_ms: int) -> SpanFiles:
+        found = self._places.get((level, start_ms))
+        return found or self._add(SpanFiles.create(self._files, self._number(), level, start_ms))
+
+    def _add(self, span: SpanFiles) -> SpanFiles:
+        self.by_number[span.number] = self._places[span.level, span.start_ms] = span
+        return span
+
+    def blobs(self, rows: Array, spans: Array) -> list[bytes]:
+        """The messages of rows, in their order; `spans` has the number of each one's span. `StoreDamaged`: see SpanFiles."""
+        found: list[bytes] = [b""] * len(rows)
+        for number in np.unique(spans).tolist():
+            which = np.flatnonzero(spans == number)
+            for n, blob in zip(which.tolist(), self.by_number[number].blobs(rows[which]), strict=True):
+                found[n] = blob
+        return found
+
+    def coarse(self) -> list[SpanFiles]:
+        """Those that are to be split, by their start."""
+        found = (span for span in self.by_number.values() if span.level > self.edges.level_at(span.start_ms))
+        return sorted(found, key=lambda span: span.start_ms)
+
+    def drop(self, span: SpanFiles) -> None:
+        """Forget one; its files go with the next checkpoint."""
+        del self.by_number[span.number]
+        if self._places.get((span.level, span.start_ms)) is span:
+            del self._places[span.level, span.start_ms]
+        span.drop()
+
+    def stored(self) -> dict[str, Any]:
+        """What the manifest says of them."""
+        edges = [self.edges.hours_until, self.edges.days_until, self.edges.months_until]
+        return {"edges": edges, "spans": [span.stored() for span in self.by_number.values()]}
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """As a manifest has them. `StoreDamaged` if a file is not like that."""
+        self.edges = Edges(*stored["edges"])
+        for one in stored["spans"]:
+            self._add(SpanFiles.restore(self._files, one))
+
+    def names(self) -> set[str]:
+        """Of their files."""
+        return {file.name for span in self.by_number.values() for file in (span.data, span.index)}
+
+    @property
+    def bytes_on_disk(self) -> int:
+        return sum(span.data.length + span.index.length for span in self.by_number.values())
+
+
+def past_ms(now_ms: int, loaded_until: int) -> int:
+    """What is due before lies in the span of the past. Never behind `loaded_until`, where something is loaded: rule 2."""
+    near = min(now_ms, loaded_until) if loaded_until else now_ms
+    return near - near % HOUR_MS - DAY_MS

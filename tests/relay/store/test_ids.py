@@ -1,0 +1,137 @@
+"""Ids: what is found under one, while it is pending and after, in memory, in runs, and when runs were merged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, settle
+from waterclock.relay.store import Found, PartitionStore, State, ids, pack, rows_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[PartitionStore]:
+    with PartitionStore(tmp_path, US, Date(), kept_ms=DAY) as store:
+        yield store
+
+
+def turn(store: PartitionStore, duration_ms: int) -> None:
+    store._clock.advance_s(duration_ms / 1_000)  # type: ignore[attr-defined]
+
+
+def append_ids(store: PartitionStore, first: int, names: list[bytes], due: int = NOON + HOUR) -> None:
+    """Messages of origins from `first` on, one for each id."""
+    rows = rows_of([due] * len(names), range(first, first + len(names)))
+    store.append(rows, [pack(b"", None, name) for name in names], ["reminders"] * len(names))
+
+
+def origins(store: PartitionStore, name: bytes) -> list[int]:
+    return [one.origin for one in store.find(name)]
+
+
+def test_an_id_is_found_with_what_became_of_its_message(store: PartitionStore) -> None:
+    append(store, [(0, NOON + 5), (3, NOON + 40 * DAY), (1, NOON)], id=b"cart-17")
+    append(store, [(4, NOON)])
+    settle(store, 0)
+    store.settle(rows_of([0], [1])["origin"], State.CANCELLED)
+    assert store.find(b"cart-17") == [
+        Found(0, NOON + 5, "reminders", State.FIRED),
+        Found(1, NOON, "reminders", State.CANCELLED),
+        Found(3, NOON + 40 * DAY, "reminders", State.PENDING),
+    ]
+    assert store.find(b"cart-1") == []
+
+
+def test_many_ids_are_looked_up_at_once(store: PartitionStore) -> None:
+    append_ids(store, 0, [b"%d" % (n % 50) for n in range(100)])
+    found = store.find_many([b"7", b"nobody", b"49", b"7"])
+    assert [[one.origin for one in some] for some in found] == [[7, 57], [], [49, 99], [7, 57]]
+
+
+def test_a_message_that_was_delivered_is_found_for_as_long_as_was_said(store: PartitionStore) -> None:
+    append(store, [(0, NOON), (1, NOON + HOUR)], id=b"cart-17")
+    settle(store, 0)
+    turn(store, DAY - 1)
+    assert origins(store, b"cart-17") == [0, 1]
+    turn(store, 1)
+    assert origins(store, b"cart-17") == [1]
+
+
+def test_a_message_that_is_pending_though_it_was_due_long_ago_is_found(store: PartitionStore) -> None:
+    append(store, [(0, NOON)], id=b"cart-17")
+    turn(store, 30 * DAY)
+    assert origins(store, b"cart-17") == [0]
+
+
+def test_ids_are_found_in_a_folder_that_was_opened_again(store: PartitionStore) -> None:
+    append(store, [(0, NOON)], id=b"cart-17")
+    checkpoint(store, 1)
+    append(store, [(1, NOON)], id=b"cart-17")
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date()) as again:
+        assert origins(again, b"cart-17") == [0]
+
+
+def test_a_row_says_whether_its_message_has_an_id(store: PartitionStore) -> None:
+    assert append(store, [(0, NOON)], id=b"cart-17")["id"][0] > 0
+    assert append(store, [(1, NOON)])["id"][0] == 0
+
+
+def test_ids_of_many_runs_are_found_before_and_after_they_are_merged(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "IN_MEMORY", 100)
+    luck, expected = random.Random(7), dict[bytes, list[int]]()
+    for first in range(0, 4_000, 80):
+        names = [b"%d" % min(luck.randrange(1_500), 1_400) for _ in range(80)]
+        append_ids(store, first, names)
+        for n, name in enumerate(names):
+            expected.setdefault(name, []).append(first + n)
+    runs = len(store._ids._runs)
+    assert runs > 20
+    wanted = [*expected, b"nobody"]
+    before = [[one.origin for one in some] for some in store.find_many(wanted)]
+    assert before == [*expected.values(), []]
+    while store.tidy():
+        assert origins(store, b"1400") == expected[b"1400"]
+    assert len(store._ids._runs) < runs / 3
+    checkpoint(store, 4_000)
+    assert [[one.origin for one in some] for some in store.find_many(wanted)] == before
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date()) as again:
+        assert again.rebuilt is None
+        assert [[one.origin for one in some] for some in again.find_many(wanted)] == before
+
+
+def test_an_id_with_more_messages_than_a_block_holds_has_them_all(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "IN_MEMORY", 1)
+    append_ids(store, 0, [b"%d" % n for n in range(100)])
+    append_ids(store, 100, [b"all"] * 200)
+    append_ids(store, 300, [b"last"])
+    assert origins(store, b"all") == list(range(100, 300))
+    assert [origins(store, b"%d" % n) for n in range(100)] == [[n] for n in range(100)]
+
+
+def test_what_is_forgotten_leaves_the_disk_and_what_is_pending_stays(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "IN_MEMORY", 100)
+    append_ids(store, 0, [b"%d" % n for n in range(1_000)])
+    append_ids(store, 1_000, [b"later"])
+    checkpoint(store, 1_001)
+    store.settle(rows_of([0] * 999, range(1, 1_000))["origin"])
+    before = store._ids.bytes_on_disk
+    turn(store, 2 * DAY)
+    while store.tidy():
+        pass
+    checkpoint(store, 1_001)
+    assert store._ids.bytes_on_disk < before / 10
+    assert (origins(store, b"0"), origins(store, b"1"), origins(store, b"later")) == ([0], [], [1_000])
+    assert len(list(store.folder.glob("*.run"))) == 1
