@@ -32,7 +32,7 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     )
     group = "the consumer group: relays of one group share the partitions (default: waterclock-relay-TOPIC)"
     parser.add_argument("--group", help=group)
-    name = "of this relay in its group: its partitions wait for it while it restarts (default: one that is kept in --folder)"
+    name = "of this relay in its group: its partitions wait for it while it restarts (default: kept in --folder)"
     parser.add_argument("--name", help=name)
     made = "of the topic, where it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
@@ -44,7 +44,7 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
 def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
     """What every command here asks for. A default here would hide what stands before the command's name."""
     told = f" (default: {servers})" if servers else ""
-    default = {"default": SUPPRESS} if servers else {}
+    default: dict[str, Any] = {"default": SUPPRESS} if servers else {}
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help=f"where Kafka is{told}", **default)
     topic = "where requests go (default: delays)"
     parser.add_argument("--topic", help=topic, **(default or {"default": "delays"}))

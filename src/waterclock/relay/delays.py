@@ -1,8 +1,8 @@
 """`Delays`: messages to be delivered later, from a Python program. It talks to Kafka; a relay elsewhere does the work.
 
 Rule 1: when `send` returns, the request is in the log, acknowledged by all replicas in sync.
-Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or for the id where there is no key.
-        Who cancels says the key again, or shows the receipt; else all partitions are asked.
+Rule 2: an id lives in the partition that Kafka's own hash chooses for the message's key, or where there is no key, for the
+        id. Who cancels says the key again, or shows the receipt; else all partitions are asked.
 Rule 3: an answer was committed with its effect: it is true when it comes. An answer that does not come says nothing.
 """
 
@@ -27,8 +27,8 @@ _ANSWER_S: Final = 5.0
 
 
 class Delays:
-    """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL; `patience_s`:
-    how long Kafka, or a relay's answer, is waited for. Any thread may call it.
+    """Sends to the relay of `topic` on the Kafka at `bootstrap`. `settings` are librdkafka's, for TLS and SASL;
+    `patience_s`: how long Kafka, or a relay's answer, is waited for. Any thread may call it.
 
     EnvironmentMissing where there is no Kafka, no such topic, or no relay that answers.
     """
@@ -64,15 +64,15 @@ class Delays:
         id: str = "",
         headers: Sequence[Header] = (),
     ) -> Receipt:
-        """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime, or
-        ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
+        """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
+        or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
         """
         made = schedule_headers(target, delay, at, id, headers, False)
         return self._write(value, key, made, id, self._place(key, id))
 
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
-        """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a receipt
-        of `send`. Without a key all partitions are asked, since any may have it."""
+        """Have all messages of an id not delivered. `which`: the id, with the `key` of its message if it had one, or a
+        receipt of `send`. Without a key all partitions are asked, since any may have it."""
         id, place = (which, None) if isinstance(which, str) else (which.id, which.partition)
         if not id:
             raise ValueError(f"{which} has no id: send it with one to be able to cancel it")
@@ -175,8 +175,8 @@ class Delays:
                 found.append(message.value())
         if wanted:
             raise EnvironmentMissing(
-                f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done is not "
-                f"known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
+                f"No relay has answered {', '.join(sorted(wanted))} within {self._patience_s:g} s: whether it was done is "
+                f"not known. Is `waterclock relay --bootstrap {self._servers} --topic {self._topic}` running?"
             )
         return found
 

@@ -4,13 +4,14 @@ Rule 1: a reply tells what is true once its transaction is committed:
         cancelled, replaced      so many were pending, and will not be delivered
         already delivered        none was pending, and one was delivered
         unknown                  nothing is known of the id: it was never sent, or was delivered long ago
-Rule 2: a cancel of what was cancelled before is `cancelled` with count 0: it will not be delivered, which is what was asked.
+Rule 2: a cancel of what was cancelled before is `cancelled` with count 0: it will not be delivered, as was asked.
 Rule 3: a dead letter is the record as it came, with the reason in a header.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 from waterclock.relay.request import Action, Header
@@ -30,7 +31,8 @@ class Command(NamedTuple):
     id: bytes
 
 
-class Reply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Reply:
     """What became of a command; `request` is TOPIC-PARTITION-OFFSET of it."""
 
     id: str
@@ -45,7 +47,7 @@ class Reply(NamedTuple):
         >>> Reply("cart-17", "cancel", "cancelled", 1, "delays-0-5").as_json()
         b'{"id": "cart-17", "action": "cancel", "outcome": "cancelled", "count": 1, "request": "delays-0-5"}'
         """
-        return json.dumps(self._asdict(), ensure_ascii=False).encode()
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
 
 
 class Letter(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from waterclock.clock import Clock
+from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING
@@ -25,10 +25,10 @@ _AT_ONCE: Final = 1000
 class Logs:
     """Reads single partitions, with a connection that is kept."""
 
-    def __init__(self, settings: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None) -> None:
         remedies = Remedies("--kafka-config", "--bootstrap")
-        self._client = Client({**settings, **READING, "group.id": "unused"}, _PATIENCE_S, remedies, clock)
-        self._clock = clock
+        self._clock = clock or SystemClock()
+        self._client = Client({**settings, **READING, "group.id": "unused"}, _PATIENCE_S, remedies, self._clock)
 
     def close(self) -> None:
         self._client.close()
@@ -66,9 +66,8 @@ class Logs:
                     yield message
                 elif error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
                     raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
-                if error is None or error.code() == KafkaError._PARTITION_EOF:
-                    if (message.offset() or 0) >= (end if error is not None else end - 1):
-                        return
+                if (message.offset() or 0) >= (end - 1 if error is None else end):
+                    return
         raise ConnectionLost(f"Kafka does not give the records of {topic}.")
 
 

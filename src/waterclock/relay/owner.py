@@ -21,7 +21,7 @@ from waterclock.relay.around import Around
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.request import Action, Malformed, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Request, request_of
 from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.rows import Array
 
@@ -64,6 +64,7 @@ class Owner:
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
+        self.has_work = True
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
         store.unload()
         now_ms = around.clock.wall_ms()
@@ -80,7 +81,7 @@ class Owner:
         missing = self.around.targets.missing
         requests = [(message, self._request(message)) for message in news]
         absent = missing({request.target for _, request in requests if request is not None and request.target})
-        self._file([each for each in requests if each[1] is not None and each[0].offset() >= self._filed])
+        self._file([(message, request) for message, request in requests if request and message.offset() >= self._filed])
         for message, request in requests:
             if request is not None and message.offset() >= self.command_position:
                 self._note(message, request, absent)
@@ -107,7 +108,7 @@ class Owner:
     def _request(self, message: Message) -> Request | None:
         try:
             return request_of(message.headers(), message.timestamp()[1])
-        except Malformed as error:
+        except BadRequest as error:
             if message.offset() >= self.command_position:
                 self.letters.append(letter_of(message, str(error), False))
             return None
@@ -130,7 +131,7 @@ class Owner:
     # What is due
 
     def due(self, now_ms: int, most: int) -> Array:
-        """What is to be delivered now, by due time, then in the order of the input; what is more waits for the next turn."""
+        """What is to be delivered now, by due time, then in the order of the input; `most` at once, the rest later."""
         rows = self.near.take(now_ms)
         if len(rows) and len(self.ready):
             rows = np.concatenate([self.ready, rows])
@@ -159,8 +160,13 @@ class Owner:
             return
         self._checkpointed_ns = now_ns
         self._load(self.around.clock.wall_ms() + NEAR_MS)
+        self.has_work = True
         if self._changed:
             self.checkpoint()
+
+    def tidy(self) -> None:
+        """A few milliseconds of work on the files, while nothing else is to be done."""
+        self.has_work = self.has_work and self.store.tidy()
 
     def checkpoint(self) -> None:
         """What was filed and settled so far outlasts a crash."""

@@ -1,7 +1,7 @@
 """`waterclock relay` as a process: until Ctrl-C or SIGTERM.
 
-Rule 1: a signal is heard between two steps: what is being filed is filed whole. A second one ends at once; what no checkpoint
-        has is read again from the log.
+Rule 1: a signal is heard between two steps: what is being filed is filed whole. A second one ends at once; what no
+        checkpoint has is read again from the log.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def _of_partitions(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Met
         ("pending_messages", "Messages that are pending.", [Sample(one.pending, its) for its, one in each]),
         ("near_messages", "Messages that are due soon, and wait in memory.", [Sample(one.near, its) for its, one in each]),
         ("files_bytes", "What the partition's files hold.", [Sample(one.bytes_on_disk, its) for its, one in each]),
-        ("caught_up", "1 where the owner has read the input since it took over.", [Sample(one.caught_up, its) for its, one in each]),
+        ("caught_up", "1 where the owner has read the input since it took over.",
+         [Sample(one.caught_up, its) for its, one in each]),
         ("next_due_timestamp_seconds", "When the next message is due.",
          [Sample(one.next_due_ms / 1000, its) for its, one in each if one.next_due_ms is not None]),
     ):  # fmt: skip

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ _CONSUMER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RelayOptions:
-    """What a relay is started with. `name`: a static member of the group, whose partitions wait for it while it restarts."""
+    """What a relay is started with. `name`: a static member's, whose partitions wait for it while it restarts."""
 
     servers: str
     topic: str
@@ -100,7 +101,7 @@ class Relay:
         self._given: set[int] = set()
         self._gathered_ns = 0
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
-        self._logs = Logs(self._settings, self._clock)
+        self._logs = Logs(self._settings)
         self._consumer = self._join()
         self._around = Around(
             self._settings,
@@ -110,7 +111,7 @@ class Relay:
             options.folder,
             self._clock,
             self._logs,
-            Targets(self._settings, self.topics, self._clock),
+            Targets(self._settings, self.topics),
             self._committed,
             self._consumer.consumer_group_metadata,
         )
@@ -239,6 +240,8 @@ class Relay:
     def _wait_of(self, owner: Owner) -> float:
         if not owner.has_caught_up:
             return IDLE_S
+        if owner.has_work:
+            return 0.0
         due_ms = owner.next_due_ms()
         now = owner.waiting or owner.letters
         until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
@@ -257,11 +260,11 @@ class Relay:
                 self._heard(message, error)
         done = 0
         for number, some in by_partition.items():
-            done += self._of(number, lambda owner, some=some: owner.ingest(some))
+            done += self._of(number, partial(_ingest, some))
         self._counts.requests += done
         for message in messages:
             if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
-                self._of(message.partition(), lambda owner, end=message.offset(): owner.reached(end))
+                self._of(message.partition(), partial(_reached, message.offset()))
         return done
 
     def _heard(self, message: Message, error: KafkaError) -> None:
@@ -269,7 +272,8 @@ class Relay:
             return
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
             raise UsageError(
-                f"Another relay of the group {self._options.group} has the name {self._options.name}: give each its own (--name)."
+                f"Another relay of the group {self._options.group} has the name {self._options.name}: "
+                "give each its own (--name)."
             )
         if meaning_of(error) is Meaning.REFUSED:
             raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
@@ -296,6 +300,7 @@ class Relay:
         """A turn where there is something for one; whether there was."""
         if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
             owner.keep_up()
+            owner.tidy()
             return 0
         Turn(owner, self._counts).run()
         owner.keep_up()
@@ -314,6 +319,15 @@ class Relay:
         if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:
             self._gathered_ns = self._clock.monotonic_ns()
             self._statistics = gathering.gathered(self._statistics, self._counts, self.owners)
+
+
+def _ingest(messages: Sequence[Message], owner: Owner) -> int:
+    return owner.ingest(messages)
+
+
+def _reached(offset: int, owner: Owner) -> int:
+    owner.reached(offset)
+    return 0
 
 
 def _reread(owner: Owner) -> int:

@@ -36,7 +36,7 @@ Header = tuple[str, bytes | None]
 _Asked = dict[str, bytes | None]
 
 
-class Malformed(ValueError):
+class BadRequest(ValueError):
     """A record that is no request; the message is a sentence for whoever sent it."""
 
 
@@ -59,14 +59,14 @@ class Request(NamedTuple):
 
 
 def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
-    """The request of a record with these headers and this timestamp; `Malformed` if it is none.
+    """The request of a record with these headers and this timestamp; `BadRequest` if it is none.
 
     >>> request_of([("deliver-to", b"reminders"), ("delay", b"3000"), ("trace", b"x")], 1_000)
     Request(action=<Action.SCHEDULE: 'schedule'>, target='reminders', due_ms=4000, id=b'', headers=[('trace', b'x')])
     >>> request_of([("deliver-to", b"reminders")], 1_000)
     Traceback (most recent call last):
     ...
-    waterclock.relay.request.Malformed: there is neither deliver-at nor delay: one of them says when.
+    waterclock.relay.request.BadRequest: there is neither deliver-at nor delay: one of them says when.
     """
     asked: _Asked = {}
     others: list[Header] = []
@@ -75,7 +75,7 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
         if name not in _OURS:
             others.append(header)
         elif name in asked and name not in (FROM, UNTIL):
-            raise Malformed(f"the header {name} stands there twice: send it once.")
+            raise BadRequest(f"the header {name} stands there twice: send it once.")
         else:
             asked[name] = header[1]
     action = _action(asked) if ACTION in asked else Action.SCHEDULE
@@ -88,45 +88,45 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
 def _action(asked: _Asked) -> Action:
     text = asked[ACTION]
     if text not in (b"cancel", b"replace"):
-        raise Malformed(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
+        raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
     return Action(text.decode())
 
 
 def _id(asked: _Asked, action: Action) -> bytes:
     if ID not in asked:
         if action is not Action.SCHEDULE:
-            raise Malformed(f"there is no {ID}: it says what to {action.value}.")
+            raise BadRequest(f"there is no {ID}: it says what to {action.value}.")
         return b""
     id = asked[ID] or b""
     if not 1 <= len(id) <= MOST_ID:
-        raise Malformed(f"{ID} must have 1 to {MOST_ID} bytes, got {len(id)}.")
+        raise BadRequest(f"{ID} must have 1 to {MOST_ID} bytes, got {len(id)}.")
     try:
         id.decode()
     except UnicodeDecodeError:
-        raise Malformed(f"{ID} must be UTF-8, got {_shown(id)}.") from None
+        raise BadRequest(f"{ID} must be UTF-8, got {_shown(id)}.") from None
     return id
 
 
 def _target(asked: _Asked) -> str:
     if TO not in asked:
-        raise Malformed(f"there is no {TO}: it names the topic that the message goes to.")
+        raise BadRequest(f"there is no {TO}: it names the topic that the message goes to.")
     topic = (asked[TO] or b"").decode("utf-8", "replace")
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise Malformed(f"{TO} must be the name of a topic, got {_shown(asked[TO])}.")
+        raise BadRequest(f"{TO} must be the name of a topic, got {_shown(asked[TO])}.")
     return topic
 
 
 def _due_ms(asked: _Asked, timestamp_ms: int) -> int:
     if AT in asked and DELAY in asked:
-        raise Malformed(f"there are both {AT} and {DELAY}: send one of them.")
+        raise BadRequest(f"there are both {AT} and {DELAY}: send one of them.")
     if AT in asked:
         due_ms = _number(AT, asked[AT])
     elif DELAY in asked:
         due_ms = _number(DELAY, asked[DELAY]) + max(0, timestamp_ms)
     else:
-        raise Malformed(f"there is neither {AT} nor {DELAY}: one of them says when.")
+        raise BadRequest(f"there is neither {AT} nor {DELAY}: one of them says when.")
     if due_ms >= MOST_DUE:
-        raise Malformed(
+        raise BadRequest(
             f"the message would be due {due_ms} ms after 1970, later than the year 6400: send an earlier time."
         )
     return due_ms
@@ -134,7 +134,7 @@ def _due_ms(asked: _Asked, timestamp_ms: int) -> int:
 
 def _number(name: str, text: bytes | None) -> int:
     if text is None or not text.isdigit() or len(text) > 18:
-        raise Malformed(f"{name} must be milliseconds as decimal digits, got {_shown(text)}.")
+        raise BadRequest(f"{name} must be milliseconds as decimal digits, got {_shown(text)}.")
     return int(text)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ Text = str | bytes
 
 
 class Receipt(NamedTuple):
-    """Where a request stands in the log: it is safe there, whatever becomes of the relay. `id` is empty where it has none."""
+    """Where a request stands in the log: it is safe there, whatever becomes of the relay. `id` is empty for none."""
 
     topic: str
     partition: int
@@ -35,7 +36,8 @@ class Receipt(NamedTuple):
         return f"{self.topic}-{self.partition}-{self.offset}"
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """What became of a cancel or a replace: `outcome` is cancelled, replaced, already delivered or unknown; `count`: how
     many messages of that id were pending."""
 
@@ -89,7 +91,7 @@ def answer_of(values: Iterable[bytes]) -> Answer:
     """
     answers = [Answer(one["id"], one["outcome"], one["count"]) for one in map(json.loads, values)]
     best = min(answers, key=lambda answer: _RANKS.index(answer.outcome))
-    return best._replace(count=sum(answer.count for answer in answers))
+    return replace(best, count=sum(answer.count for answer in answers))
 
 
 _RANKS: Final = (*DONE.values(), DELIVERED, UNKNOWN)

@@ -7,7 +7,7 @@ Rule 1: what is pending is the input minus these. They are written in the transa
 Rule 2: a record stays below the size that a topic takes: `MOST` origins each.
 Rule 3: each carries the command position of its transaction too: should Kafka forget the group's offsets (it does after a
         week without anybody), no cancel is answered twice.
-Rule 4: each says of which input it speaks: the topic of that name that has this id. One that was made again has other origins.
+Rule 4: each says of which input it speaks: the topic of that name with this id. One that was made again has other origins.
 """
 
 from __future__ import annotations

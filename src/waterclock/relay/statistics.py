@@ -30,7 +30,7 @@ LATENESS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
-    """One input partition that this relay owns. `near` are the messages in the wheel; times are ms since 1970, None where there is none."""
+    """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None."""
 
     pending: int
     near: int

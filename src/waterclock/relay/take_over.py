@@ -3,8 +3,8 @@
     1. lock      the folder: one process at a time has it
     2. fence     whoever had the partition before can write no more, and what it left open is thrown away
     3. find ends of both logs, and the command position
-    4. verify    the files are of these logs: both still hold its positions, and the last record filed is the one that stands
-                 there; else they are discarded, and everything is filed anew
+    4. verify    the files are of these logs: both still hold its positions, and the last record filed is the one that
+                 stands there; else they are discarded, and everything is filed anew
     5. replay    what was settled since the files were written
     6. begin     to read the input at the smaller of the two positions
     7. fire      once the input was read up to the end of step 3 (turn.py)

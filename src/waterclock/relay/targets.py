@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from waterclock.clock import Clock
+from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.errors import words_of
 from waterclock.relay.topics import Topics
@@ -26,8 +26,8 @@ _MADE_WITHIN_S: Final = 0.5  # a topic that the broker makes on demand
 class Targets:
     """The topics of the cluster, but for the relay's own."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: Topics, clock: Clock) -> None:
-        self._client, self._own, self._clock = AdminClient(dict(settings)), frozenset(topics), clock
+    def __init__(self, settings: Mapping[str, Any], topics: Topics, clock: Clock | None = None) -> None:
+        self._client, self._own, self._clock = AdminClient(dict(settings)), frozenset(topics), clock or SystemClock()
         self._known: frozenset[str] = frozenset()
         self._missing: dict[str, float] = {}  # until when it is not asked for
         self._fresh_until_s = 0.0

@@ -45,10 +45,11 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
         admin.make(topic, count, KEPT if topic in (topics.input, topics.settled) else None)
     there = {**dict.fromkeys(topics, count), **there}
     if there[topics.settled] != count:
+        fewer = min(topics.input, topics.settled, key=there.__getitem__)
         raise UsageError(
-            f"{topics.input} has {count} partitions and {topics.settled} {there[topics.settled]}: what is settled stands in "
-            "the partition of the same number. Give both as many, with: kafka-topics.sh --bootstrap-server "
-            f"{servers} --alter --topic {min(topics[:2], key=there.__getitem__)} --partitions {max(map(there.get, topics[:2]))}"
+            f"{topics.input} has {count} partitions and {topics.settled} {there[topics.settled]}: what is settled stands "
+            "in the partition of the same number. Give both as many, with: kafka-topics.sh --bootstrap-server "
+            f"{servers} --alter --topic {fewer} --partitions {max(count, there[topics.settled])}"
         )
     for topic in (topics.input, topics.settled):
         _check(topic, admin.settings(topic), servers)

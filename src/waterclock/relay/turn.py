@@ -13,12 +13,13 @@ Rule 1: nothing in the files changes before 8: a crash, an error or an answer th
         take-over, which reads from the logs what became of the turn.
 Rule 2: a command sees what stands before it in the input, and what this turn settled before it. What is delivered by this
         turn was not: its cancel, which can only come later, is told so.
-Rule 3: a record that Kafka refuses is put aside alone: the turn that meets it is thrown away, the next one sends each record
-        in a batch of its own to find it, and the one after that writes a dead letter for it.
+Rule 3: a record that Kafka refuses is put aside alone: the turn that meets it is thrown away, the next one sends each
+        record in a batch of its own to find it, and the one after that writes a dead letter for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -33,6 +34,7 @@ from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import Payload, State, unpack
 from waterclock.relay.store.rows import Array
+from waterclock.relay.store.store import Found
 
 MOST: Final = 50_000  # deliveries of one transaction
 REST_NS: Final = (
@@ -65,13 +67,15 @@ class Turn:
         """Step 1."""
         self._letters = list(self._owner.letters)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
-        self._replies = [self._reply(command) for command in self._owner.waiting]
+        waiting = self._owner.waiting
+        found = self._owner.store.find_many([command.id for command in waiting])
+        self._replies = [self._reply(command, of_id) for command, of_id in zip(waiting, found, strict=True)]
         if self._gone:
             self._owner.drop(list(self._gone))
 
-    def _reply(self, command: Command) -> Reply:
-        found = [one for one in self._owner.store.find(command.id) if one.origin < command.offset]
-        states = {one.origin: self._gone.get(one.origin, one.state) for one in found}
+    def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
+        before = [one for one in found if one.origin < command.offset]
+        states = {one.origin: self._gone.get(one.origin, one.state) for one in before}
         pending = [origin for origin, state in states.items() if state is State.PENDING]
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
         told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())

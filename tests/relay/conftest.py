@@ -1,0 +1,37 @@
+"""What the tests of the relay need: a broker whose groups do not wait for more members, and a world of topics around each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.relay.world import World
+    from waterclock.testing import Broker
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def relay_broker() -> Iterator[Broker]:
+    pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[relay]'")
+    pytest.importorskip("kio", reason="pip install 'waterclock[broker]'")
+    from waterclock.testing import Broker
+
+    settings = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+    with Broker(settings=settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def world(relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Topics of the test's own, one partition each, and a clock that is turned by hand: no turn rests meanwhile."""
+    from tests.relay.world import World
+
+    monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
+    with World(relay_broker, tmp_path, f"delays{next(_numbers)}") as made:
+        yield made

@@ -1,0 +1,130 @@
+"""The relay on our broker: never early, exactly once, in order, whatever a message carries."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.relay.world import World, step_quietly, step_until
+
+
+def test_a_message_is_delivered_when_it_is_due_and_not_a_millisecond_before(world: World) -> None:
+    relay = world.started()
+    world.send("hello", in_ms=3_600_000)
+    step_quietly(relay)
+    world.advance_ms(3_599_999)
+    step_quietly(relay)
+    assert world.values() == []
+    world.advance_ms(1)
+    step_quietly(relay)
+    assert world.values() == ["hello"]
+
+
+def test_due_order_then_the_order_of_the_input_and_nothing_overtakes(world: World) -> None:
+    relay = world.started()
+    world.send("c", "d", in_ms=2_000)
+    world.send("a", "b", in_ms=1_000)
+    world.send("e", in_ms=2_000)
+    step_quietly(relay)
+    world.advance_ms(60_000)
+    step_quietly(relay)
+    assert world.values() == ["a", "b", "c", "d", "e"]
+
+
+def test_what_is_due_already_when_it_comes_is_delivered_at_once(world: World) -> None:
+    relay = world.started()
+    world.send("late", in_ms=-86_400_000)
+    step_until(world.values, relay)
+    assert world.values() == ["late"]
+
+
+def test_key_value_and_headers_are_handed_on_and_it_is_said_where_they_are_from(world: World) -> None:
+    relay = world.started()
+    due_ms = world.now_ms + 5
+    ours = [("deliver-to", world.target.encode()), ("deliver-at", str(due_ms).encode()), ("delay-id", b"an id")]
+    theirs = [("b", b"\x00\xff"), ("a", None), ("b", b""), ("delayed-from", b"elsewhere-0-1")]
+    world.put_raw(b"\x00value", [theirs[0], *ours, *theirs[1:]], b"\xffkey")
+    world.put_raw(None, ours[:2])
+    world.put_raw(b"", ours[:2], b"")
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(world.seen, relay)
+    until = ("delayed-until", str(due_ms).encode())
+    assert [(seen.key, seen.value, seen.headers) for seen in world.seen()] == [
+        (b"\xffkey", b"\x00value", [*theirs[:3], ("delayed-from", f"{world.topic}-0-0".encode()), until]),
+        (None, None, [("delayed-from", f"{world.topic}-0-1".encode()), until]),
+        (b"", b"", [("delayed-from", f"{world.topic}-0-2".encode()), until]),
+    ]
+
+
+def test_a_delay_counts_from_the_records_timestamp(world: World) -> None:
+    relay = world.started()
+    world.put(b"soon", deliver_to=world.target, delay=500_000)
+    step_quietly(relay)
+    stamp_ms = world.seen(world.topic)[0].timestamp_ms
+    world.advance_ms(stamp_ms + 499_999 - world.now_ms)
+    step_quietly(relay)
+    assert world.values() == []
+    world.advance_ms(1)
+    step_quietly(relay)
+    assert world.values() == ["soon"]
+
+
+def test_what_is_due_next_year_waits_on_the_disk_and_not_in_the_wheel(world: World) -> None:
+    relay = world.started()
+    world.send("next year", in_ms=366 * 86_400_000)
+    world.send("soon", in_ms=1_000)
+    step_quietly(relay)
+    (owner,) = relay.owners.values()
+    assert (len(owner.near), owner.store.pending) == (1, 2)
+    for _ in range(366 * 4 + 1):
+        world.advance_ms(6 * 3_600_000)
+        owner.keep_up()
+    step_until(lambda: len(world.values()) == 2, relay)
+    assert world.values() == ["soon", "next year"]
+
+
+def test_more_messages_than_a_turn_takes_go_in_order_over_several(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.turn.MOST", 10)
+    relay = world.started()
+    world.send(*map(str, range(25)), in_ms=100)
+    step_quietly(relay)
+    world.advance_ms(100)
+    step_quietly(relay)
+    assert world.values() == list(map(str, range(25)))
+
+
+def test_an_open_transaction_of_a_user_is_waited_for_and_an_aborted_one_never_seen(world: World) -> None:
+    from waterclock.errors import WaterclockError
+    from waterclock.kafka.settings import base_settings
+    from waterclock.kafka.transactions import TransactionalProducer
+
+    relay = world.started()
+    settings = base_settings(world.broker.bootstrap, {})
+    user = TransactionalProducer(settings, world.topic + "-user", lambda error: WaterclockError(error.str()))
+    headers = [("deliver-to", world.target.encode()), ("delay", b"0")]
+    user.fence()
+    user.begin()
+    user.send(world.topic, b"aborted", headers=headers, partition=0)
+    user.producer.flush(10)
+    world.send("behind it", in_ms=0)
+    step_quietly(relay)
+    assert world.values() == []
+    user.abort()
+    step_until(world.values, relay)
+    user.close()
+    assert world.values() == ["behind it"]
+
+
+def test_an_idle_relay_hardly_uses_the_processor(world: World) -> None:
+    from waterclock.clock import SystemClock
+
+    relay = world.started(clock=SystemClock())
+    step_quietly(relay)
+    before_s, until_s = time.thread_time(), time.monotonic() + 1
+    while time.monotonic() < until_s:
+        relay.step(0.25)
+    assert time.thread_time() - before_s < 0.05

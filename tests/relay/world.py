@@ -1,0 +1,164 @@
+"""A world for a test of the relay: topics, relays that can crash, what readers of committed records see.
+
+A crash is a value: `crash` leaves a relay where it stands. Its files are let go without a checkpoint, its connections stay
+open for now, as those of a process do that Kafka takes for living.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from waterclock.clock import ManualClock, WallClock
+from waterclock.errors import WaterclockError
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.testing import Broker
+
+PATIENCE_S = 30
+
+
+class Seen(NamedTuple):
+    """A record as a reader of committed records sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+
+class World:
+    """`target` is the topic that messages go to, `lost` what the relays said of breaks."""
+
+    def __init__(self, broker: Broker, folder: Path, topic: str, partitions: int = 1) -> None:
+        self.broker, self.folder, self.topic, self.partitions = broker, folder, topic, partitions
+        self.target = f"{topic}.to"
+        self.clock = ManualClock()
+        self.lost: list[WaterclockError] = []
+        self._relays: list[Relay] = []
+        self._producer = Producer({**base_settings(broker.bootstrap, {}), "linger.ms": 0})
+        broker.create_topic(self.target)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for relay in self._relays:
+            relay.close()
+
+    # Relays
+
+    def relay(self, name: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
+        """One that has the partitions it is given; `name` is that of its folder and its place in the group."""
+        made = {"servers": self.broker.bootstrap, "topic": self.topic, "folder": self.folder / name, "group": self.topic}
+        settings = RelayOptions(**{**made, "partitions": self.partitions, "name": name, **options})
+        relay = Relay(settings, clock or self.clock, self.lost.append)
+        self._relays.append(relay)
+        return relay
+
+    def started(self, name: str = "one", **options: Any) -> Relay:
+        """One that owns all partitions, and has read what there is."""
+        relay = self.relay(name, **options)
+        step_until(lambda: self._is_ready(relay), relay)
+        return relay
+
+    def _is_ready(self, relay: Relay) -> bool:
+        return len(relay.owners) == self.partitions and all(owner.has_caught_up for owner in relay.owners.values())
+
+    def crash(self, relay: Relay) -> None:
+        """Nothing more of it happens, but that Kafka may take it for living."""
+        for owner in relay.owners.values():
+            owner.store.close()
+        relay.owners.clear()
+
+    def close(self, relay: Relay) -> None:
+        """End it as Ctrl-C does."""
+        self._relays.remove(relay)
+        relay.close()
+
+    # Requests
+
+    def put(self, value: bytes | None, *, key: bytes | None = None, partition: int = 0, **headers: Any) -> None:
+        """A record of the input; `_` in a header's name is `-`."""
+        made = [(name.replace("_", "-"), str(text).encode()) for name, text in headers.items()]
+        self.put_raw(value, made, key, partition)
+
+    def put_raw(self, value: bytes | None, headers: Any, key: bytes | None = None, partition: int = 0) -> None:
+        self._producer.produce(self.topic, value, key, partition, headers=headers)
+        assert self._producer.flush(10) == 0
+
+    def send(self, *values: str, in_ms: int = 1_000, id: str = "", **more: Any) -> None:
+        """Messages for the target, due so many ms after the world's present."""
+        named = {"delay_id": id} if id else {}
+        for value in values:
+            self.put(value.encode(), deliver_to=self.target, deliver_at=self.now_ms + in_ms, **named, **more)
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    def advance_ms(self, ms: int) -> None:
+        self.clock.advance_s(ms / 1000)
+
+    # What readers see
+
+    def seen(self, topic: str = "") -> list[Seen]:
+        """All that is committed in a topic, the target by default."""
+        return list(read(self.broker, topic or self.target))
+
+    def values(self, topic: str = "") -> list[str]:
+        return [(seen.value or b"").decode() for seen in self.seen(topic)]
+
+    def replies(self) -> list[tuple[str, str, int]]:
+        told = map(json.loads, self.values(f"{self.topic}.replies"))
+        return [(one["id"], one["outcome"], one["count"]) for one in told]
+
+    def letters(self) -> list[dict[str, bytes | None]]:
+        return [dict(seen.headers) for seen in self.seen(f"{self.topic}.dead")]
+
+
+def read(broker: Broker, topic: str) -> Iterable[Seen]:
+    """Partition by partition, up to the end of what is committed."""
+    reading = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**base_settings(broker.bootstrap, {}), **reading, "fetch.wait.max.ms": 5})
+    for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            message = consumer.poll(10)
+            assert message is not None
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                break
+            yield Seen(
+                partition, message.offset(), message.key(), message.value(), message.headers() or [], message.timestamp()[1]
+            )
+    consumer.close()
+
+
+def step_until(condition: Callable[[], object], *relays: Relay) -> None:
+    """Steps of each relay in turn, until it is so."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until_s, "it took too long"
+        for relay in relays:
+            relay.step(0.01)
+
+
+def step_quietly(*relays: Relay) -> None:
+    """Steps until the relays have read to the end of their inputs, and nothing is left to do at this moment."""
+    step_until(lambda: all(map(_is_quiet, relays)) and not sum(relay.step(0.01) for relay in relays), *relays)
+
+
+def _is_quiet(relay: Relay) -> bool:
+    ends = {number: relay._logs.bounds(relay.topics.input, number)[1] for number in relay.owners}
+    return all(
+        owner.position >= ends[number] and not owner.waiting and not owner.letters
+        for number, owner in relay.owners.items()
+    )
