@@ -4,7 +4,8 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
         else happens, and taken over as soon as it can be.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile.
-Rule 3: a partition that was given is read from nowhere until its owner says where.
+Rule 3: until a partition has an owner, it is read at its end, and what comes is thrown away. To pause it would be to wait:
+        librdkafka looks at a partition that is read again only when it looks at others, or after a second.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 """
 
@@ -154,9 +155,7 @@ class Relay:
         return consumer
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
-        nowhere = [TopicPartition(each.topic, each.partition, OFFSET_END) for each in given]
-        consumer.incremental_assign(nowhere)  # rule 3
-        consumer.pause(nowhere)
+        consumer.incremental_assign([TopicPartition(each.topic, each.partition, OFFSET_END) for each in given])  # rule 3
         self._given |= {each.partition for each in given}
 
     def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
@@ -197,10 +196,12 @@ class Relay:
         owner.refused.update(absent.refused or {})
         del self._absent[number]
         self.owners[number] = owner
-        where = TopicPartition(self.topics.input, number, owner.position)
-        self._consumer.incremental_unassign([where])
-        self._consumer.incremental_assign([where])
-        self._consumer.resume([where])
+        self._read_from(number, owner.position)
+
+    def _read_from(self, number: int, offset: int) -> None:
+        where = [TopicPartition(self.topics.input, number, offset)]
+        self._consumer.incremental_unassign(where)
+        self._consumer.incremental_assign(where)
 
     def _put_off(self, number: int, absent: _Absent, error: WaterclockError) -> None:
         self._counts.breaks += 1
@@ -216,8 +217,7 @@ class Relay:
         if isinstance(error, StoreDamaged):
             owner.store.discard(str(error))
         self._let_go(number, checkpoint=False)
-        where = [TopicPartition(self.topics.input, number)]
-        self._consumer.pause(where)
+        self._read_from(number, OFFSET_END)
         alone = isinstance(error, RecordRefused) and not owner.refused
         self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused)), error)
 
