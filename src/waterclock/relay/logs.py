@@ -2,6 +2,8 @@
 
 Rule 1: only what is committed is seen; a partition ends where the first open transaction begins.
 Rule 2: nothing is committed here, and no group is joined.
+Rule 3: each reading has a consumer of its own. One that was asked before begins to read up to a second later: librdkafka does
+        not wake the thread that would fetch.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost
@@ -23,12 +25,13 @@ _AT_ONCE: Final = 1000
 
 
 class Logs:
-    """Reads single partitions, with a connection that is kept."""
+    """Reads single partitions."""
 
     def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None) -> None:
         remedies = Remedies("--kafka-config", "--bootstrap")
         self._clock = clock or SystemClock()
-        self._client = Client({**settings, **READING, "group.id": "unused"}, _PATIENCE_S, remedies, self._clock)
+        self._settings = {**settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 10}
+        self._client = Client(self._settings, _PATIENCE_S, remedies, self._clock)
 
     def close(self) -> None:
         self._client.close()
@@ -42,12 +45,12 @@ class Logs:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""
         if start >= end:
             return
-        consumer = self._client.consumer
+        consumer = Consumer(self._settings)  # rule 3
         consumer.assign([TopicPartition(topic, partition, start)])
         try:
-            yield from self._until(topic, end)
+            yield from self._until(consumer, topic, end)
         finally:
-            consumer.unassign()
+            consumer.close()
 
     def record(self, topic: str, partition: int, offset: int) -> Message | None:
         """The record at that offset; None if there is none."""
@@ -55,11 +58,11 @@ class Logs:
             return message if message.offset() == offset else None
         return None
 
-    def _until(self, topic: str, end: int) -> Iterator[Message]:
+    def _until(self, consumer: Consumer, topic: str, end: int) -> Iterator[Message]:
         until_s = self._clock.monotonic_s() + _PATIENCE_S
         while self._clock.monotonic_s() < until_s:
-            first = self._client.consumer.poll(0.5)
-            for message in [] if first is None else [first, *self._client.consumer.consume(_AT_ONCE, 0)]:
+            first = consumer.poll(0.5)
+            for message in [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]:
                 until_s = self._clock.monotonic_s() + _PATIENCE_S
                 error = message.error()
                 if error is None and message.offset() < end:
