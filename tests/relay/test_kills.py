@@ -6,7 +6,7 @@ tried in a second. tests/relay/test_process_kills.py kills processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -22,6 +22,14 @@ from waterclock.relay.turn import Turn
 TURN = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")
 TAKE_OVER = ("lock", "fence", "find_ends", "verify", "replay", "begin")
 WHEN = ("before", "after")
+QUICK = {("deliver", "after"), ("commit", "before"), ("commit", "after"), ("replay", "before")}
+
+
+def each(steps: Sequence[str]) -> list[Any]:
+    """Each step and moment; those that are no quick ones have their turn in a campaign."""
+    return [
+        pytest.param(*one, marks=() if one in QUICK else pytest.mark.long(seconds=2)) for one in product(steps, WHEN)
+    ]
 
 
 class Death(BaseException):
@@ -71,7 +79,7 @@ def check(world: World) -> None:
     assert [letter["dead-from"] for letter in world.letters()] == [f"{world.topic}-0-4".encode()]
 
 
-@pytest.mark.parametrize(("step", "when"), list(product(TURN, WHEN)))
+@pytest.mark.parametrize(("step", "when"), each(TURN))
 def test_a_death_at_each_step_of_a_turn_loses_nothing_and_doubles_nothing(
     step: str, when: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +113,7 @@ def finished(world: World) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("step", "when"), list(product(TAKE_OVER, WHEN)))
+@pytest.mark.parametrize(("step", "when"), each(TAKE_OVER))
 def test_a_death_at_each_step_of_a_take_over_loses_nothing_and_doubles_nothing(
     step: str, when: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +124,8 @@ def test_a_death_at_each_step_of_a_take_over_loses_nothing_and_doubles_nothing(
     world.crash(relay)
     with monkeypatch.context() as patch:
         dying(patch, TakeOver, step, when)
-        give_up = TakeOver.give_up
         patch.setattr(TakeOver, "give_up", lambda self: self._store and self._store.close())
         run_until_death(world, world.relay())
-        del give_up
     world.advance_ms(2_000)
     relay = world.started()
     step_until(lambda: "c" in world.values(), relay)

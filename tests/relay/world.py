@@ -16,8 +16,10 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from waterclock.clock import ManualClock, WallClock
 from waterclock.errors import WaterclockError
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay, RelayOptions
+from waterclock.relay.topics import Topics, prepare
 from waterclock.testing import Broker
 
 PATIENCE_S = 30
@@ -45,6 +47,7 @@ class World:
         self._relays: list[Relay] = []
         self._producer = Producer({**base_settings(broker.bootstrap, {}), "linger.ms": 0})
         broker.create_topic(self.target)
+        prepare(Admin(base_settings(broker.bootstrap, {})), Topics.of(topic), partitions, broker.bootstrap)
 
     def __enter__(self) -> World:
         return self

@@ -1,11 +1,12 @@
 """The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread.
 
 Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
-        else happens, and taken over as soon as it can be.
+        else happens, and taken over after that.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile.
-Rule 3: until a partition has an owner, it is read at its end, and what comes is thrown away. To pause it would be to wait:
-        librdkafka looks at a partition that is read again only when it looks at others, or after a second.
+Rule 3: until a partition has an owner, it is read at its end, and what comes is thrown away, that the end was reached too.
+        To pause it would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
+        second.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 """
 
@@ -130,8 +131,9 @@ class Relay:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
         messages = self._read(self._wait_s(wait_s))
         with self.lock:
-            self._rebalance()
+            self._give_back()
             done = self._ingest(messages) + self._turns()
+            self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
             self._gather()
         return done
 
@@ -164,13 +166,15 @@ class Relay:
         self._taken |= numbers
         consumer.incremental_unassign(list(taken))
 
-    def _rebalance(self) -> None:
+    def _give_back(self) -> None:
         """Rule 1."""
         taken, self._taken = self._taken, set()
         for number in taken:
             self._absent.pop(number, None)
             if number in self.owners:
                 self._let_go(number, checkpoint=True)
+
+    def _take_overs(self) -> None:
         given, self._given = self._given, set()
         self._absent.update({number: _Absent() for number in given})
         for number, absent in list(self._absent.items()):

@@ -84,6 +84,7 @@ class TakeOver:
             if low:
                 log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
             self.store.begin(low)
+            self.store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
 
     @property
     def _name(self) -> str:

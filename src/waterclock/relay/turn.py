@@ -65,7 +65,7 @@ class Turn:
 
     def answer(self) -> None:
         """Step 1."""
-        self._letters = list(self._owner.letters)
+        self._letters = sorted(self._owner.letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         waiting = self._owner.waiting
         found = self._owner.store.find_many([command.id for command in waiting])

@@ -1,0 +1,152 @@
+"""Cancel and replace: what is answered is true, and was committed with its effect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.relay.world import World, step_quietly
+from waterclock.relay.relay import Relay
+
+
+def cancel(world: World, id: str) -> None:
+    world.put(None, delay_id=id, delay_action="cancel")
+
+
+def pass_s(world: World, relay: Relay, seconds: int) -> None:
+    step_quietly(relay)
+    world.advance_ms(1000 * seconds)
+    step_quietly(relay)
+
+
+def test_what_is_cancelled_is_not_delivered_and_the_others_are(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=5_000, id="one")
+    world.send("b", in_ms=5_000, id="two")
+    cancel(world, "one")
+    pass_s(world, relay, 5)
+    assert (world.values(), world.replies()) == (["b"], [("one", "cancelled", 1)])
+
+
+def test_all_messages_of_an_id_are_cancelled(world: World) -> None:
+    relay = world.started()
+    world.send("a", "b", "c", in_ms=86_400_000, id="x")
+    cancel(world, "x")
+    pass_s(world, relay, 90_000)
+    assert (world.values(), world.replies()) == ([], [("x", "cancelled", 3)])
+
+
+def test_what_was_delivered_is_said_to_be(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="x")
+    pass_s(world, relay, 1)
+    cancel(world, "x")
+    step_quietly(relay)
+    assert (world.values(), world.replies()) == (["a"], [("x", "already delivered", 0)])
+
+
+def test_an_id_that_was_never_sent_is_unknown(world: World) -> None:
+    relay = world.started()
+    cancel(world, "x")
+    step_quietly(relay)
+    assert world.replies() == [("x", "unknown", 0)]
+
+
+def test_a_cancel_takes_only_what_stands_before_it_in_the_input(world: World) -> None:
+    """All of it is read at once here: what comes behind must not be taken for what stood before."""
+    cancel(world, "x")
+    world.send("a", in_ms=1_000, id="x")
+    cancel(world, "x")
+    world.send("b", in_ms=1_000, id="x")
+    relay = world.started()
+    pass_s(world, relay, 1)
+    assert (world.values(), world.replies()) == (["b"], [("x", "unknown", 0), ("x", "cancelled", 1)])
+
+
+def test_a_second_cancel_hears_that_it_is_cancelled_and_that_nothing_was_left_to_do(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="x")
+    cancel(world, "x")
+    cancel(world, "x")
+    step_quietly(relay)
+    cancel(world, "x")
+    pass_s(world, relay, 1)
+    assert world.values() == []
+    assert world.replies() == [("x", "cancelled", 1), ("x", "cancelled", 0), ("x", "cancelled", 0)]
+
+
+def test_a_message_that_is_due_in_the_same_turn_is_cancelled_before_it_is_delivered(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="x")
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    owner = relay.owners[0]
+    cancel(world, "x")
+    while not owner.waiting:
+        with relay.lock:
+            relay._ingest(relay._read(0.1))
+    step_quietly(relay)
+    assert (world.values(), world.replies()) == ([], [("x", "cancelled", 1)])
+
+
+def test_a_replace_delivers_the_new_one_and_not_the_old_one(world: World) -> None:
+    relay = world.started()
+    world.send("old", in_ms=1_000, id="x")
+    world.send("new", in_ms=2_000, id="x", delay_action="replace")
+    pass_s(world, relay, 2)
+    assert (world.values(), world.replies()) == (["new"], [("x", "replaced", 1)])
+
+
+def test_a_replace_of_what_was_delivered_or_never_sent_is_scheduled_and_told_so(world: World) -> None:
+    relay = world.started()
+    world.send("old", in_ms=1_000, id="x")
+    pass_s(world, relay, 1)
+    world.send("new", in_ms=1_000, id="x", delay_action="replace")
+    world.send("first", in_ms=1_000, id="y", delay_action="replace")
+    pass_s(world, relay, 1)
+    assert world.values() == ["old", "new", "first"]
+    assert world.replies() == [("x", "already delivered", 0), ("y", "unknown", 0)]
+
+
+def test_what_replaced_something_can_be_cancelled_and_replaced_itself(world: World) -> None:
+    relay = world.started()
+    for value in ("a", "b", "c"):
+        world.send(value, in_ms=1_000, id="x", delay_action="replace")
+    cancel(world, "x")
+    pass_s(world, relay, 1)
+    assert world.values() == []
+    assert world.replies() == [("x", "unknown", 0), ("x", "replaced", 1), ("x", "replaced", 1), ("x", "cancelled", 1)]
+
+
+def test_a_reply_names_the_request_and_has_the_id_as_its_key(world: World) -> None:
+    relay = world.started()
+    cancel(world, "größe")
+    step_quietly(relay)
+    (seen,) = world.seen(f"{world.topic}.replies")
+    told = {"id": "größe", "action": "cancel", "outcome": "unknown", "count": 0, "request": f"{world.topic}-0-0"}
+    assert (seen.key, json.loads(seen.value or b"")) == ("größe".encode(), told)
+
+
+def test_what_is_cancelled_after_a_restart_is_found_in_the_files(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=86_400_000 * 40, id="x")
+    step_quietly(relay)
+    world.close(relay)
+    relay = world.started()
+    cancel(world, "x")
+    step_quietly(relay)
+    assert world.replies() == [("x", "cancelled", 1)]
+    assert relay.owners[0].store.pending == 0
+
+
+@pytest.mark.parametrize("count", [300])
+def test_many_cancels_at_once_are_each_answered_in_their_order(count: int, world: World) -> None:
+    relay = world.started()
+    for number in range(count):
+        world.send(str(number), in_ms=1_000, id=f"n{number}")
+        if number % 2:
+            cancel(world, f"n{number}")
+    pass_s(world, relay, 1)
+    assert world.values() == [str(number) for number in range(0, count, 2)]
+    assert world.replies() == [(f"n{number}", "cancelled", 1) for number in range(1, count, 2)]

@@ -1,0 +1,139 @@
+"""Dead letters: what cannot be done is put aside with the reason, and everything else goes on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.kafka.settings import base_settings
+
+BAD = [
+    ({"deliver_at": 5}, "there is no deliver-to: it names the topic that the message goes to."),
+    ({"deliver_to": "a b", "delay": 1}, "deliver-to must be the name of a topic, got 'a b'."),
+    ({"deliver_to": "t"}, "there is neither deliver-at nor delay: one of them says when."),
+    ({"deliver_to": "t", "delay": 1, "deliver_at": 1}, "there are both deliver-at and delay: send one of them."),
+    ({"deliver_to": "t", "delay": -1}, "delay must be milliseconds as decimal digits, got '-1'."),
+    ({"deliver_to": "t", "deliver_at": "soon"}, "deliver-at must be milliseconds as decimal digits, got 'soon'."),
+    ({"delay_action": "cancel"}, "there is no delay-id: it says what to cancel."),
+    ({"delay_action": "undo", "delay_id": "x"}, "delay-action must be cancel or replace, got 'undo'"),
+    ({"deliver_to": "t", "delay": 1, "delay_id": ""}, "delay-id must have 1 to 255 bytes, got 0."),
+    ({"deliver_to": "t", "delay": 1, "delay_id": "x" * 256}, "delay-id must have 1 to 255 bytes, got 256."),
+    ({"deliver_to": "nobody", "delay": 1}, "there is no topic nobody to deliver to."),
+    ({"deliver_to": "delays.settled", "delay": 1}, "is the relay's own: nothing is delivered there."),
+]
+
+
+def test_each_bad_request_goes_aside_with_its_reason_and_the_good_ones_are_delivered(world: World) -> None:
+    relay = world.started()
+    for headers, _ in BAD:
+        own = {"deliver_to": f"{world.topic}.settled"} if headers.get("deliver_to") == "delays.settled" else {}
+        world.put(b"value", key=b"key", **{**headers, **own})
+        world.send("good", in_ms=0)
+    world.put_raw(b"value", None)
+    world.put_raw(b"value", [("deliver-to", b"t"), ("deliver-to", b"t"), ("delay", b"1")])
+    world.put_raw(b"value", [("deliver-to", b"t"), ("delay", b"1"), ("delay-id", b"\xff")])
+    step_until(lambda: len(world.values()) == len(BAD), relay)
+    step_quietly(relay)
+    hoped = [reason for _, reason in BAD] + ["there is no deliver-to", "deliver-to stands there twice", "must be UTF-8"]
+    reasons = [(letter["dead-reason"] or b"").decode() for letter in world.letters()]
+    assert [hope for hope, reason in zip(hoped, reasons, strict=True) if hope not in reason] == []
+
+
+def test_a_letter_is_the_record_as_it_came(world: World) -> None:
+    relay = world.started()
+    headers = [("b", b"\x00"), ("deliver-to", b"nobody"), ("delay", b"1"), ("a", None)]
+    world.put_raw(b"\x00value", headers, b"\xffkey")
+    step_quietly(relay)
+    (seen,) = world.seen(f"{world.topic}.dead")
+    reason = [("dead-reason", b"there is no topic nobody to deliver to."), ("dead-from", f"{world.topic}-0-0".encode())]
+    assert (seen.key, seen.value, seen.headers) == (b"\xffkey", b"\x00value", [*headers, *reason])
+
+
+def test_a_request_without_a_target_stays_put_aside_when_there_is_such_a_topic_later(world: World) -> None:
+    relay = world.started()
+    later = f"{world.topic}.later"
+    world.put(b"value", deliver_to=later, delay=0)
+    step_quietly(relay)
+    world.crash(relay)
+    world.broker.create_topic(later)
+    relay = world.started(folder=world.folder / "empty")
+    step_quietly(relay)
+    assert (len(world.letters()), world.values(later)) == (1, [])
+
+
+def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(world: World) -> None:
+    relay = world.started()
+    gone = f"{world.topic}.gone"
+    world.broker.create_topic(gone)
+    world.put(b"value", deliver_to=gone, deliver_at=world.now_ms + 5_000)
+    world.send("good", in_ms=5_000)
+    step_quietly(relay)
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.delete_topics([gone])[gone].result()
+    relay._around.targets._fresh_until_s = 0.0  # five seconds later
+    world.advance_ms(5_000)
+    step_until(world.values, relay)
+    assert [letter["dead-reason"] for letter in world.letters()] == [f"there is no topic {gone} to deliver to.".encode()]
+
+
+def limit(world: World, topic: str, size: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
+def test_a_message_that_its_target_refuses_is_put_aside_alone(world: World) -> None:
+    relay = world.started()
+    limit(world, world.target, 5_000)
+    world.send("before", in_ms=1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    world.send("after", in_ms=1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(lambda: turned(world), relay)
+    assert world.values() == ["before", "after"]
+    letters = world.seen(f"{world.topic}.dead")
+    assert [len(seen.value or b"") for seen in letters] == [20_000, 20_000]
+    assert b"Message size too large" in (dict(letters[0].headers)["dead-reason"] or b"")
+    assert not relay.owners[0].alone
+
+
+def turned(world: World) -> bool:
+    """Time goes on, so that pauses pass."""
+    world.advance_ms(50)
+    return len(world.values()) == 2
+
+
+def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: World) -> None:
+    relay = world.started()
+    limit(world, f"{world.topic}.dead", 5_000)
+    world.put(os.urandom(20_000), no_target=1)
+    world.send("good", in_ms=0)
+    step_until(lambda: world.advance_ms(50) or world.letters(), relay)
+    step_quietly(relay)
+    (letter,) = world.letters()
+    assert letter["dead-record"] == f"too much for this topic: it stands at {world.topic}-0-0".encode()
+    assert world.values() == ["good"]
+
+
+@pytest.mark.parametrize("value", [b"", b"wcsettle", b"wcsettle" + bytes(40), b"something else"])
+def test_what_strangers_write_beside_the_settlements_is_passed_over_and_said(
+    value: bytes, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000)
+    step_quietly(relay)
+    world.crash(relay)
+    world._producer.produce(f"{world.topic}.settled", value, partition=0)
+    world._producer.flush(10)
+    relay = world.started()
+    world.advance_ms(1_000)
+    step_quietly(relay)
+    assert world.values() == ["a"]
+    assert f"{world.topic}.settled-0-" in caplog.text
+    assert "passed over" in caplog.text

@@ -1,0 +1,156 @@
+"""A new owner: what it believes of its files, what it reads again, whom it shuts out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from confluent_kafka.admin import AdminClient
+
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.relay import Relay
+from waterclock.relay.topics import Topics, prepare
+
+
+def filled(world: World) -> Relay:
+    """One that has delivered something, keeps something, and has written that down."""
+    relay = world.started()
+    world.send("first", in_ms=0)
+    world.send("second", in_ms=1_000)
+    step_until(lambda: world.values() == ["first"], relay)
+    return relay
+
+
+def goes_on(world: World, **options: object) -> Relay:
+    relay = world.started(**options)
+    world.advance_ms(1_000)
+    step_until(lambda: len(world.values()) > 1, relay)
+    step_quietly(relay)
+    assert world.values() == ["first", "second"]
+    return relay
+
+
+def folder_of(relay: Relay) -> Path:
+    return relay.owners[0].store.folder
+
+
+def test_a_relay_that_ends_and_starts_again_reads_nothing_twice(world: World) -> None:
+    world.close(filled(world))
+    relay = world.started()
+    assert relay.owners[0].store.rebuilt is None
+    assert relay._counts.requests == 0
+    world.close(relay)
+    goes_on(world)
+
+
+def test_without_its_files_all_is_read_again_and_nothing_delivered_twice(world: World) -> None:
+    relay = filled(world)
+    world.close(relay)
+    shutil.rmtree(world.folder / "one")
+    goes_on(world)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "other"])
+def test_files_that_are_not_what_was_written_are_never_believed(damage: str, world: World) -> None:
+    relay = filled(world)
+    folder = folder_of(relay)
+    world.close(relay)
+    for file in [file for file in folder.iterdir() if file.name != "lock"]:
+        data = bytearray(file.read_bytes())
+        if damage == "flip":
+            data[len(data) // 2] ^= 1
+        elif damage == "other":
+            data = bytearray(len(data))
+        file.write_bytes(data[: len(data) // 2] if damage == "cut" else data)
+        if damage == "gone" and file.name != "manifest":
+            file.unlink()
+    relay = goes_on(world)
+    assert relay.owners[0].store.rebuilt is not None
+
+
+def test_an_older_copy_of_the_files_is_as_good(world: World) -> None:
+    relay = world.started()
+    world.send("first", in_ms=0)
+    step_quietly(relay)
+    folder = folder_of(relay)
+    relay.owners[0].checkpoint()
+    shutil.copytree(folder, world.folder / "older")
+    world.send("second", in_ms=1_000)
+    step_quietly(relay)
+    world.close(relay)
+    shutil.rmtree(folder)
+    shutil.move(world.folder / "older", folder)
+    assert goes_on(world).owners[0].store.rebuilt is None
+
+
+def test_a_topic_that_was_made_again_has_nothing_to_do_with_the_old_files_and_settlements(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.close(filled(world))
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.delete_topics([world.topic])[world.topic].result()
+    prepare(Admin(base_settings(world.broker.bootstrap, {})), Topics.of(world.topic), 1, world.broker.bootstrap)
+    world.send("of the new one", in_ms=1_000)
+    relay = world.started()
+    world.advance_ms(1_000)
+    step_until(lambda: len(world.values()) > 1, relay)
+    assert world.values() == ["first", "of the new one"]
+    assert "is of an earlier topic" in caplog.text
+
+
+def test_settlements_that_are_lost_are_no_reason_to_deliver_everything_again(world: World) -> None:
+    world.close(filled(world))
+    settled = f"{world.topic}.settled"
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.delete_topics([settled])[settled].result()
+    with pytest.raises(UsageError, match="does not hold what was settled"):
+        world.started()
+
+
+def test_files_of_another_log_of_the_same_topic_are_discarded(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    relay = filled(world)
+    owner = relay.owners[0]
+    owner.store.checkpoint(2, bytes(24), owner.settled_position)
+    world.crash(relay)
+    goes_on(world)
+    assert "is not the one that was filed" in caplog.text
+
+
+class End(Message):
+    """That partition 0 was read up to offset 2, by whoever read it before."""
+
+    def __new__(cls) -> End:
+        return super().__new__(cls, topic="t", partition=0, offset=2, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def test_that_the_end_was_reached_before_it_was_taken_over_says_nothing_to_the_owner(world: World) -> None:
+    world.send("a", "b", in_ms=0)
+    relay = world.relay()
+    real = relay._read
+
+    def read(wait_s: float) -> list[Message]:
+        return real(wait_s) if relay.owners else [*real(wait_s), End()]
+
+    relay._read = read  # type: ignore[method-assign]
+    step_until(lambda: world.values() == ["a", "b"], relay)
+
+
+def test_whoever_was_paused_writes_nothing_after_another_took_over(world: World) -> None:
+    """A zombie: its files are its own, its place in the group is gone, its producer is fenced."""
+    zombie = world.started("zombie")
+    world.send("a", in_ms=1_000)
+    step_quietly(zombie)
+    relay = world.relay(name="zombie", folder=world.folder / "heir")  # the place in the group is the same
+    step_until(lambda: relay.owners, relay)
+    world.advance_ms(1_000)
+    step_until(world.values, relay)
+    with pytest.raises(UsageError, match="give each its own"):
+        for _ in range(200):
+            zombie.step(0.02)
+    step_quietly(relay)
+    assert world.values() == ["a"]
