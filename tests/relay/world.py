@@ -58,17 +58,17 @@ class World:
 
     # Relays
 
-    def relay(self, name: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
-        """One that has the partitions it is given; `name` is that of its folder and its place in the group."""
-        made = {"servers": self.broker.bootstrap, "topic": self.topic, "folder": self.folder / name, "group": self.topic}
-        settings = RelayOptions(**{**made, "partitions": self.partitions, "name": name, **options})
+    def relay(self, place: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
+        """One that has the partitions it is given; `place` is its folder, and its name in the group."""
+        made = {"servers": self.broker.bootstrap, "topic": self.topic, "folder": self.folder / place, "group": self.topic}
+        settings = RelayOptions(**{**made, "partitions": self.partitions, "name": place, **options})
         relay = Relay(settings, clock or self.clock, self.lost.append)
         self._relays.append(relay)
         return relay
 
-    def started(self, name: str = "one", **options: Any) -> Relay:
+    def started(self, place: str = "one", **options: Any) -> Relay:
         """One that owns all partitions, and has read what there is."""
-        relay = self.relay(name, **options)
+        relay = self.relay(place, **options)
         step_until(lambda: self._is_ready(relay), relay)
         return relay
 

@@ -1,0 +1,133 @@
+"""Relays as processes that are killed with SIGKILL, or paused: nothing lost, nothing twice, nothing early."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.relay.world import World
+from waterclock.clock import SystemClock
+from waterclock.relay.relay import SESSION_MS
+from waterclock.testing import Broker
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def real(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    """A world of two partitions whose time goes by itself."""
+    with World(relay_broker, tmp_path, f"kills-{tmp_path.name}", 2) as made:
+        made.clock = SystemClock()  # type: ignore[assignment]
+        yield made
+
+
+@pytest.fixture
+def start(real: World, tmp_path: Path) -> Iterator[Start]:
+    """Starts `waterclock relay`, with its files and its output in a folder of the name."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def one(name: str) -> subprocess.Popen[str]:
+        with (tmp_path / f"{name}.txt").open("a") as out:
+            options = ["--bootstrap", real.broker.bootstrap, "--topic", real.topic, "--folder", str(tmp_path / name)]
+            command = [sys.executable, "-m", "waterclock.cli", "relay", *options]
+            processes.append(subprocess.Popen(command, stdout=out, stderr=out, text=True))
+        return processes[-1]
+
+    yield one
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait(10)
+
+
+def wait_for(real: World, count: int, seconds: float = 60) -> None:
+    until_s = time.monotonic() + seconds
+    while len(real.seen()) < count:
+        assert time.monotonic() < until_s, f"{len(real.seen())} of {count} came"
+        time.sleep(0.05)
+
+
+def check(real: World, values: list[str]) -> None:
+    """Each once, none early, and of one partition in the order of due times."""
+    seen = real.seen()
+    assert sorted(one.value.decode() for one in seen if one.value) == sorted(values)
+    dues: dict[str, int] = {}
+    for one in seen:
+        headers = dict(one.headers)
+        origin, due_ms = (headers["delayed-from"] or b"").decode(), int(headers["delayed-until"] or b"")
+        assert one.timestamp_ms >= due_ms
+        assert due_ms >= dues.get(partition := origin.rsplit("-", 1)[0], 0)
+        dues[partition] = due_ms
+
+
+def send(real: World, first: int, count: int, within_ms: int, chance: random.Random) -> list[str]:
+    values = [str(number) for number in range(first, first + count)]
+    due_ms = sorted(chance.randrange(within_ms) for _ in values)
+    for value, ms in zip(values, due_ms, strict=True):
+        real.send(value, in_ms=ms, partition=int(value) % 2)
+    return values
+
+
+def test_a_relay_that_is_killed_goes_on_where_it_was(real: World, start: Start) -> None:
+    values = send(real, 0, 200, 1_500, random.Random(1))
+    relay = start("one")
+    wait_for(real, 20)
+    relay.kill()
+    relay.wait(10)
+    start("one")
+    wait_for(real, len(values))
+    check(real, values)
+
+
+@pytest.mark.long(seconds=15)
+def test_one_of_two_is_killed_and_the_other_goes_on_within_the_sessions_timeout_and_a_second(
+    real: World, start: Start
+) -> None:
+    one, _ = start("one"), start("two")
+    values = send(real, 0, 200, 1_000, random.Random(2))
+    wait_for(real, len(values))
+    more = send(real, 200, 200, 3_000, random.Random(3))
+    one.kill()
+    killed_s = time.monotonic()
+    wait_for(real, len(values) + len(more))
+    assert time.monotonic() - killed_s < SESSION_MS / 1000 + 1
+    check(real, [*values, *more])
+
+
+@pytest.mark.long(seconds=20)
+def test_one_that_is_paused_and_wakes_as_a_zombie_doubles_nothing(real: World, start: Start) -> None:
+    one = start("one")
+    values = send(real, 0, 100, 500, random.Random(4))
+    wait_for(real, len(values))
+    more = send(real, 100, 200, 1_000, random.Random(5))
+    os.kill(one.pid, signal.SIGSTOP)
+    start("two")
+    wait_for(real, len(values) + len(more))
+    os.kill(one.pid, signal.SIGCONT)
+    last = send(real, 300, 100, 1_000, random.Random(6))
+    wait_for(real, len(values) + len(more) + len(last))
+    check(real, [*values, *more, *last])
+
+
+@pytest.mark.long(seconds=60)
+def test_many_kills_at_random_moments_under_load(real: World, start: Start, campaign_seed: int) -> None:
+    chance = random.Random(campaign_seed)
+    values: list[str] = []
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        relay = start("one")
+        values += send(real, len(values), 200, 2_000, chance)
+        time.sleep(chance.uniform(0.2, 3.0))
+        relay.kill()
+        relay.wait(10)
+    start("one")
+    wait_for(real, len(values))
+    check(real, values)

@@ -1,0 +1,60 @@
+"""Several relays of one group: they share the partitions, and go on with those of one that is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.relay.world import World, step_until
+from waterclock.relay.relay import SESSION_MS, Relay
+from waterclock.testing import Broker
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def wide(relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world of four partitions."""
+    monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
+    with World(relay_broker, tmp_path, f"wide-{tmp_path.name}", PARTITIONS) as made:
+        yield made
+
+
+def share(*relays: Relay) -> None:
+    """Steps until each has its part."""
+    part = PARTITIONS // len(relays)
+    step_until(lambda: all(len(relay.owners) == part for relay in relays), *relays)
+
+
+def send(world: World, count: int) -> list[str]:
+    values = [str(number) for number in range(count)]
+    for number, value in enumerate(values):
+        world.send(value, in_ms=1_000, partition=number % PARTITIONS)
+    return values
+
+
+def test_two_relays_share_the_partitions_and_each_message_comes_once(wide: World) -> None:
+    one = wide.relay("one")
+    step_until(lambda: len(one.owners) == PARTITIONS, one)
+    kept = dict(one.owners)
+    values = send(wide, 40)
+    two = wide.relay("two")
+    share(one, two)
+    assert all(one.owners[number] is kept[number] for number in one.owners)  # what stays is not taken over again
+    wide.advance_ms(1_000)
+    step_until(lambda: len(wide.values()) >= 40, one, two)
+    assert sorted(wide.values(), key=int) == values
+
+
+def test_one_that_leaves_hands_over_what_it_had(wide: World) -> None:
+    one, two = wide.relay("one", name=None), wide.relay("two", name=None)
+    share(one, two)
+    values = send(wide, 40)
+    wide.close(one)
+    step_until(lambda: len(two.owners) == PARTITIONS, two)
+    wide.advance_ms(1_000)
+    step_until(lambda: len(wide.values()) >= 40, two)
+    assert sorted(wide.values(), key=int) == values

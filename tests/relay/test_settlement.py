@@ -1,0 +1,49 @@
+"""The records of TOPIC.settled: what was written is read, anything else is refused with a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waterclock.relay.settlement import MOST, NoSettlement, mark_of, settlement_of, settlements
+from waterclock.relay.store import State
+
+MARK = mark_of("an id")
+
+
+@given(st.lists(st.integers(0, 2**62), max_size=20), st.sampled_from([State.FIRED, State.CANCELLED, State.MOVED]))
+def test_what_is_written_is_read(origins: list[int], state: State) -> None:
+    (value,) = settlements(state, np.array(origins, "<i8"), 12, MARK)
+    told = settlement_of(value)
+    assert (told.state, told.command_position, told.mark, told.origins.tolist()) == (state, 12, MARK, origins)
+
+
+def test_many_origins_are_several_records_each_below_a_topics_limit() -> None:
+    values = list(settlements(State.FIRED, np.arange(2 * MOST + 1), 12, MARK))
+    assert [len(settlement_of(value).origins) for value in values] == [MOST, MOST, 1]
+    assert max(map(len, values)) < 1_000_000
+
+
+@given(st.data())
+def test_a_single_wrong_byte_is_noticed(data: st.DataObject) -> None:
+    (value,) = settlements(State.FIRED, np.array([5, 7], "<i8"), 12, MARK)
+    at = data.draw(st.integers(0, len(value) - 1))
+    wrong = bytearray(value)
+    wrong[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(NoSettlement):
+        settlement_of(bytes(wrong))
+
+
+@pytest.mark.parametrize("value", [None, b"", b"wcsettle", bytes(60)])
+def test_what_is_none_is_told_so(value: bytes | None) -> None:
+    with pytest.raises(NoSettlement, match="does not begin as a settlement does"):
+        settlement_of(value)
+
+
+def test_a_later_version_is_told_from_a_damaged_record() -> None:
+    (value,) = settlements(State.FIRED, np.array([5], "<i8"), 12, MARK)
+    with pytest.raises(NoSettlement) as raised:
+        settlement_of(value[:8] + b"\x02" + value[9:])
+    assert raised.value.later
