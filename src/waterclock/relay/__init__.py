@@ -1,1 +1,20 @@
 """Delayed messages: an owner of input partitions, its files of what is pending, and what is due soon in a timing wheel."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from waterclock.relay.async_delays import AsyncDelays
+    from waterclock.relay.delays import Delays
+    from waterclock.relay.sending import Answer, Receipt
+
+__all__ = ["Answer", "AsyncDelays", "Delays", "Receipt"]
+
+_HOME = {"Answer": "sending", "AsyncDelays": "async_delays", "Delays": "delays", "Receipt": "sending"}
+
+
+def __getattr__(name: str) -> Any:
+    """On first use: a command's options need none of them."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'waterclock.relay' has no attribute {name!r}")
+    return getattr(import_module(f"waterclock.relay.{_HOME[name]}"), name)

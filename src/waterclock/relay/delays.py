@@ -149,17 +149,18 @@ class Delays:
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         topic = f"{self._topic}.replies"
-        reader = Consumer({**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100})
+        settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
+        asked, reader = Consumer(settings), Consumer(settings)  # one that was asked begins to read a second later
         try:
-            numbers = reader.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
-            ends = [
-                TopicPartition(topic, n, reader.get_watermark_offsets(TopicPartition(topic, n), timeout=_ANSWER_S)[1])
-                for n in numbers
-            ]
+            each = [TopicPartition(topic, n) for n in asked.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions]
+            for one in each:
+                one.offset = asked.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
         except KafkaException as error:
             reader.close()
             raise ConnectionLost(f"Kafka does not say where {topic} ends: {error.args[0].str()}.") from None
-        reader.assign(ends)
+        finally:
+            asked.close()
+        reader.assign(each)
         return reader
 
     def _answers(self, wanted: set[str]) -> list[bytes]:

@@ -1,0 +1,162 @@
+"""`Delays`: what a program sends, cancels and replaces, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.relay.world import World, step_until
+from waterclock.clock import SystemClock
+from waterclock.errors import EnvironmentMissing
+from waterclock.relay import Answer, AsyncDelays, Delays
+from waterclock.relay.relay import Relay
+from waterclock.testing import Broker
+
+
+@pytest.fixture(scope="module")
+def running(relay_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world of three partitions with a relay that runs in a thread, by the machine's clock."""
+    with World(relay_broker, tmp_path_factory.mktemp("running"), "running", 3) as made:
+        made.clock = SystemClock()  # type: ignore[assignment]
+        relay = made.started()
+        ended = threading.Event()
+        thread = threading.Thread(target=_run, args=(relay, ended))
+        thread.start()
+        yield made
+        ended.set()
+        thread.join()
+
+
+def _run(relay: Relay, ended: threading.Event) -> None:
+    while not ended.is_set():
+        relay.step(0.05)
+
+
+@pytest.fixture
+def delays(running: World) -> Iterator[Delays]:
+    with Delays(running.broker.bootstrap, running.topic, patience_s=10) as made:
+        yield made
+
+
+def came(world: World, value: str) -> bool:
+    return value in world.values()
+
+
+def test_what_is_sent_is_delivered_with_its_key_and_headers(running: World, delays: Delays) -> None:
+    receipt = delays.send(running.target, "hello", delay="50 ms", key="k", headers=[("trace", b"x")])
+    step_until(lambda: came(running, "hello"))
+    (seen,) = [seen for seen in running.seen() if seen.value == b"hello"]
+    assert (seen.key, dict(seen.headers)["trace"]) == (b"k", b"x")
+    assert (dict(seen.headers)["delayed-from"] or b"").decode() == receipt.origin
+
+
+def test_a_moment_is_a_datetime_or_milliseconds_and_a_delay_a_text_or_a_timedelta(running: World, delays: Delays) -> None:
+    now_ms = running.now_ms
+    delays.send(running.target, "at", at=datetime.fromtimestamp((now_ms + 100) / 1000, UTC))
+    delays.send(running.target, "ms", at=now_ms + 100)
+    delays.send(running.target, "delta", delay=timedelta(milliseconds=100))
+    step_until(lambda: {"at", "ms", "delta"} <= set(running.values()))
+
+
+def test_a_cancel_is_answered_by_id_by_key_and_by_receipt(running: World, delays: Delays) -> None:
+    delays.send(running.target, "never 1", delay="1 hour", id="one")
+    delays.send(running.target, "never 2", delay="1 hour", id="two", key="some key")
+    delays.send(running.target, "never 3", delay="1 hour", id="three", key="some key")
+    receipt = delays.send(running.target, "never 4", delay="1 hour", id="four", key="another")
+    assert delays.cancel("one") == Answer("one", "cancelled", 1)
+    assert delays.cancel("two", key="some key") == Answer("two", "cancelled", 1)
+    assert delays.cancel("three") == Answer("three", "cancelled", 1)
+    assert delays.cancel(receipt) == Answer("four", "cancelled", 1)
+    assert delays.cancel("five") == Answer("five", "unknown", 0)
+
+
+def test_a_cancel_that_comes_too_late_is_told_so(running: World, delays: Delays) -> None:
+    delays.send(running.target, "soon", delay="0 s", id="soon")
+    step_until(lambda: came(running, "soon"))
+    assert delays.cancel("soon") == Answer("soon", "already delivered", 0)
+
+
+def test_a_replace_takes_the_place_of_what_is_pending(running: World, delays: Delays) -> None:
+    receipt = delays.send(running.target, "old 1", delay="1 hour", id="r1", key="k")
+    delays.send(running.target, "old 2", delay="1 hour", id="r2")
+    assert delays.replace(receipt, running.target, "new 1", delay="0 s", key="k") == Answer("r1", "replaced", 1)
+    assert delays.replace("r2", running.target, "new 2", delay="0 s") == Answer("r2", "replaced", 1)
+    step_until(lambda: {"new 1", "new 2"} <= set(running.values()))
+    assert not {"old 1", "old 2"} & set(running.values())
+
+
+def test_several_threads_may_ask_at_once(running: World, delays: Delays) -> None:
+    answers: list[Answer] = []
+
+    def one(number: int) -> None:
+        delays.send(running.target, "never", delay="1 hour", id=f"thread {number}")
+        answers.append(delays.cancel(f"thread {number}"))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {(answer.outcome, answer.count) for answer in answers} == {("cancelled", 1)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "give either delay or at"),
+        ({"delay": "1 s", "at": 5}, "give either delay or at"),
+        ({"delay": "soon"}, "delay must read like"),
+        ({"delay": "1 s", "target": "a b"}, "deliver-to must be the name of a topic"),
+        ({"delay": "1 s", "id": "x" * 256}, "delay-id must have 1 to 255 bytes"),
+        ({"delay": "1 s", "headers": [("delay", b"5")]}, "stands there twice"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_the_call(arguments: dict[str, object], told: str, delays: Delays) -> None:
+    with pytest.raises(ValueError, match=told):
+        delays.send(**{"target": "t", "value": "v", **arguments})  # type: ignore[arg-type]
+
+
+def test_a_receipt_without_an_id_cannot_be_cancelled(running: World, delays: Delays) -> None:
+    receipt = delays.send(running.target, "x", delay="1 hour")
+    with pytest.raises(ValueError, match="has no id"):
+        delays.cancel(receipt)
+
+
+def test_without_the_topic_it_is_said_how_to_have_it_made(relay_broker: Broker) -> None:
+    with pytest.raises(EnvironmentMissing, match="waterclock relay --bootstrap"):
+        Delays(relay_broker.bootstrap, "nothing-here")
+
+
+def test_without_a_relay_a_cancel_says_that_nothing_is_known(relay_broker: Broker, tmp_path: Path) -> None:
+    with (
+        World(relay_broker, tmp_path, "lonely") as world,
+        Delays(relay_broker.bootstrap, world.topic, patience_s=0.5) as delays,
+        pytest.raises(EnvironmentMissing, match="whether it was done is not known"),
+    ):
+        delays.cancel("x")
+
+
+# asyncio
+
+
+def test_the_same_is_awaited_in_asyncio(running: World) -> None:
+    async def life() -> list[object]:
+        async with AsyncDelays(running.broker.bootstrap, running.topic, patience_s=10) as delays:
+            receipts = await asyncio.gather(
+                *(delays.send(running.target, "never", delay="1 hour", id=f"async {number}") for number in range(5))
+            )
+            answer = await delays.replace(receipts[1], running.target, "asynchronous", delay="0 s")
+            return [(await delays.cancel(receipts[0])).outcome, (await delays.cancel("async 2")).outcome, answer.outcome]
+
+    assert asyncio.run(life()) == ["cancelled", "cancelled", "replaced"]
+    step_until(lambda: came(running, "asynchronous"))
+
+
+def test_what_is_not_opened_says_how_to_open_it() -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        asyncio.run(AsyncDelays("h:1").cancel("x"))
