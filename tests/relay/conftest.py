@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """No turn rests and no attempt pauses: the clocks of these tests stand still."""
+    if "relay_broker" in request.fixturenames:
+        monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
+        monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
+
+
 @pytest.fixture(scope="module")
 def relay_broker() -> Iterator[Broker]:
     pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[relay]'")
@@ -28,10 +36,9 @@ def relay_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def world(relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Topics of the test's own, one partition each, and a clock that is turned by hand: no turn rests meanwhile."""
+def world(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    """Topics of the test's own, one partition each, and a clock that is turned by hand."""
     from tests.relay.world import World
 
-    monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
     with World(relay_broker, tmp_path, f"delays{next(_numbers)}") as made:
         yield made

@@ -55,7 +55,9 @@ def test_what_is_sent_is_delivered_with_its_key_and_headers(running: World, dela
     assert (dict(seen.headers)["delayed-from"] or b"").decode() == receipt.origin
 
 
-def test_a_moment_is_a_datetime_or_milliseconds_and_a_delay_a_text_or_a_timedelta(running: World, delays: Delays) -> None:
+def test_a_moment_is_a_datetime_or_milliseconds_and_a_delay_a_text_or_a_timedelta(
+    running: World, delays: Delays
+) -> None:
     now_ms = running.now_ms
     delays.send(running.target, "at", at=datetime.fromtimestamp((now_ms + 100) / 1000, UTC))
     delays.send(running.target, "ms", at=now_ms + 100)
@@ -151,7 +153,11 @@ def test_the_same_is_awaited_in_asyncio(running: World) -> None:
                 *(delays.send(running.target, "never", delay="1 hour", id=f"async {number}") for number in range(5))
             )
             answer = await delays.replace(receipts[1], running.target, "asynchronous", delay="0 s")
-            return [(await delays.cancel(receipts[0])).outcome, (await delays.cancel("async 2")).outcome, answer.outcome]
+            return [
+                (await delays.cancel(receipts[0])).outcome,
+                (await delays.cancel("async 2")).outcome,
+                answer.outcome,
+            ]
 
     assert asyncio.run(life()) == ["cancelled", "cancelled", "replaced"]
     step_until(lambda: came(running, "asynchronous"))

@@ -76,7 +76,9 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     relay._around.targets._fresh_until_s = 0.0  # five seconds later
     world.advance_ms(5_000)
     step_until(world.values, relay)
-    assert [letter["dead-reason"] for letter in world.letters()] == [f"there is no topic {gone} to deliver to.".encode()]
+    assert [letter["dead-reason"] for letter in world.letters()] == [
+        f"there is no topic {gone} to deliver to.".encode()
+    ]
 
 
 def limit(world: World, topic: str, size: int) -> None:

@@ -16,9 +16,8 @@ PARTITIONS = 4
 
 
 @pytest.fixture
-def wide(relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
     """A world of four partitions."""
-    monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
     with World(relay_broker, tmp_path, f"wide-{tmp_path.name}", PARTITIONS) as made:
         yield made
 

@@ -67,7 +67,9 @@ def test_a_topic_of_which_kafka_deletes_is_refused_with_the_command_that_mends_i
         prepare(admin_of(relay_broker), topics, 3, "h:1")
     assert f"The topic {topic} has {told}" in str(raised.value)
     mended = told.partition("=")[0] + ("=delete" if "cleanup" in told else "=-1")
-    assert f"kafka-configs.sh --bootstrap-server h:1 --alter --entity-type topics --entity-name {topic}" in str(raised.value)
+    assert f"kafka-configs.sh --bootstrap-server h:1 --alter --entity-type topics --entity-name {topic}" in str(
+        raised.value
+    )
     assert f"--add-config {mended}" in str(raised.value)
 
 

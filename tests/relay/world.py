@@ -60,7 +60,12 @@ class World:
 
     def relay(self, place: str = "one", clock: WallClock | None = None, **options: Any) -> Relay:
         """One that has the partitions it is given; `place` is its folder, and its name in the group."""
-        made = {"servers": self.broker.bootstrap, "topic": self.topic, "folder": self.folder / place, "group": self.topic}
+        made = {
+            "servers": self.broker.bootstrap,
+            "topic": self.topic,
+            "folder": self.folder / place,
+            "group": self.topic,
+        }
         settings = RelayOptions(**{**made, "partitions": self.partitions, "name": place, **options})
         relay = Relay(settings, clock or self.clock, self.lost.append)
         self._relays.append(relay)
@@ -140,7 +145,12 @@ def read(broker: Broker, topic: str) -> Iterable[Seen]:
                 assert error.code() == KafkaError._PARTITION_EOF
                 break
             yield Seen(
-                partition, message.offset(), message.key(), message.value(), message.headers() or [], message.timestamp()[1]
+                partition,
+                message.offset(),
+                message.key(),
+                message.value(),
+                message.headers() or [],
+                message.timestamp()[1],
             )
     consumer.close()
 

@@ -328,3 +328,10 @@ def test_many_ask_at_once_and_each_gets_a_whole_page() -> None:
         for asker in askers:
             asker.join()
     assert found == [whole] * 20
+
+
+def test_a_page_below_a_path_is_made_of_the_text_behind_it() -> None:
+    with Server({"/a": lambda: ("text/plain", "a")}, 0, {"/ids/": lambda text: ("text/plain", f"<{text}>")}) as server:
+        assert get(f"{server.url}/ids/cart%2F17%20%C3%BC?x=1")[:2] == (200, "<cart/17 ü>")
+        assert get(f"{server.url}/ids/")[:2] == (200, "<>")
+        assert get(f"{server.url}/ids")[0] == 404

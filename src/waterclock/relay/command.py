@@ -11,6 +11,7 @@ from waterclock.errors import UsageError
 from waterclock.web import option
 
 SERVERS: Final = "127.0.0.1:9092"
+DOOR: Final = "127.0.0.1:9400"
 _EXAMPLES: Final = """waterclock relay --embedded out/relay
 example: waterclock relay send reminders hello --delay 3s
 example: waterclock relay read reminders"""
@@ -53,11 +54,16 @@ def _add_kafka(parser: ArgumentParser, servers: str | None) -> None:
 
 
 def _add_commands(parser: ArgumentParser) -> None:
-    more = parser.add_subparsers(metavar="COMMAND", help="send, cancel, replace, read; COMMAND --help tells more")
+    more = parser.add_subparsers(
+        metavar="COMMAND", help="send, cancel, replace, read, ls, due, show; COMMAND --help tells more"
+    )
     _add_send(more.add_parser("send", help="have a message delivered later"), send, "")
     _add_cancel(more.add_parser("cancel", help="have the messages of an id not delivered"))
     _add_send(more.add_parser("replace", help="cancel what has an id, and send this instead"), replace, "ID")
     _add_read(more.add_parser("read", help="print what is delivered to a topic"))
+    _add_look(more.add_parser("ls", help="list what is pending by due time and topic"), ls, "")
+    _add_look(more.add_parser("due", help="say what is due next, by partition"), due, "")
+    _add_look(more.add_parser("show", help="say what is known of an id"), show, "ID")
 
 
 def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
@@ -89,6 +95,14 @@ def _add_read(parser: ArgumentParser) -> None:
     parser.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
     parser.add_argument("--most", type=count, metavar="N", help="end after so many")
     _add_kafka(parser, SERVERS)
+
+
+def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: str) -> None:
+    describe(parser, command, f"waterclock relay {command.__name__} {'cart-17 ' if id else ''}--at 127.0.0.1:9400")
+    if id:
+        parser.add_argument("id", metavar="ID", help="the id that messages were sent with")
+    where = f"where relays show their numbers (--metrics); may be repeated, for all of a group (default: {DOOR})"
+    parser.add_argument("--at", action="append", default=[], metavar="HOST:PORT", help=where)
 
 
 def run(arguments: Namespace) -> int:
@@ -137,3 +151,24 @@ def read(arguments: Namespace) -> int:
     from waterclock.relay import asking
 
     return asking.read(arguments, SERVERS)
+
+
+def ls(arguments: Namespace) -> int:
+    """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic."""
+    from waterclock.relay import doors
+
+    return doors.ls(arguments.at or [DOOR])
+
+
+def due(arguments: Namespace) -> int:
+    """`waterclock relay due`: what each partition has pending, and when the next of it is due."""
+    from waterclock.relay import doors
+
+    return doors.due(arguments.at or [DOOR])
+
+
+def show(arguments: Namespace) -> int:
+    """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none."""
+    from waterclock.relay import doors
+
+    return doors.show(arguments.at or [DOOR], arguments.id)

@@ -152,7 +152,9 @@ class Delays:
         settings = {**self._settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100}
         asked, reader = Consumer(settings), Consumer(settings)  # one that was asked begins to read a second later
         try:
-            each = [TopicPartition(topic, n) for n in asked.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions]
+            each = [
+                TopicPartition(topic, n) for n in asked.list_topics(topic, timeout=_ANSWER_S).topics[topic].partitions
+            ]
             for one in each:
                 one.offset = asked.get_watermark_offsets(one, timeout=_ANSWER_S)[1]
         except KafkaException as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from waterclock.relay.owner import Owner
-from waterclock.relay.statistics import Counts, PartitionStatistics, RelayStatistics, SpanStatistics
+from waterclock.relay.statistics import Counts, MessageStatistics, PartitionStatistics, RelayStatistics, SpanStatistics
 
 
 def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner]) -> RelayStatistics:
@@ -25,6 +25,16 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner])
         partitions={number: _of(owner) for number, owner in sorted(owners.items())},
         spans=_spans(owners),
     )
+
+
+def shown(id: str, owners: Mapping[int, Owner], topic: str) -> tuple[MessageStatistics, ...]:
+    """The messages of an id, by due time."""
+    found = [
+        MessageStatistics(f"{topic}-{number}-{one.origin}", one.due, one.target, one.state.name.lower())
+        for number, owner in sorted(owners.items())
+        for one in owner.store.find(id.encode())
+    ]
+    return tuple(sorted(found, key=lambda one: one.due_ms))
 
 
 def _of(owner: Owner) -> PartitionStatistics:

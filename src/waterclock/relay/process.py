@@ -10,7 +10,6 @@ import signal
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from uuid import uuid4
@@ -44,7 +43,9 @@ def serve(arguments: Namespace) -> int:
         stop = stack.enter_context(_signals())
         relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost)
         try:
-            stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, partial(prometheus)))
+            stack.enter_context(
+                open_server(arguments.metrics, "relay", relay.statistics, prometheus, {"/ids/": relay.show})
+            )
             print(
                 f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
                 flush=True,

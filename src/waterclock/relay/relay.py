@@ -31,7 +31,7 @@ from waterclock.relay import gathering
 from waterclock.relay.around import Around, RecordRefused
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
-from waterclock.relay.statistics import Counts, RelayStatistics
+from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
@@ -122,10 +122,10 @@ class Relay:
         """As of a second ago; from any thread."""
         return self._statistics
 
-    def run(self) -> None:
-        """For ever."""
-        while True:
-            self.step(IDLE_S)
+    def show(self, id: str) -> tuple[MessageStatistics, ...]:
+        """What is known of the messages of an id, in the partitions that this relay owns; from any thread."""
+        with self.lock:
+            return gathering.shown(id, self.owners, self.topics.input)
 
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
@@ -157,7 +157,9 @@ class Relay:
         return consumer
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
-        consumer.incremental_assign([TopicPartition(each.topic, each.partition, OFFSET_END) for each in given])  # rule 3
+        consumer.incremental_assign(
+            [TopicPartition(each.topic, each.partition, OFFSET_END) for each in given]
+        )  # rule 3
         self._given |= {each.partition for each in given}
 
     def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:

@@ -51,6 +51,16 @@ class SpanStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageStatistics:
+    """A message that bears an id: where its request stands, when it is due, and whether it is pending, fired or cancelled."""
+
+    origin: str
+    due_ms: int
+    target: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final, TypeVar
 
 from waterclock.arguments import port
@@ -26,9 +27,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def open_server(
-    port: int | None, command: str, statistics: Callable[[], T], prometheus: Callable[[T], str]
+    port: int | None,
+    command: str,
+    statistics: Callable[[], T],
+    prometheus: Callable[[T], str],
+    below: Mapping[str, Callable[[str], object]] | None = None,
 ) -> AbstractContextManager[object]:
     """Serves the statistics of `command` while it is open, and says where on stderr; without a port it does nothing.
+
+    `below`: path that ends with / -> what makes a record of the text behind it, served as JSON too.
 
     UsageError where the port is taken, or none that one may listen on.
     """
@@ -41,6 +48,13 @@ def open_server(
         "/metrics": lambda: (PROMETHEUS, prometheus(statistics())),
         "/statistics.json": lambda: (JSON, to_json(command, statistics())),
     }
-    server = Server(routes, port)
+    texts = {path: partial(_record, command, make) for path, make in (below or {}).items()}
+    server = Server(routes, port, texts)
     print(f"metrics at {server.url}/metrics", file=sys.stderr, flush=True)
     return server
+
+
+def _record(command: str, make: Callable[[str], object], text: str) -> tuple[str, str]:
+    from waterclock.web.record import to_json
+
+    return JSON, to_json(command, make(text))

@@ -2,6 +2,7 @@
 
     GET /            links to the routes
     GET /ROUTE       200 with the page; 500 with a sentence where it cannot be made; 503 once the server closes
+    GET /BELOW/TEXT  likewise, the page of what TEXT says
     GET another      404 with a sentence that names the routes
     HEAD             as GET, without the page
     anything else    405
@@ -23,9 +24,11 @@ import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from html import escape
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
@@ -39,6 +42,9 @@ SENTENCE: Final = "text/plain; charset=utf-8"
 
 Page = tuple[str, str]  # content type, text
 Routes = Mapping[str, Callable[[], Page]]  # path -> what makes its page
+Below = Mapping[
+    str, Callable[[str], Page]
+]  # path that ends with / -> what makes a page of what stands behind it, decoded
 
 
 class Answer(NamedTuple):
@@ -59,8 +65,8 @@ class Server:
     True
     """
 
-    def __init__(self, routes: Routes, port: int) -> None:
-        self._routes, self._alone, self._closed = routes, threading.Lock(), False
+    def __init__(self, routes: Routes, port: int, below: Below | None = None) -> None:
+        self._routes, self._below, self._alone, self._closed = routes, below or {}, threading.Lock(), False
         try:
             self._listener = _Listener(port, self._answer)
         except (OSError, OverflowError) as error:
@@ -95,21 +101,30 @@ class Server:
         path = path.partition("?")[0]
         if path == "/":
             return Answer(200, "text/html; charset=utf-8", _index(self._routes).encode())
-        if path not in self._routes:
+        make = self._maker(path)
+        if make is None:
             return _sentence(404, f"there is no such page: ask for {' or '.join(self._routes)}")
         if not self._alone.acquire(timeout=PATIENCE_S):
             return _sentence(503, f"the page before this one takes longer than {PATIENCE_S:g} s: ask again later")
         try:
-            return _sentence(503, "the command is ending") if self._closed else self._made(path)
+            return _sentence(503, "the command is ending") if self._closed else _made(path, make)
         finally:
             self._alone.release()
 
-    def _made(self, path: str) -> Answer:
-        try:
-            content_type, text = self._routes[path]()
-            return Answer(200, content_type, text.encode("utf-8", "replace"))
-        except Exception as error:  # whatever it is: the client gets it as its answer
-            return _sentence(500, f"{path} could not be made: {error}")
+    def _maker(self, path: str) -> Callable[[], Page] | None:
+        if path in self._routes:
+            return self._routes[path]
+        return next(
+            (partial(make, unquote(path[len(at) :])) for at, make in self._below.items() if path.startswith(at)), None
+        )
+
+
+def _made(path: str, make: Callable[[], Page]) -> Answer:
+    try:
+        content_type, text = make()
+        return Answer(200, content_type, text.encode("utf-8", "replace"))
+    except Exception as error:  # whatever it is: the client gets it as its answer
+        return _sentence(500, f"{path} could not be made: {error}")
 
 
 def _sentence(status: int, text: str) -> Answer:
