@@ -24,6 +24,7 @@ from waterclock.clock import SystemClock, WallClock
 from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
+from waterclock.relay.store.batch import Batch
 from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import Files
 from waterclock.relay.store.ids import Ids
@@ -31,7 +32,7 @@ from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
-from waterclock.relay.store.rows import Array, checked, checksum
+from waterclock.relay.store.rows import Array
 from waterclock.relay.store.runs import ENTRY, TARGET_BITS, hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
@@ -126,9 +127,10 @@ class PartitionStore:
     def begin(self, position: int) -> None:
         """The store is empty, and everything from this offset of the input on will be appended.
 
-        With it, what was settled long ago need not be remembered one by one. ValueError if the store is not empty.
+        With it, what was settled long ago need not be remembered one by one. Again from the same offset is the same;
+        ValueError if the store is not empty, and did not begin there.
         """
-        if self._table.by_number or self.data_position:
+        if (self._table.by_number or self.data_position) and self._began != position:
             raise ValueError(f"only an empty store can begin; this one holds the input up to {self.data_position}")
         self._began = position
 
@@ -136,34 +138,23 @@ class PartitionStore:
         """File messages: rows with due and origin (the rest is filled in), their bytes (`pack`) and topics, one each.
 
         Returns the rows that were filed: without those whose origin is pending or settled already (rule 3). Of these, the
-        ones due before `loaded_until` are the owner's to keep. ValueError for a due time or an origin out of bounds;
-        OSError if the disk refuses: then nothing was filed, and the same call may be made again.
+        ones due before `loaded_until` are the owner's to keep. Hand over all, the settled ones too: their ids are noted.
+        ValueError for a due time or an origin out of bounds; OSError if the disk refuses: then nothing was filed, and the
+        same call may be made again.
         """
-        rows = checked(rows)
-        news = self._news(rows["origin"])
-        if not news.all():
-            kept = np.flatnonzero(news).tolist()
-            rows, blobs, targets = rows[news], [blobs[n] for n in kept], [targets[n] for n in kept]
-        if not len(rows):
-            return rows
-        rows["target"] = self._targets.numbers(targets)
-        rows["length"] = list(map(len, blobs))
-        rows["crc"] = [checksum(blob, origin) for blob, origin in zip(blobs, rows["origin"].tolist(), strict=True)]
-        noted = self._note_ids(rows, ids_of(blobs))
-        self._file(rows, blobs)
+        batch = Batch.of(rows, blobs, targets)
+        batch = batch.only(batch.first_of_each() & ~self._is_pending(batch.rows["origin"]))
+        batch.rows["target"] = self._targets.numbers(batch.targets)
+        noted = self._note_ids(batch)
+        batch = batch.only(~self.is_settled(batch.rows["origin"]))
+        if len(batch):
+            batch.measure()
+            self._file(batch.rows, batch.blobs)
         noted()
-        return rows
+        return batch.rows
 
-    def _news(self, origins: Array) -> Array:
-        """Which are not known yet; of one that is there twice, the first."""
-        news: Array = self._ledger.origins.values(origins) == State.UNKNOWN
-        if (np.diff(origins) <= 0).any():
-            first = np.zeros(len(origins), bool)
-            first[np.unique(origins, return_index=True)[1]] = True
-            news &= first
-        return news
-
-    def _note_ids(self, rows: Array, ids: list[bytes]) -> Callable[[], None]:
+    def _note_ids(self, batch: Batch) -> Callable[[], None]:
+        rows, ids = batch.rows, ids_of(batch.blobs)
         which = [n for n, id in enumerate(ids) if id]
         if not which:
             return lambda: None
