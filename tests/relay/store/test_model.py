@@ -1,6 +1,6 @@
 """Random lives of a store beside the oracle, with crashes: the folder as a kill or a lost power leaves it, opened again.
 
-Rule 1: the owner is played as it is to be: after a crash it reads the settlements from the store's position, then the input.
+Rule 1: the owner is played as it is to be: after a crash it reads the settlements from where the store was, then the input.
 Rule 2: limits are tiny, so that a life of forty steps has snapshots, runs, merges and splits.
 """
 
@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -87,10 +88,11 @@ class StoreLife(RuleBasedStateMachine):
         for _ in range(count):
             offset = self.oracle.end
             # a copy that was moved on: of a message that is known, or of one from before the input's start
-            old = [*self.oracle.messages(), *range(5)] if data.draw(st.integers(0, 9)) == 0 else [offset]
-            origin = data.draw(st.sampled_from(old))
+            known = self.oracle.messages()
+            old = data.draw(st.sampled_from([*known, *range(5)])) if data.draw(st.integers(0, 5)) == 3 else offset
             due = max(0, self.date.wall_ms() + data.draw(AHEAD))
-            records.append(Record(offset, origin, due, data.draw(TARGETS), data.draw(IDS)))
+            fresh = Record(offset, old, due, data.draw(TARGETS), data.draw(IDS))
+            records.append(replace(known.get(old, fresh), offset=offset))
             self.oracle.input.append(records[-1])
             self.oracle.end += data.draw(STEPS)
         self.file(records)
@@ -204,5 +206,11 @@ def files_in(stored: object) -> Iterator[tuple[str, int]]:
             yield from files_in(one)
 
 
+class LongStoreLife(StoreLife):
+    """The same, longer and more often."""
+
+
 TestStoreLife = StoreLife.TestCase
-TestStoreLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+TestStoreLife.settings = settings(max_examples=12, stateful_step_count=40, deadline=None, print_blob=True)
+TestLongStoreLife = pytest.mark.long(seconds=40)(LongStoreLife.TestCase)
+TestLongStoreLife.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, print_blob=True)
