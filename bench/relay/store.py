@@ -1,10 +1,10 @@
 """What the relay's store costs, without Kafka: `python -m waterclock.bench.relay.store [--pending 1M] [--folder DIR]`.
 
-Rule 1: messages have 200 bytes of value, a key of 8 and an id of 12, and are due within a week, evenly; one in ten has the id
-        of another too.
+Rule 1: messages have 200 bytes of value, a key of 8 and an id of 12, and are due within a week, evenly; one in ten has
+        the id of another.
 Rule 2: what is read and found is compared: a figure of a wrong answer is none.
-Rule 3: a checkpoint is made once in `CHECKPOINT` messages, as an owner makes one a second at full ingest. Memory is what the
-        process has resident, Python and NumPy with it.
+Rule 3: a checkpoint is made once in `CHECKPOINT` messages, as an owner makes one a second at full ingest. Memory is
+        what the process has resident, Python and NumPy with it.
 """
 
 from __future__ import annotations

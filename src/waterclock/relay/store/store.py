@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -33,7 +32,7 @@ from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.runs import ENTRY, TARGET_BITS, hashes
+from waterclock.relay.store.runs import TARGET_BITS, hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
@@ -45,6 +44,7 @@ DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files
 READ_ROWS: Final = 8_192  # messages read at once
 TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
 KEPT_MS: Final = 7 * 24 * HOUR_MS
+_STATES: Final = {int(state): state for state in State}
 
 
 class Found(NamedTuple):
@@ -159,7 +159,7 @@ class PartitionStore:
         if not which:
             return lambda: None
         found = hashes([ids[n] for n in which])
-        rows["id"][which] = np.maximum(found[:, 0] & 0xFFFFFFFF, 1)
+        rows["id"][which] = np.maximum(found["hash"] & 0xFFFFFFFF, 1)
         return self._ids.add(found, rows[which])
 
     def _file(self, rows: Array, blobs: Sequence[bytes]) -> None:
@@ -213,13 +213,15 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        found = list(self._ids.find(hashes(ids), self._clock.wall_ms())) if ids else []
-        entries = np.concatenate(found) if found else np.empty(0, ENTRY)
-        values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING).tolist()
-        dues, numbers = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
-        names = [self.targets[number] for number in numbers.tolist()]
-        rows = zip(entries["origin"].tolist(), dues.tolist(), names, map(State, values), strict=True)
-        return [[one for one in map(Found._make, islice(rows, len(some))) if one.state] for some in found]
+        found: list[list[Found]] = [[] for _ in ids]
+        for which, entries in self._ids.find(hashes(ids), self._clock.wall_ms()):
+            values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING)
+            dues, targets = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
+            columns = (column.tolist() for column in (which, entries["origin"], dues, targets, values))
+            for n, origin, due, target, value in zip(*columns, strict=True):
+                if value:
+                    found[n].append(Found(origin, due, self._targets.names[target], _STATES[value]))
+        return found
 
     def _is_pending(self, origins: Array) -> Array:
         return np.asarray(self._ledger.origins.values(origins) >= FIRST_SLOT)
