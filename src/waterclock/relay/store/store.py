@@ -31,7 +31,7 @@ from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
-from waterclock.relay.store.rows import Array
+from waterclock.relay.store.rows import ROW, Array
 from waterclock.relay.store.runs import TARGET_BITS, hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
@@ -231,8 +231,9 @@ class PartitionStore:
     def load(self, until_ms: int, most: int) -> Iterator[Array]:
         """Pending rows of spans that begin before `until_ms` and were not loaded yet, in slices of `most` rows or less.
 
-        `loaded_until` rises with the call; who makes it takes all slices, or calls `unload`. What is appended or settled
-        between two slices is left out of the next ones. `StoreDamaged` if an index is not what was written.
+        `loaded_until` rises with the call; who makes it takes all slices, or calls `unload`: a slice is a few milliseconds'
+        work, and may be empty. What is appended or settled between two slices is left out of the next ones.
+        `StoreDamaged` if an index is not what was written.
         """
         before, until = self.loaded_until, until_ms - until_ms % -HOUR_MS
         self.loaded_until = max(before, until)
@@ -249,18 +250,25 @@ class PartitionStore:
             for rows in self._split(span, min(most, READ_ROWS)):
                 yield rows[rows["due"] < self.loaded_until]
         for span, count in hours:
+            yield from self._verified(span)
             yield from self._pending_rows(span, count, most)
+
+    def _verified(self, span: SpanFiles) -> Iterator[Array]:
+        """Empty slices, until the index of a span is known to be what was written."""
+        for _ in span.index.verify() if span in self._table else ():
+            yield np.empty(0, ROW)
+            if span not in self._table:
+                return
 
     def _pending_rows(self, span: SpanFiles, count: int, most: int) -> Iterator[Array]:
         """Rows of a span up to the given number of them, as far as they are pending, in slices."""
-        if span in self._table:
-            span.index.verify()
         slices = span.rows(span.moved, count, most)
         while span in self._table and (rows := next(slices, None)) is not None:
             yield rows[self._is_pending(rows["origin"])]
 
     def _split(self, span: SpanFiles, most: int) -> Iterator[Array]:
         """Move what is pending of a coarse span to finer ones, as the edges stand; gives the rows that were moved."""
+        yield from self._verified(span)
         for rows in self._pending_rows(span, span.count, most):
             if len(rows):
                 self._file(rows, span.blobs(rows))
@@ -280,12 +288,10 @@ class PartitionStore:
         OSError if the disk refuses; `StoreDamaged` if a file is not what was written.
         """
         job = self._job or self._next_job()
-        self._job = None  # one that fails is not gone on with
+        self._job = None  # of one that fails, nothing more
         if job is None:
             return False
-        for _ in job:
-            self._job = job
-            break
+        self._job = job if next(job, self) is None else None
         return True
 
     def _next_job(self) -> Iterator[None] | None:
