@@ -19,9 +19,9 @@ from waterclock.relay.store.files import CheckedFile, Files
 from waterclock.relay.store.rows import Array
 from waterclock.relay.store.runs import ENTRY, TARGET_BITS, Run, RunWriter, matches, merged
 
-IN_MEMORY: Final = 262_144  # entries, 32 bytes each; then they become a run
+IN_MEMORY: Final = 262_144  # entries, 28 bytes each; then they become a run
 FAN: Final = 6  # so many runs of like size are merged
-TOGETHER: Final = 4_096  # ids looked up at once
+TOGETHER: Final = 8_192  # ids looked up at once
 
 
 class Ids:
@@ -32,15 +32,16 @@ class Ids:
     ) -> None:
         self._files, self._kept_ms, self._number, self._pending = files, kept_ms, number, pending
         self._log: CheckedFile | None = None
-        self._pieces: list[Array] = []  # sorted, each at most half as large as the one before
+        # hashes and entries in their order, each piece at most half as large as the one before
+        self._pieces: list[tuple[Array, Array]] = []
         self._runs: list[Run] = []
 
     def add(self, ids: Array, rows: Array) -> Callable[[], None]:
         """Note the ids (`hashes`) of rows (due, origin, target). They are found after a call of what comes back."""
-        if sum(map(len, self._pieces)) >= IN_MEMORY:
+        if sum(len(entries) for _, entries in self._pieces) >= IN_MEMORY:
             self._begin_run()
         entries = np.empty(len(ids), ENTRY)
-        entries["hash"], entries["rest"], entries["origin"] = ids[:, 0], ids[:, 1], rows["origin"]
+        entries["hash"], entries["rest"], entries["origin"] = ids["hash"], ids["rest"], rows["origin"]
         entries["due_target"] = rows["due"] << TARGET_BITS | rows["target"]
         if self._log is None:
             self._log = CheckedFile.create(self._files, f"ids.{self._number()}.log")
@@ -48,39 +49,40 @@ class Ids:
         return lambda: self._keep(entries)
 
     def _keep(self, piece: Array) -> None:
-        piece = piece[np.argsort(piece["hash"], kind="stable")]
-        while self._pieces and len(self._pieces[-1]) < 2 * len(piece):
-            both = np.concatenate([self._pieces.pop(), piece])
-            piece = both[np.argsort(both["hash"], kind="stable")]
-        self._pieces.append(piece)
+        while self._pieces and len(self._pieces[-1][0]) < 2 * len(piece):
+            piece = np.concatenate([self._pieces.pop()[1], piece])
+        column, piece = _in_order(piece)
+        self._pieces.append((column, piece))
 
     def _begin_run(self) -> None:
         """What is in memory becomes a run. The log goes with the next checkpoint."""
-        entries = np.concatenate(self._pieces)
+        _, entries = _in_order(np.concatenate([entries for _, entries in self._pieces]))
         writer = RunWriter(self._files, f"ids.{self._number()}.run")
-        writer.append(entries[np.argsort(entries["hash"], kind="stable")])
+        writer.append(entries)
         if run := writer.finish():
             self._runs.append(run)
         if self._log:
             self._log.drop()
         self._log, self._pieces = None, []
 
-    def find(self, ids: Array, now_ms: int) -> Iterator[Array]:
-        """For each id (`hashes`) its entries, by origin: what is pending, and what was due within `kept_ms`."""
+    def find(self, ids: Array, now_ms: int) -> Iterator[tuple[Array, Array]]:
+        """The entries of ids (`hashes`): what is pending, and what was due within `kept_ms`.
+
+        Two columns for some of the ids at a time: which of all the ids, in order; its entries, by origin, each once.
+        """
         for start in range(0, len(ids), TOGETHER):
-            some = ids[start : start + TOGETHER]
-            which, entries = self._find(some)
+            which, entries = self._find(ids[start : start + TOGETHER])
             fresh = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
             fresh |= self._pending(entries["origin"])
             which, entries = which[fresh], entries[fresh]
             order = np.lexsort((entries["origin"], which))
             which, entries = which[order], entries[order]
-            twice = (np.diff(which, prepend=-1) == 0) & (np.diff(entries["origin"], prepend=-1) == 0)
-            which, entries = which[~twice], entries[~twice]
-            yield from np.split(entries, np.searchsorted(which, np.arange(1, len(some))))
+            once = (np.diff(which, prepend=-1) != 0) | (np.diff(entries["origin"], prepend=-1) != 0)
+            yield which[once] + start, entries[once]
 
     def _find(self, wanted: Array) -> tuple[Array, Array]:
-        found = [matches(piece, wanted) for piece in self._pieces] + [run.find(wanted) for run in self._runs]
+        found = [matches(entries, wanted, column) for column, entries in self._pieces]
+        found += [run.find(wanted) for run in self._runs]
         if not found:
             return np.empty(0, "i8"), np.empty(0, ENTRY)
         return np.concatenate([which for which, _ in found]), np.concatenate([entries for _, entries in found])
@@ -129,6 +131,13 @@ class Ids:
     @property
     def bytes_on_disk(self) -> int:
         return sum(run.file.length for run in self._runs) + (self._log.length if self._log else 0)
+
+
+def _in_order(entries: Array) -> tuple[Array, Array]:
+    """Sorted hashes, and the entries in their order."""
+    order = np.argsort(entries["hash"], kind="stable")
+    entries = entries[order]
+    return np.ascontiguousarray(entries["hash"]), entries
 
 
 def _tier(count: int) -> int:

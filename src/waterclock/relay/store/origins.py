@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.slots import FIRST_SLOT, LAST_SLOT, Slots
+from waterclock.relay.store.slots import FIRST_SLOT, Slots
 
 CHUNK: Final = 65_536  # origins
 
@@ -55,36 +55,31 @@ class Origins:
 
     def place(self, origins: Array, slots: Array) -> None:
         """They are pending in these slots. What was pending elsewhere is not any more."""
-        self.slots.count += np.bincount(slots, minlength=LAST_SLOT + 1)
+        befores = []
         for number, which in _by_chunk(origins):
             chunk, at = self._opened(number), origins[which] % CHUNK
             before = chunk[at]
-            moved = before[before >= FIRST_SLOT]
-            self.slots.count -= np.bincount(moved, minlength=LAST_SLOT + 1) if len(moved) else 0
             chunk[at] = slots[which]
-            self._pending[number] += len(at) - len(moved)
+            befores.append(before[before >= FIRST_SLOT])
+            self._pending[number] += len(at) - len(befores[-1])
+        self.slots.add(slots, 1)
+        self.slots.add(np.concatenate(befores), -1)
 
     def settle(self, origins: Array, state: State, known: range) -> Array:
         """They are settled; returns those of which this is news. Each origin at most once; rule 2: `known`."""
-        news = []
-        gone = np.zeros(LAST_SLOT + 1, "i8")
+        news, befores = [origins[:0]], [np.empty(0, "<u2")]
         for number, which in _by_chunk(origins):
-            if len(found := self._settle_in(number, origins[which], state, known, gone)):
-                news.append(found)
-        self.slots.count -= gone
-        return np.concatenate(news) if news else origins[:0]
-
-    def _settle_in(self, number: int, origins: Array, state: State, known: range, gone: Array) -> Array:
-        at = origins % CHUNK
-        before = self.open[number][at] if number in self.open else self.values(origins)
-        pending = before >= FIRST_SLOT
-        unknown = (before == 0) & ((origins < known.start) | (origins >= known.stop))
-        if not (news := pending | unknown).any():
-            return origins[:0]
-        gone += np.bincount(before[pending], minlength=LAST_SLOT + 1)
-        self._opened(number)[at[news]] = state
-        self._pending[number] -= int(pending.sum())
-        return np.asarray(origins[news])
+            some = origins[which]
+            before = self.open[number][some % CHUNK] if number in self.open else self.values(some)
+            unknown = (before == State.UNKNOWN) & ((some < known.start) | (some >= known.stop))
+            pending = before >= FIRST_SLOT
+            if (pending | unknown).any():
+                news.append(some[pending | unknown])
+                befores.append(before[pending])
+                self._opened(number)[news[-1] % CHUNK] = state
+                self._pending[number] -= len(befores[-1])
+        self.slots.add(np.concatenate(befores), -1)
+        return np.concatenate(news)
 
     def pack(self, below: int) -> None:
         """Pack the chunks below an offset in which nothing is pending. Rule 3."""
@@ -97,7 +92,7 @@ class Origins:
         self.open[number] = chunk
         pending = chunk[chunk >= FIRST_SLOT]
         self._pending[number] = len(pending)
-        self.slots.count += np.bincount(pending, minlength=LAST_SLOT + 1)
+        self.slots.add(pending, 1)
 
     def _opened(self, number: int) -> Array:
         if number not in self.open:

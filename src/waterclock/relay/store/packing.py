@@ -1,7 +1,10 @@
 """A message as one row of bytes: what the store keeps of it, besides due time, origin and target.
 
-lengths of value and key (i4, -1: null), number of headers (u4), length of the id (u1) | id | key | value | headers
-a header: length of its name (u4), of its value (i4, -1: null) | name | value
+    flags (u1), length of the id (u1), of the key (u1) | id | key | value: all that is left
+    where a flag says LONG, the head goes on: length of the key (u4), of the value (u4), number of headers (u4), and headers
+    stand behind the value: length of the name (u4), of the value (i4, -1: null) | name | value
+
+Rule 1: a message without headers, whose key is short, has a head of three bytes: there are millions of them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-_HEAD: Final = struct.Struct("<iiIB")
+_SHORT: Final = struct.Struct("<BBB")
+_LONG: Final = struct.Struct("<BBBIII")
 _HEADER: Final = struct.Struct("<Ii")
-_ID_AT: Final = _HEAD.size - 1
+_NO_VALUE, _NO_KEY, _IS_LONG = 1, 2, 4  # flags; the last one is the largest
 MOST_ID: Final = 255  # bytes
 
 Header = tuple[str, bytes | None]
@@ -35,9 +39,12 @@ def pack(value: bytes | None, key: bytes | None, id: bytes = b"", headers: Seque
     """
     if len(id) > MOST_ID:
         raise ValueError(f"id must have at most {MOST_ID} bytes, got {len(id)}")
-    head = _HEAD.pack(-1 if value is None else len(value), -1 if key is None else len(key), len(headers), len(id))
-    packed = b"".join((head, id, key or b"", value or b""))
-    return packed + b"".join(map(_packed_header, headers)) if headers else packed
+    flags = (_NO_VALUE if value is None else 0) | (_NO_KEY if key is None else 0)
+    key, value = key or b"", value or b""
+    if not headers and len(key) < 256:
+        return b"".join((_SHORT.pack(flags, len(id), len(key)), id, key, value))
+    head = _LONG.pack(flags | _IS_LONG, len(id), 0, len(key), len(value), len(headers))
+    return b"".join((head, id, key, value, *map(_packed_header, headers)))
 
 
 def _packed_header(header: Header) -> bytes:
@@ -47,14 +54,18 @@ def _packed_header(header: Header) -> bytes:
 
 def unpack(blob: bytes) -> Payload:
     """The message that `pack` was given."""
-    value_size, key_size, count, id_size = _HEAD.unpack_from(blob)
-    key_at = _HEAD.size + id_size
-    value_at = key_at + max(0, key_size)
-    end = value_at + max(0, value_size)
+    flags, id_size, key_size = blob[0], blob[1], blob[2]
+    start, end, count = _SHORT.size, len(blob), 0
+    if flags & _IS_LONG:
+        _, _, _, key_size, value_size, count = _LONG.unpack_from(blob)
+        start = _LONG.size
+        end = start + id_size + key_size + value_size
+    key_at = start + id_size
+    value_at = key_at + key_size
     return Payload(
-        None if value_size < 0 else blob[value_at:end],
-        None if key_size < 0 else blob[key_at:value_at],
-        blob[_HEAD.size : key_at],
+        None if flags & _NO_VALUE else blob[value_at:end],
+        None if flags & _NO_KEY else blob[key_at:value_at],
+        blob[start:key_at],
         _unpacked_headers(blob, end, count) if count else [],
     )
 
@@ -76,5 +87,9 @@ def ids_of(blobs: Sequence[bytes]) -> list[bytes]:
     >>> ids_of([pack(b"", b"", b"cart-17"), pack(b"", b"")])
     [b'cart-17', b'']
     """
-    start = _HEAD.size
-    return [blob[start : start + blob[_ID_AT]] if blob[_ID_AT] else b"" for blob in blobs]
+    return [_id_of(blob) if blob[1] else b"" for blob in blobs]
+
+
+def _id_of(blob: bytes) -> bytes:
+    start = _LONG.size if blob[0] >= _IS_LONG else _SHORT.size
+    return blob[start : start + blob[1]]

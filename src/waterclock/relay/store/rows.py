@@ -47,14 +47,3 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
 def checksum(blob: bytes, origin: int) -> int:
     """The checksum of a message's bytes. Rule 2."""
     return zlib.crc32(blob, origin & 0xFFFFFFFF)
-
-
-def checked(rows: Array) -> Array:
-    """A copy of rows that may be filed. ValueError for a due time or an origin out of bounds."""
-    if rows.dtype != ROW:
-        raise ValueError(f"rows must be of dtype ROW, got {rows.dtype}")
-    for name, end in (("due", MOST_DUE), ("origin", MOST_ORIGIN)):
-        wrong = (rows[name] < 0) | (rows[name] >= end)
-        if wrong.any():
-            raise ValueError(f"{name} must be in 0 .. {end - 1}, got {rows[name][wrong][0]}")
-    return rows.copy()

@@ -1,11 +1,11 @@
 """A run: ids sorted by hash in a file that never changes, read by the block.
 
-    blocks of 1,024 bytes: 31 entries of 32 bytes, the block's checksum (u4), the rest zero
+    blocks of 1,024 bytes: 36 entries of 28 bytes, the block's checksum (u4), the rest zero
     the fences: the first hash of each block (u8 each); they are in memory while the run is open
 
-    entry: the id's hash, BLAKE2b of 16 bytes (two u8) | origin (i8) | due * 65,536 + target (i8)
+    entry: the id's hash, BLAKE2b of 12 bytes (u8, u4) | origin (i8) | due * 65,536 + target (i8)
 
-Rule 1: hashes are spread evenly, and no two ids have the same: 16 bytes are compared.
+Rule 1: hashes are spread evenly, and no two ids have the same: 12 bytes are compared.
 Rule 2: a block's checksum begins with the file's mark and the block's number, and is compared whenever it is read.
 Rule 3: entries behind the last one have the largest hash and the origin -1.
 """
@@ -23,29 +23,32 @@ from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import HEADER, AppendedFile, Files
 from waterclock.relay.store.rows import Array
 
-ENTRY: Final = np.dtype([("hash", "<u8"), ("rest", "<u8"), ("origin", "<i8"), ("due_target", "<i8")])
+HASH: Final = np.dtype([("hash", "<u8"), ("rest", "<u4")])
+ENTRY: Final = np.dtype([("hash", "<u8"), ("rest", "<u4"), ("origin", "<i8"), ("due_target", "<i8")])
 TARGET_BITS: Final = 16
 BLOCK: Final = 1_024  # bytes
-IN_BLOCK: Final = 31  # entries
+IN_BLOCK: Final = 36  # entries
 _USED: Final = IN_BLOCK * ENTRY.itemsize
 _BLOCKS_AT_ONCE: Final = 256
 
 
 def hashes(ids: Sequence[bytes]) -> Array:
-    """The two halves of the hash of each id."""
-    digests = b"".join([blake2b(id, digest_size=16).digest() for id in ids])
-    return np.frombuffer(digests, "<u8").reshape(-1, 2)
+    """The hash of each id, in its two parts: HASH."""
+    return np.frombuffer(b"".join([blake2b(id, digest_size=12).digest() for id in ids]), HASH)
 
 
-def matches(entries: Array, wanted: Array) -> tuple[Array, Array]:
-    """Of sorted entries, those of the wanted ids (`hashes`): which of the wanted it is, and the entry."""
-    column = np.ascontiguousarray(entries["hash"])
-    first = np.searchsorted(column, wanted[:, 0], side="left")
-    counts = np.searchsorted(column, wanted[:, 0], side="right") - first
+def matches(entries: Array, wanted: Array, column: Array | None = None) -> tuple[Array, Array]:
+    """Of sorted entries, those of the wanted ids (`hashes`): which of the wanted it is, and the entry.
+
+    `column`: the entries' hashes in a row of their own, where there is one already.
+    """
+    column = np.ascontiguousarray(entries["hash"]) if column is None else column
+    first = np.searchsorted(column, wanted["hash"], side="left")
+    counts = np.searchsorted(column, wanted["hash"], side="right") - first
     which = np.repeat(np.arange(len(wanted)), counts)
     within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     found = entries[np.repeat(first, counts) + within]
-    same = (found["rest"] == wanted[which, 1]) & (found["origin"] >= 0)
+    same = (found["rest"] == wanted["rest"][which]) & (found["origin"] >= 0)
     return which[same], found[same]
 
 
@@ -54,6 +57,7 @@ class Run:
 
     def __init__(self, file: AppendedFile, count: int, fences: Array, last_due: int) -> None:
         self.file, self.count, self._fences, self.last_due = file, count, fences, last_due
+        self._seed = zlib.crc32(file.mark)
 
     @classmethod
     def restore(cls, files: Files, stored: list[Any]) -> Run:
@@ -74,30 +78,36 @@ class Run:
 
     def find(self, wanted: Array) -> tuple[Array, Array]:
         """See `matches`. `StoreDamaged` if a block is not what was written."""
-        first = np.maximum(np.searchsorted(self._fences, wanted[:, 0], side="left"), 1) - 1
-        last = np.maximum(np.searchsorted(self._fences, wanted[:, 0], side="right"), 1) - 1
+        first = np.maximum(np.searchsorted(self._fences, wanted["hash"], side="left"), 1) - 1
+        last = np.maximum(np.searchsorted(self._fences, wanted["hash"], side="right"), 1) - 1
         more = [np.arange(a + 1, b + 1) for a, b in zip(first[last > first], last[last > first], strict=True)]
         blocks = np.unique(np.concatenate([first, *more]))
-        return matches(self._entries(blocks.tolist()), wanted)
+        return matches(self._entries(blocks), wanted)
 
     def pieces(self) -> Iterator[Array]:
         """All entries in their order, a piece at a time."""
         blocks = len(self._fences)
         for start in range(0, blocks, _BLOCKS_AT_ONCE):
-            entries = self._entries(range(start, min(blocks, start + _BLOCKS_AT_ONCE)))
+            entries = self._entries(np.arange(start, min(blocks, start + _BLOCKS_AT_ONCE)))
             yield entries[entries["origin"] >= 0]
 
-    def _entries(self, blocks: Sequence[int]) -> Array:
-        data = b"".join(map(self._block, blocks))
-        return np.frombuffer(data, ENTRY)
+    def _entries(self, blocks: Array) -> Array:
+        """Of these blocks, whose numbers rise; neighbours are read at once."""
+        apart = [0, *(np.flatnonzero(np.diff(blocks) > 1) + 1).tolist(), len(blocks)]
+        firsts = blocks[apart[:-1]].tolist()
+        return np.frombuffer(b"".join(map(self._read, firsts, np.diff(apart).tolist())), ENTRY)
 
-    def _block(self, number: int) -> bytes:
-        data = self.file.read(BLOCK, HEADER + number * BLOCK)
-        if _crc(self.file.mark, number, data[:_USED]) != data[_USED : _USED + 4]:
+    def _read(self, first: int, count: int) -> bytes:
+        data = self.file.read(count * BLOCK, HEADER + first * BLOCK)
+        return b"".join([self._block(first + n, data[n * BLOCK : (n + 1) * BLOCK]) for n in range(count)])
+
+    def _block(self, number: int, data: bytes) -> bytes:
+        used = data[:_USED]
+        if _crc(self._seed, number, used) != data[_USED : _USED + 4]:
             raise StoreDamaged(
                 f"{self.file.name} does not hold what was written to it: the checksum of a block is wrong"
             )
-        return data[:_USED]
+        return used
 
 
 class RunWriter:
@@ -105,6 +115,7 @@ class RunWriter:
 
     def __init__(self, files: Files, name: str) -> None:
         self.file = AppendedFile.create(files, name)
+        self._seed = zlib.crc32(self.file.mark)
         self._left = np.empty(0, ENTRY)
         self._fences: list[Array] = []
         self._count = self._blocks = self._last_due = 0
@@ -127,12 +138,12 @@ class RunWriter:
 
     def _block(self, used: bytes) -> bytes:
         self._blocks += 1
-        return (used + _crc(self.file.mark, self._blocks - 1, used)).ljust(BLOCK, b"\0")
+        return (used + _crc(self._seed, self._blocks - 1, used)).ljust(BLOCK, b"\0")
 
     def finish(self, least_last_due: int = 0) -> Run | None:
         """The run; None, and no file, where there is no entry."""
         if len(self._left):
-            rest = np.array([(2**64 - 1, 2**64 - 1, -1, 0)] * (IN_BLOCK - len(self._left)), ENTRY)
+            rest = np.array([(2**64 - 1, 2**32 - 1, -1, 0)] * (IN_BLOCK - len(self._left)), ENTRY)
             self._write(np.concatenate([self._left, rest]))
         if not self._count:
             self.file.drop()
@@ -142,8 +153,8 @@ class RunWriter:
         return Run(self.file, self._count, fences, max(self._last_due, least_last_due))
 
 
-def _crc(mark: bytes, number: int, data: bytes) -> bytes:
-    return zlib.crc32(data, zlib.crc32(mark) ^ number).to_bytes(4, "little")
+def _crc(seed: int, number: int, data: bytes) -> bytes:
+    return zlib.crc32(data, seed ^ number).to_bytes(4, "little")
 
 
 def merged(runs: Sequence[Run]) -> Iterator[Array]:

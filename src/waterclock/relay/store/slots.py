@@ -57,6 +57,11 @@ class Slots:
         self._numbers[span, target] = slot
         self.span[slot], self.target[slot], self.count[slot] = span, target, 0
 
+    def add(self, slots: Array, each: int) -> None:
+        """So many more, or fewer, are pending: `each` for every time that a slot is named."""
+        counts = np.bincount(slots)
+        self.count[: len(counts)] += each * counts
+
     def free(self, span: int) -> None:
         """The span was dropped."""
         for pair in [pair for pair in self._numbers if pair[0] == span]:

@@ -70,7 +70,7 @@ class SpanTable:
         return span
 
     def blobs(self, rows: Array, spans: Array) -> list[bytes]:
-        """The messages of rows, in their order; `spans` has the number of each one's span. `StoreDamaged`: see SpanFiles."""
+        """The messages of rows, in their order; `spans` has the numbers of their spans. `StoreDamaged`: see SpanFiles."""
         found: list[bytes] = [b""] * len(rows)
         for number in np.unique(spans).tolist():
             which = np.flatnonzero(spans == number)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -24,6 +23,7 @@ from waterclock.clock import SystemClock, WallClock
 from waterclock.disk import FolderLock, WithoutLocks, flush_folder, make_folder
 from waterclock.errors import UsageError
 from waterclock.relay.store import manifest
+from waterclock.relay.store.batch import Batch
 from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import Files
 from waterclock.relay.store.ids import Ids
@@ -31,8 +31,8 @@ from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
-from waterclock.relay.store.rows import Array, checked, checksum
-from waterclock.relay.store.runs import ENTRY, TARGET_BITS, hashes
+from waterclock.relay.store.rows import ROW, Array
+from waterclock.relay.store.runs import TARGET_BITS, hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
@@ -44,6 +44,7 @@ DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files
 READ_ROWS: Final = 8_192  # messages read at once
 TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
 KEPT_MS: Final = 7 * 24 * HOUR_MS
+_STATES: Final = {int(state): state for state in State}
 
 
 class Found(NamedTuple):
@@ -126,9 +127,10 @@ class PartitionStore:
     def begin(self, position: int) -> None:
         """The store is empty, and everything from this offset of the input on will be appended.
 
-        With it, what was settled long ago need not be remembered one by one. ValueError if the store is not empty.
+        With it, what was settled long ago need not be remembered one by one. Again from the same offset is the same;
+        ValueError if the store is not empty, and did not begin there.
         """
-        if self._table.by_number or self.data_position:
+        if (self._table.by_number or self.data_position) and self._began != position:
             raise ValueError(f"only an empty store can begin; this one holds the input up to {self.data_position}")
         self._began = position
 
@@ -136,39 +138,28 @@ class PartitionStore:
         """File messages: rows with due and origin (the rest is filled in), their bytes (`pack`) and topics, one each.
 
         Returns the rows that were filed: without those whose origin is pending or settled already (rule 3). Of these, the
-        ones due before `loaded_until` are the owner's to keep. ValueError for a due time or an origin out of bounds;
-        OSError if the disk refuses: then nothing was filed, and the same call may be made again.
+        ones due before `loaded_until` are the owner's to keep. Hand over all, the settled ones too: their ids are noted.
+        ValueError for a due time or an origin out of bounds; OSError if the disk refuses: then nothing was filed, and the
+        same call may be made again.
         """
-        rows = checked(rows)
-        news = self._news(rows["origin"])
-        if not news.all():
-            kept = np.flatnonzero(news).tolist()
-            rows, blobs, targets = rows[news], [blobs[n] for n in kept], [targets[n] for n in kept]
-        if not len(rows):
-            return rows
-        rows["target"] = self._targets.numbers(targets)
-        rows["length"] = list(map(len, blobs))
-        rows["crc"] = [checksum(blob, origin) for blob, origin in zip(blobs, rows["origin"].tolist(), strict=True)]
-        noted = self._note_ids(rows, ids_of(blobs))
-        self._file(rows, blobs)
+        batch = Batch.of(rows, blobs, targets)
+        batch = batch.only(batch.first_of_each() & ~self._is_pending(batch.rows["origin"]))
+        batch.rows["target"] = self._targets.numbers(batch.targets)
+        noted = self._note_ids(batch)
+        batch = batch.only(~self.is_settled(batch.rows["origin"]))
+        if len(batch):
+            batch.measure()
+            self._file(batch.rows, batch.blobs)
         noted()
-        return rows
+        return batch.rows
 
-    def _news(self, origins: Array) -> Array:
-        """Which are not known yet; of one that is there twice, the first."""
-        news: Array = self._ledger.origins.values(origins) == State.UNKNOWN
-        if (np.diff(origins) <= 0).any():
-            first = np.zeros(len(origins), bool)
-            first[np.unique(origins, return_index=True)[1]] = True
-            news &= first
-        return news
-
-    def _note_ids(self, rows: Array, ids: list[bytes]) -> Callable[[], None]:
+    def _note_ids(self, batch: Batch) -> Callable[[], None]:
+        rows, ids = batch.rows, ids_of(batch.blobs)
         which = [n for n, id in enumerate(ids) if id]
         if not which:
             return lambda: None
         found = hashes([ids[n] for n in which])
-        rows["id"][which] = np.maximum(found[:, 0] & 0xFFFFFFFF, 1)
+        rows["id"][which] = np.maximum(found["hash"] & 0xFFFFFFFF, 1)
         return self._ids.add(found, rows[which])
 
     def _file(self, rows: Array, blobs: Sequence[bytes]) -> None:
@@ -222,13 +213,15 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        found = list(self._ids.find(hashes(ids), self._clock.wall_ms())) if ids else []
-        entries = np.concatenate(found) if found else np.empty(0, ENTRY)
-        values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING).tolist()
-        dues, numbers = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
-        names = [self.targets[number] for number in numbers.tolist()]
-        rows = zip(entries["origin"].tolist(), dues.tolist(), names, map(State, values), strict=True)
-        return [[one for one in map(Found._make, islice(rows, len(some))) if one.state] for some in found]
+        found: list[list[Found]] = [[] for _ in ids]
+        for which, entries in self._ids.find(hashes(ids), self._clock.wall_ms()):
+            values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING)
+            dues, targets = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
+            columns = (column.tolist() for column in (which, entries["origin"], dues, targets, values))
+            for n, origin, due, target, value in zip(*columns, strict=True):
+                if value:
+                    found[n].append(Found(origin, due, self._targets.names[target], _STATES[value]))
+        return found
 
     def _is_pending(self, origins: Array) -> Array:
         return np.asarray(self._ledger.origins.values(origins) >= FIRST_SLOT)
@@ -238,8 +231,9 @@ class PartitionStore:
     def load(self, until_ms: int, most: int) -> Iterator[Array]:
         """Pending rows of spans that begin before `until_ms` and were not loaded yet, in slices of `most` rows or less.
 
-        `loaded_until` rises with the call; who makes it takes all slices, or calls `unload`. What is appended or settled
-        between two slices is left out of the next ones. `StoreDamaged` if an index is not what was written.
+        `loaded_until` rises with the call; who makes it takes all slices, or calls `unload`: a slice is a few milliseconds'
+        work, and may be empty. What is appended or settled between two slices is left out of the next ones.
+        `StoreDamaged` if an index is not what was written.
         """
         before, until = self.loaded_until, until_ms - until_ms % -HOUR_MS
         self.loaded_until = max(before, until)
@@ -256,18 +250,25 @@ class PartitionStore:
             for rows in self._split(span, min(most, READ_ROWS)):
                 yield rows[rows["due"] < self.loaded_until]
         for span, count in hours:
+            yield from self._verified(span)
             yield from self._pending_rows(span, count, most)
+
+    def _verified(self, span: SpanFiles) -> Iterator[Array]:
+        """Empty slices, until the index of a span is known to be what was written."""
+        for _ in span.index.verify() if span in self._table else ():
+            yield np.empty(0, ROW)
+            if span not in self._table:
+                return
 
     def _pending_rows(self, span: SpanFiles, count: int, most: int) -> Iterator[Array]:
         """Rows of a span up to the given number of them, as far as they are pending, in slices."""
-        if span in self._table:
-            span.index.verify()
         slices = span.rows(span.moved, count, most)
         while span in self._table and (rows := next(slices, None)) is not None:
             yield rows[self._is_pending(rows["origin"])]
 
     def _split(self, span: SpanFiles, most: int) -> Iterator[Array]:
         """Move what is pending of a coarse span to finer ones, as the edges stand; gives the rows that were moved."""
+        yield from self._verified(span)
         for rows in self._pending_rows(span, span.count, most):
             if len(rows):
                 self._file(rows, span.blobs(rows))
@@ -287,12 +288,10 @@ class PartitionStore:
         OSError if the disk refuses; `StoreDamaged` if a file is not what was written.
         """
         job = self._job or self._next_job()
-        self._job = None  # one that fails is not gone on with
+        self._job = None  # of one that fails, nothing more
         if job is None:
             return False
-        for _ in job:
-            self._job = job
-            break
+        self._job = job if next(job, self) is None else None
         return True
 
     def _next_job(self) -> Iterator[None] | None:

@@ -1,0 +1,1 @@
+"""What the relay costs."""

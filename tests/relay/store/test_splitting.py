@@ -1,0 +1,144 @@
+"""Spans as they come near: years become months, months days, days hours; nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle
+from waterclock.relay.store import Level, PartitionStore
+from waterclock.relay.store import store as module
+
+FAR = NOON + 1_000 * DAY
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[PartitionStore]:
+    with PartitionStore(tmp_path, US, Date()) as store:
+        yield store
+
+
+def turn_to(store: PartitionStore, now_ms: int) -> None:
+    store._clock.advance_to_ns((now_ms - NOON) * 1_000_000)  # type: ignore[attr-defined]
+
+
+def levels(store: PartitionStore) -> list[Level]:
+    return [span.level for span in store.spans()]
+
+
+def test_a_span_becomes_finer_as_it_comes_near(store: PartitionStore) -> None:
+    append(store, [(0, NOON + 2_000 * DAY)])
+    seen = [levels(store)]
+    for days in (1_000, 1_900, 1_970, 1_998, 1_999):
+        turn_to(store, NOON + days * DAY)
+        while store.tidy():
+            pass
+        seen.append(levels(store))
+    assert seen == [[level] for level in (Level.YEAR, Level.MONTH, Level.MONTH, Level.DAY, Level.DAY, Level.HOUR)]
+    assert near(store, NOON + 2_000 * DAY + 1) == {0: NOON + 2_000 * DAY}
+
+
+def test_a_load_splits_what_nobody_tidied(store: PartitionStore) -> None:
+    messages = {n: FAR + n * HOUR // 2 for n in range(-200, 200)}
+    messages = {n + 200: due for n, due in messages.items()}
+    append(store, list(messages.items()))
+    turn_to(store, FAR)
+    assert near(store, FAR + 1, most=7) == {n: due for n, due in messages.items() if due < FAR + HOUR}
+    assert near(store, FAR + DAY, most=7) == {n: due for n, due in messages.items() if FAR + HOUR <= due < FAR + DAY}
+    assert store.pending == 400
+
+
+def test_what_is_settled_is_not_moved(store: PartitionStore) -> None:
+    append(store, [(n, FAR + n) for n in range(10)])
+    settle(store, 1, 2, 3)
+    turn_to(store, FAR)
+    found = near(store, FAR + HOUR)
+    assert sorted(found) == [0, 4, 5, 6, 7, 8, 9]
+    assert sum(span.count for span in store._table.by_number.values()) == 7
+
+
+def test_a_split_goes_on_where_a_crash_left_it(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIDY_ROWS", 3)
+    append(store, [(n, FAR + n) for n in range(10)])
+    turn_to(store, FAR - DAY)
+    for _ in range(3):  # the first one looks whether the index is whole
+        store.tidy()
+    checkpoint(store, 10)
+    store.tidy()  # is lost
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date(FAR)) as again:
+        assert (again.rebuilt, again.pending) == (None, 10)
+        assert sorted(span.count for span in again._table.by_number.values()) == [6, 10]
+        assert near(again, FAR + HOUR) == {n: FAR + n for n in range(10)}
+        checkpoint(again, 10)
+        assert len(list(again.folder.glob("*.data"))) == 1
+
+
+def test_a_load_takes_over_a_split_that_tidying_has_begun(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TIDY_ROWS", 3)
+    append(store, [(n, FAR + n) for n in range(10)])
+    turn_to(store, FAR - DAY)
+    store.tidy()
+    store.tidy()
+    assert len(store._table.by_number) == 2
+    assert near(store, FAR + HOUR) == {n: FAR + n for n in range(10)}
+    assert not store.tidy()
+
+
+def test_between_two_steps_of_a_split_everything_goes_on(
+    store: PartitionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TIDY_ROWS", 2)
+    append(store, [(n, FAR + n) for n in range(10)])
+    turn_to(store, FAR - DAY)
+    store.tidy()
+    append(store, [(10, FAR + 10)])
+    store.tidy()
+    settle(store, 0, 9)
+    store.tidy()
+    checkpoint(store, 11)
+    while store.tidy():
+        pass
+    assert near(store, FAR + HOUR) == {n: FAR + n for n in (*range(1, 9), 10)}
+    assert store.pending == 9
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_split_span_in_which_all_is_settled_meanwhile_just_ends(
+    store: PartitionStore, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TIDY_ROWS", 2)
+    monkeypatch.setattr(module, "DROP_BYTES", 0)
+    append(store, [(n, FAR + n) for n in range(10)])
+    turn_to(store, FAR - DAY)
+    for _ in range(after):
+        store.tidy()
+    settle(store, *range(10))
+    checkpoint(store, 10)
+    while store.tidy():
+        pass
+    assert (store.pending, near(store, FAR + HOUR), store.rebuilt) == (0, {}, None)
+
+
+def test_due_times_long_past_make_one_span(store: PartitionStore) -> None:
+    append(store, [(n, n * 40 * DAY) for n in range(300)])
+    assert len(store.spans()) == 1
+    assert len(near(store, NOON)) == 300
+
+
+@pytest.mark.parametrize("back", [HOUR, 3 * DAY, 400 * DAY])
+def test_what_was_filed_before_the_clock_was_set_back_is_near_when_it_is_due(store: PartitionStore, back: int) -> None:
+    append(store, [(0, NOON - back - 5), (1, NOON - back + 5), (2, NOON)])
+    checkpoint(store, 3)
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date(NOON - back)) as again:
+        assert near(again, NOON - back + HOUR).items() >= {0: NOON - back - 5, 1: NOON - back + 5}.items()
+        rows = append(again, [(3, NOON - back - 9 * DAY), (4, NOON + HOUR)])
+        assert (rows["due"] < again.loaded_until).tolist() == [True, False]
+        assert near(again, NOON + 2 * HOUR).keys() >= {4}
