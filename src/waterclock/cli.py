@@ -83,7 +83,9 @@ def _start_broker(folder: os.PathLike[str], port: int) -> AbstractContextManager
     """The broker of `waterclock relay --embedded`: the relay itself knows none."""
     from waterclock.broker.broker import Broker
 
-    return Broker(folder, port=port)
+    return Broker(
+        folder, port=port, settings={"group.initial.rebalance.delay.ms": "0"}
+    )  # one relay: nobody to wait for
 
 
 def _beside(package: str) -> Callable[[argparse.ArgumentParser], None]:

@@ -1,4 +1,4 @@
-"""What the tests of the relay need: a broker whose groups do not wait for more members, and a world of topics around each."""
+"""What the tests of the relay need: a broker whose groups do not wait for more members, a world of topics for each."""
 
 from __future__ import annotations
 

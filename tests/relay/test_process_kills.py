@@ -64,7 +64,8 @@ def check(real: World, values: list[str]) -> None:
         headers = dict(one.headers)
         origin, due_ms = (headers["delayed-from"] or b"").decode(), int(headers["delayed-until"] or b"")
         assert one.timestamp_ms >= due_ms
-        assert due_ms >= dues.get(partition := origin.rsplit("-", 1)[0], 0)
+        partition = origin.rsplit("-", 1)[0]
+        assert due_ms >= dues.get(partition, 0)
         dues[partition] = due_ms
 
 

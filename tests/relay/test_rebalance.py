@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.relay.world import World, step_until
-from waterclock.relay.relay import SESSION_MS, Relay
+from waterclock.relay.relay import Relay
 from waterclock.testing import Broker
 
 PARTITIONS = 4

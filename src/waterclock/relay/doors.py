@@ -1,6 +1,6 @@
 """What relays tell at their web doors (`--metrics`), asked from elsewhere: `ls`, `due`, `show`.
 
-Rule 1: a relay knows of the partitions that it owns. What nobody asked owns is said to be missing, never left out in silence.
+Rule 1: a relay knows of the partitions that it owns. What nobody asked owns is said to be missing, not left out in silence.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _asked(door: str, path: str) -> Any:
             return json.load(answer)["statistics"]
     except URLError as error:
         raise EnvironmentMissing(
-            f"No relay answers at {door} ({error.reason}): start one with --metrics {door.rpartition(':')[2]}, or say where "
-            "one is (--at)."
+            f"No relay answers at {door} ({error.reason}): start one with --metrics {door.rpartition(':')[2]}, or say "
+            "where one is (--at)."
         ) from None
     except (OSError, ValueError) as error:
         raise WaterclockError(f"What answers at {door} is no relay: {error}.") from None
@@ -77,7 +77,7 @@ def _missing(told: Iterable[Any]) -> int:
     if missing:
         numbers = ", ".join(map(str, missing))
         print(
-            f"waterclock: of the partitions {numbers} nothing is told: another relay owns them (ask it too, --at), or none.",
+            f"waterclock: of the partitions {numbers} nothing is told: another relay owns them (ask it too, --at), or none",
             file=sys.stderr,
         )
     return 0

@@ -2,8 +2,8 @@
 
 Rule 1: only what is committed is seen; a partition ends where the first open transaction begins.
 Rule 2: nothing is committed here, and no group is joined.
-Rule 3: each reading has a consumer of its own. One that was asked before begins to read up to a second later: librdkafka does
-        not wake the thread that would fetch.
+Rule 3: each reading has a consumer of its own. One that was asked before begins to read up to a second later: librdkafka
+        does not wake the thread that would fetch.
 """
 
 from __future__ import annotations

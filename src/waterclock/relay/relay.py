@@ -140,9 +140,9 @@ class Relay:
     def close(self) -> None:
         """Give everything back."""
         with self.lock:
+            self._gather(now=True)
             for number in list(self.owners):
                 self._let_go(number, checkpoint=True)
-            self._gather(now=True)
         self._consumer.close()
         self._logs.close()
 

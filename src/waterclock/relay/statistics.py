@@ -52,7 +52,7 @@ class SpanStatistics:
 
 @dataclass(frozen=True, slots=True)
 class MessageStatistics:
-    """A message that bears an id: where its request stands, when it is due, and whether it is pending, fired or cancelled."""
+    """A message that bears an id: where its request stands, when it is due; `state` is pending, fired or cancelled."""
 
     origin: str
     due_ms: int

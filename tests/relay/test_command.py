@@ -1,0 +1,180 @@
+"""The command: three commands from nothing to a delayed message, exit codes, Ctrl-C, the pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.relay.world import World
+from tests.web.reading import get, read_back
+from waterclock import cli
+from waterclock.testing import Broker
+
+
+class Running(NamedTuple):
+    """A relay with a broker of its own."""
+
+    process: subprocess.Popen[str]
+    servers: str
+    door: str
+    folder: Path
+
+
+def waterclock(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "waterclock.cli", "relay", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def start(folder: Path) -> Running:
+    process = waterclock("--embedded", str(folder), "--port", "0", "--metrics", "0", "--partitions", "2")
+    assert process.stderr is not None
+    assert process.stdout is not None
+    door = re.search(r"http://([0-9.:]+)/metrics", process.stderr.readline())
+    servers = re.search(r"on ([0-9.:]+), files in", process.stdout.readline())
+    assert door is not None
+    assert servers is not None
+    return Running(process, servers[1], door[1], folder)
+
+
+def end(running: Running, number: int = signal.SIGINT) -> tuple[int, str, str]:
+    running.process.send_signal(number)
+    out, err = running.process.communicate(timeout=30)
+    return running.process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    pytest.importorskip("confluent_kafka")
+    made = start(tmp_path_factory.mktemp("embedded") / "data")
+    yield made
+    assert end(made)[0] == 0
+
+
+def run(running: Running, *arguments: str) -> int:
+    return cli.main(["relay", arguments[0], *arguments[1:], "--bootstrap", running.servers])
+
+
+def test_three_commands_from_nothing_to_a_delayed_message(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first is the fixture's: `waterclock relay --embedded DIR`."""
+    assert run(running, "send", "reminders", "hello", "--delay", "300 ms", "--key", "k") == 0
+    assert re.fullmatch(r"delays-\d-\d+ is in the log\n", capsys.readouterr().out)
+    assert run(running, "read", "reminders", "--most", "1") == 0
+    line = capsys.readouterr().out
+    assert re.fullmatch(r"\d{4}-.*Z  \+[\d,]+ ms  k  hello  \(delays-\d-\d+\)\n", line), line
+
+
+def test_an_id_is_cancelled_replaced_and_shown(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    for id in ("cart-1", "cart-2"):
+        assert run(running, "send", "reminders", "never", "--at", "2999-01-01T00:00Z", "--id", id) == 0
+    assert run(running, "cancel", "cart-1") == 0
+    assert run(running, "replace", "cart-2", "reminders", "new", "--delay", "100 days") == 0
+    assert run(running, "cancel", "cart-9") == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[2:] == ["cancelled, 1 messages", "replaced, 1 messages", "unknown"]
+    assert cli.main(["relay", "show", "cart-2", "--at", running.door]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in shown] == ["STATE", "pending", "cancelled"]
+    assert "2999-01-01T00:00:00Z" in shown[2]
+    assert cli.main(["relay", "show", "cart-9", "--at", running.door]) == 1
+
+
+def test_what_is_pending_is_listed_by_time_and_topic_and_what_is_due_next(
+    running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        run(running, "send", "later", "x", "--delay", "1000 days")
+    until_s = time.monotonic() + 20
+    while True:
+        capsys.readouterr()
+        assert cli.main(["relay", "ls", "--at", running.door]) == 0
+        listed = capsys.readouterr()
+        if re.search(r"later +3$", listed.out, re.M):
+            break
+        assert time.monotonic() < until_s, listed
+        time.sleep(0.2)
+    assert listed.out.splitlines()[0].split() == ["DUE", "FROM", "TO", "TOPIC", "PENDING"]
+    assert listed.err == ""
+    assert cli.main(["relay", "due", "--at", running.door]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["PARTITION", "0", "1"]
+
+
+def test_the_pages_have_the_numbers(running: Running) -> None:
+    found = read_back(get(f"http://{running.door}/metrics")[1])
+    assert found["waterclock_relay_delivered"][0] == "counter"
+    assert found["waterclock_relay_lateness_seconds"][0] == "summary"
+    assert [labels["partition"] for _, labels, _ in found["waterclock_relay_pending_messages"][1]] == ["0", "1"]
+    record = json.loads(get(f"http://{running.door}/statistics.json")[1])
+    assert (record["command"], record["statistics"]["topic"]) == ("relay", "delays")
+    assert set(record["statistics"]["lateness_ms"]) >= {"1", "10", "more"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int, tmp_path: Path) -> None:
+    first = start(tmp_path / "data")
+    run(first, "send", "reminders", "hello", "--delay", "1 s")
+    code, out, err = end(first, number)
+    assert (code, err) == (0, "")
+    assert re.search(r"^0 delivered, [01] pending in \d partitions", out), out
+    second = start(tmp_path / "data")
+    assert run(second, "read", "reminders", "--most", "1") == 0
+    code, out, err = end(second)
+    assert (code, err) == (0, "")
+    assert out.startswith("1 delivered, 0 pending in 2 partitions")
+
+
+# Wrong usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "Say where Kafka is"),
+        (["--embedded", "x", "--bootstrap", "h:1"], "Say where Kafka is"),
+        (["send", "t", "v", "--delay", "soon"], "--delay must read like"),
+        (["send", "t", "v", "--at", "2026-12-01T09:00"], "has no time zone"),
+        (["send", "t", "v", "--at", "tomorrow"], "write --delay 3s or --at"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], relay_broker: Broker, tmp_path: Path
+) -> None:
+    with World(relay_broker, tmp_path, f"usage-{tmp_path.name}") as world:
+        where = ["--bootstrap", relay_broker.bootstrap, "--topic", world.topic] if arguments[:1] == ["send"] else []
+        assert cli.main(["relay", *arguments, *where]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_two_relays_do_not_share_a_folder(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(running.folder / "relay")
+    assert cli.main(["relay", "--bootstrap", running.servers, "--folder", folder]) == 2
+    assert "Another relay works in" in capsys.readouterr().err
+
+
+def test_without_a_door_it_is_said_how_to_open_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["relay", "ls", "--at", "127.0.0.1:1"]) == 1
+    assert "start one with --metrics 1" in capsys.readouterr().err
+
+
+def test_what_nobody_asked_owns_is_said_to_be_missing(
+    capsys: pytest.CaptureFixture[str], relay_broker: Broker, tmp_path: Path
+) -> None:
+    from waterclock.relay.prometheus import prometheus
+    from waterclock.web.option import open_server
+
+    with World(relay_broker, tmp_path, f"door-{tmp_path.name}", 2) as world:
+        relay = world.relay()
+        with open_server(0, "relay", relay.statistics, prometheus, {"/ids/": relay.show}):
+            door = re.search(r"http://([0-9.:]+)/", capsys.readouterr().err)
+            assert door is not None
+            assert cli.main(["relay", "due", "--at", door[1]]) == 0
+    assert "of the partitions 0, 1 nothing is told" in capsys.readouterr().err
