@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from waterclock.relay.store.packing import MOST_ID
@@ -68,9 +69,22 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     ...
     waterclock.relay.request.BadRequest: there is neither deliver-at nor delay: one of them says when.
     """
+    asked: _Asked = dict(headers or ())
+    others: list[Header] = []
+    if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
+        asked, others = _sorted(headers or ())
+    action = _action(asked) if ACTION in asked else Action.SCHEDULE
+    id = _id(asked, action) if ID in asked or action is not Action.SCHEDULE else b""
+    if action is Action.CANCEL:
+        return Request(action, "", 0, id, others)
+    return Request(action, _target(asked), _due_ms(asked, timestamp_ms), id, others)
+
+
+def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
+    """Our headers, and the others in their order."""
     asked: _Asked = {}
     others: list[Header] = []
-    for header in headers or ():
+    for header in headers:
         name = header[0]
         if name not in _OURS:
             others.append(header)
@@ -78,11 +92,7 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
             raise BadRequest(f"the header {name} stands there twice: send it once.")
         else:
             asked[name] = header[1]
-    action = _action(asked) if ACTION in asked else Action.SCHEDULE
-    id = _id(asked, action)
-    if action is Action.CANCEL:
-        return Request(action, "", 0, id, others)
-    return Request(action, _target(asked), _due_ms(asked, timestamp_ms), id, others)
+    return asked, others
 
 
 def _action(asked: _Asked) -> Action:
@@ -94,14 +104,12 @@ def _action(asked: _Asked) -> Action:
 
 def _id(asked: _Asked, action: Action) -> bytes:
     if ID not in asked:
-        if action is not Action.SCHEDULE:
-            raise BadRequest(f"there is no {ID}: it says what to {action.value}.")
-        return b""
+        raise BadRequest(f"there is no {ID}: it says what to {action.value}.")
     id = asked[ID] or b""
     if not 1 <= len(id) <= MOST_ID:
         raise BadRequest(f"{ID} must have 1 to {MOST_ID} bytes, got {len(id)}.")
     try:
-        id.decode()
+        id.isascii() or id.decode()
     except UnicodeDecodeError:
         raise BadRequest(f"{ID} must be UTF-8, got {_shown(id)}.") from None
     return id
@@ -110,9 +118,14 @@ def _id(asked: _Asked, action: Action) -> bytes:
 def _target(asked: _Asked) -> str:
     if TO not in asked:
         raise BadRequest(f"there is no {TO}: it names the topic that the message goes to.")
-    topic = (asked[TO] or b"").decode("utf-8", "replace")
+    return _topic(asked[TO])
+
+
+@lru_cache(1024)
+def _topic(name: bytes | None) -> str:
+    topic = (name or b"").decode("utf-8", "replace")
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise BadRequest(f"{TO} must be the name of a topic, got {_shown(asked[TO])}.")
+        raise BadRequest(f"{TO} must be the name of a topic, got {_shown(name)}.")
     return topic
 
 
