@@ -133,6 +133,7 @@ ONLY_IN = {
         "broker/log/write_ahead.py",
     ),
     "asyncio": (
+        "relay/async_delays.py",
         "timer/loop.py",
         "timer/loop_binding.py",
         "timer/timeouts.py",

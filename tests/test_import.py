@@ -102,7 +102,7 @@ def test_the_trace_command_works_in_the_bare_package() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-COMMANDS = [["run"], ["broker"], ["broker", "promote"], ["cdc"], ["demo"], ["trace"], ["bench"], ["bench", "timers"]]
+COMMANDS = [["run"], ["broker"], ["broker", "promote"], ["cdc"], ["relay"], ["relay", "send"], ["demo"], ["trace"], ["bench"], ["bench", "timers"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
@@ -117,7 +117,7 @@ def test_the_options_of_all_commands_import_no_part_that_works() -> None:
     script = (
         "import sys\nfrom waterclock import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'asyncio', 'http.server', 'sqlite3', 'waterclock.wheel', 'waterclock.timer', 'waterclock.rules', "
-        "'waterclock.sinks', 'waterclock.broker.core', 'waterclock.cdc.capture', 'waterclock.spark.pipeline'}\n"
+        "'waterclock.sinks', 'waterclock.broker.core', 'waterclock.cdc.capture', 'waterclock.relay.relay',  'waterclock.spark.pipeline'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     assert python(script).stderr == "[]\n"

@@ -112,7 +112,8 @@ def _how_to_get(error: ModuleNotFoundError, command: Command) -> str:
     if name in {"", "waterclock"}:
         raise error
     extra = _EXTRAS.get(name, "spark")
-    extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others
+    extra = "cdc" if command is cdc.run else extra  # which has packages in common with the others, as has the next
+    extra = "relay" if command.__module__ == relay.__name__ and name in ("confluent_kafka", "numpy") else extra
     return f"{name} is missing: pip install 'waterclock[{extra}]'"
 
 
