@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_two_relays_share_the_partitions_and_each_message_comes_once(wide: World
     wide.advance_ms(1_000)
     step_until(lambda: len(wide.values()) >= 40, one, two)
     assert sorted(wide.values(), key=int) == values
+
+
+@pytest.mark.parametrize("after_s", [0, 0.01, 0.02, 0.05, 0.1])
+def test_one_that_ends_while_it_is_given_partitions_ends(after_s: float, wide: World) -> None:
+    """librdkafka hangs in `close` at some of these moments."""
+    for name in ("one", None):
+        relay = wide.relay(name=name)
+        time.sleep(after_s)  # the moment is what is tried here
+        wide.close(relay)
 
 
 def test_one_that_leaves_hands_over_what_it_had(wide: World) -> None:

@@ -4,9 +4,9 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
         else happens, and taken over after that.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile.
-Rule 3: until a partition has an owner, it is read at its end, and what comes is thrown away, that the end was reached too.
-        To pause it would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
-        second.
+Rule 3: until a partition has an owner, it is read at its end (or where its last owner was), and what comes is thrown away,
+        that the end was reached too. To pause it would be to wait: librdkafka looks at one that is read again only when it
+        looks at others, or after a second.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,7 @@ READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
 SESSION_MS: Final = 6_000
+_LEAVING_POLLS: Final = 100  # two seconds
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _CONSUMER: Final = {
     "isolation.level": "read_committed",
@@ -143,7 +145,7 @@ class Relay:
             self._gather(now=True)
             for number in list(self.owners):
                 self._let_go(number, checkpoint=True)
-        self._consumer.close()
+        self._leave()
         self._logs.close()
 
     # The group
@@ -167,6 +169,16 @@ class Relay:
         self._given -= numbers
         self._taken |= numbers
         consumer.incremental_unassign(list(taken))
+
+    def _leave(self) -> None:
+        """Leave the group, then close. librdkafka may hang in `close` where a partition is just being given to it."""
+        with suppress(KafkaException):  # one that is fenced has left already
+            self._consumer.unsubscribe()
+            for polls in range(_LEAVING_POLLS):
+                self._consumer.poll(0.02)
+                if polls >= 5 and not self._consumer.assignment():
+                    break
+        self._consumer.close()
 
     def _give_back(self) -> None:
         """Rule 1."""
@@ -223,7 +235,6 @@ class Relay:
         if isinstance(error, StoreDamaged):
             owner.store.discard(str(error))
         self._let_go(number, checkpoint=False)
-        self._read_from(number, OFFSET_END)
         alone = isinstance(error, RecordRefused) and not owner.refused
         self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused)), error)
 
