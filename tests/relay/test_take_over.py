@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.relay.world import World, step_quietly, step_until
@@ -128,16 +128,28 @@ class End(Message):
         return super().__new__(cls, topic="t", partition=0, offset=2, error=KafkaError(KafkaError._PARTITION_EOF))
 
 
-def test_that_the_end_was_reached_before_it_was_taken_over_says_nothing_to_the_owner(world: World) -> None:
+def test_that_the_end_was_reached_leaves_no_record_out_whoever_says_so(world: World) -> None:
+    """librdkafka may say it of a reading that is over."""
     world.send("a", "b", in_ms=0)
     relay = world.relay()
     real = relay._read
 
     def read(wait_s: float) -> list[Message]:
-        return real(wait_s) if relay.owners else [*real(wait_s), End()]
+        return [*real(wait_s), End()]
 
     relay._read = read  # type: ignore[method-assign]
     step_until(lambda: world.values() == ["a", "b"], relay)
+
+
+def test_records_that_do_not_come_are_asked_for_anew(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.send("a", in_ms=0)
+    relay = world.relay()
+    relay._end_of = lambda number: 1  # type: ignore[method-assign]
+    real, lost = relay._read_from, [True]
+    relay._read_from = lambda number, offset: lost.clear() if lost else real(number, offset)  # type: ignore[method-assign]
+    relay._read = lambda wait_s, read=relay._read: [one for one in read(wait_s) if not one.error()]  # type: ignore[misc]
+    step_until(lambda: world.advance_ms(100) or world.values(), relay)
+    assert "stands still at offset 0: asking anew" in caplog.text
 
 
 def test_whoever_was_paused_writes_nothing_after_another_took_over(world: World) -> None:
@@ -153,3 +165,18 @@ def test_whoever_was_paused_writes_nothing_after_another_took_over(world: World)
         step_until(lambda: False, zombie)
     step_quietly(relay)
     assert world.values() == ["a"]
+
+
+def test_an_owner_is_read_from_where_it_says_whatever_was_read_before(world: World) -> None:
+    """With OFFSET_END, librdkafka asks where that is, and goes there after it was told another offset: records are lost."""
+    world.send("a", "b", "c", in_ms=86_400_000)
+    relay = world.started()
+    for _ in range(12):
+        where = [TopicPartition(world.topic, 0)]
+        relay._consumer.incremental_unassign(where)
+        relay._on_assign(relay._consumer, where)
+        relay._consumer.poll(0)
+        relay._read_from(0, 0)
+        first = relay._consumer.poll(10)
+        assert first is not None
+        assert (first.error(), first.offset()) == (None, 0)

@@ -177,6 +177,6 @@ def step_quietly(*relays: Relay) -> None:
 def _is_quiet(relay: Relay) -> bool:
     ends = {number: relay._logs.bounds(relay.topics.input, number)[1] for number in relay.owners}
     return all(
-        owner.position >= ends[number] and not owner.waiting and not owner.letters
+        max(owner.position, owner._reached) >= ends[number] and not owner.waiting and not owner.letters
         for number, owner in relay.owners.items()
     )

@@ -64,7 +64,8 @@ class Owner:
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
-        self.has_work = True
+        self.has_work, self._reached = True, 0
+        self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
         store.unload()
         now_ms = around.clock.wall_ms()
@@ -75,6 +76,7 @@ class Owner:
 
     def ingest(self, messages: Sequence[Message]) -> int:
         """File and note records of the input, in their order; how many were new."""
+        self.heard()
         news = [message for message in messages if message.offset() >= self.position]
         if not news:
             return 0
@@ -91,13 +93,23 @@ class Owner:
         return len(news)
 
     def reached(self, offset: int) -> None:
-        """The input was read up to here, whatever stands before: markers, what was aborted."""
-        self.position = max(self.position, offset)
+        """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
+        of librdkafka's can leave one out."""
+        self.heard()
+        self._reached = max(self._reached, offset)
+
+    def heard(self) -> None:
+        """Something came of the input just now."""
+        self._heard_ns = self.around.clock.monotonic_ns()
+
+    def idle_ns(self) -> int:
+        """For how long nothing came."""
+        return self.around.clock.monotonic_ns() - self._heard_ns
 
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
-        return self.position >= self._catch_up_to
+        return max(self.position, self._reached) >= self._catch_up_to
 
     @property
     def is_behind(self) -> bool:

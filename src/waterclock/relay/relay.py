@@ -4,9 +4,10 @@ Rule 1: what the group says is noted in its callbacks and done between two polls
         else happens, and taken over after that.
 Rule 2: one path for crash and error: whatever goes wrong in a turn, the owner is let go, and the partition is taken over
         anew, after a pause that grows. Others go on meanwhile.
-Rule 3: until a partition has an owner, it is read at its end (or where its last owner was), and what comes is thrown away,
-        that the end was reached too. To pause it would be to wait: librdkafka looks at one that is read again only when it
-        looks at others, or after a second.
+Rule 3: until a partition has an owner, it is read at its end (or where its last owner was), and what comes is thrown away.
+        To pause it would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
+        second. The end is a number: librdkafka asks where OFFSET_END is, and goes there even where it was told another
+        offset meanwhile. What stands before would be lost.
 Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 """
 
@@ -21,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
@@ -44,6 +45,7 @@ READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
 SESSION_MS: Final = 6_000
+STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _LEAVING_POLLS: Final = 100  # two seconds
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _CONSUMER: Final = {
@@ -159,10 +161,17 @@ class Relay:
         return consumer
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
-        consumer.incremental_assign(
-            [TopicPartition(each.topic, each.partition, OFFSET_END) for each in given]
-        )  # rule 3
+        for each in given:
+            each.offset = self._end_of(each.partition)
+        consumer.incremental_assign(list(given))  # rule 3
         self._given |= {each.partition for each in given}
+
+    def _end_of(self, number: int) -> int:
+        """Where the partition ends, more or less."""
+        try:
+            return self._logs.bounds(self.topics.input, number)[1]
+        except WaterclockError:
+            return 0  # it is read in vain for a while
 
     def _on_revoke(self, consumer: Consumer, taken: Sequence[TopicPartition]) -> None:
         numbers = {each.partition for each in taken}
@@ -318,12 +327,20 @@ class Relay:
         if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
             owner.keep_up()
             owner.tidy()
+            self._look_after(owner)
             return 0
         Turn(owner, self._counts).run()
         owner.keep_up()
         if owner.alone:
             raise ConnectionLost("no record was refused this time")
         return 1
+
+    def _look_after(self, owner: Owner) -> None:
+        """Ask anew for records that stand in the input and do not come."""
+        if not owner.has_caught_up and owner.idle_ns() > STALLED_NS:
+            log.warning("%s-%d stands still at offset %d: asking anew", self.topics.input, owner.number, owner.position)
+            owner.heard()
+            self._read_from(owner.number, owner.position)
 
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
