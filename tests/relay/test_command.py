@@ -117,6 +117,7 @@ def test_the_pages_have_the_numbers(running: Running) -> None:
     assert set(record["statistics"]["lateness_ms"]) >= {"1", "10", "more"}
 
 
+@pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int, tmp_path: Path) -> None:
     first = start(tmp_path / "data")

@@ -132,7 +132,7 @@ def test_a_death_at_each_step_of_a_take_over_loses_nothing_and_doubles_nothing(
     check(world)
 
 
-@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long(seconds=1))])
 def test_a_death_around_a_checkpoint_loses_nothing(when: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     relay = world.started()
     fill(world)

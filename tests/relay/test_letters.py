@@ -123,7 +123,7 @@ def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: 
     assert world.values() == ["good"]
 
 
-@pytest.mark.parametrize("value", [b"", b"wcsettle", b"wcsettle" + bytes(40), b"something else"])
+@pytest.mark.parametrize("value", [b"wcsettle" + bytes(40), pytest.param(b"else", marks=pytest.mark.long(seconds=1))])
 def test_what_strangers_write_beside_the_settlements_is_passed_over_and_said(
     value: bytes, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

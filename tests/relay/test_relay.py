@@ -119,6 +119,7 @@ def test_an_open_transaction_of_a_user_is_waited_for_and_an_aborted_one_never_se
     assert world.values() == ["behind it"]
 
 
+@pytest.mark.long(seconds=2)
 def test_an_idle_relay_hardly_uses_the_processor(world: World) -> None:
     from waterclock.clock import SystemClock
 

@@ -48,14 +48,9 @@ def test_a_relay_that_ends_and_starts_again_reads_nothing_twice(world: World) ->
     goes_on(world)
 
 
-def test_without_its_files_all_is_read_again_and_nothing_delivered_twice(world: World) -> None:
-    relay = filled(world)
-    world.close(relay)
-    shutil.rmtree(world.folder / "one")
-    goes_on(world)
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "other"])
+@pytest.mark.parametrize(
+    "damage", ["flip", *(pytest.param(one, marks=pytest.mark.long(seconds=1)) for one in ("cut", "gone", "other"))]
+)
 def test_files_that_are_not_what_was_written_are_never_believed(damage: str, world: World) -> None:
     relay = filled(world)
     folder = folder_of(relay)
@@ -112,6 +107,7 @@ def test_settlements_that_are_lost_are_no_reason_to_deliver_everything_again(wor
         world.started()
 
 
+@pytest.mark.long(seconds=1)
 def test_files_of_another_log_of_the_same_topic_are_discarded(world: World, caplog: pytest.LogCaptureFixture) -> None:
     relay = filled(world)
     owner = relay.owners[0]
@@ -141,6 +137,7 @@ def test_that_the_end_was_reached_leaves_no_record_out_whoever_says_so(world: Wo
     step_until(lambda: world.values() == ["a", "b"], relay)
 
 
+@pytest.mark.long(seconds=2)
 def test_records_that_do_not_come_are_asked_for_anew(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.send("a", in_ms=0)
     relay = world.relay()

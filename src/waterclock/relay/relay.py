@@ -182,10 +182,11 @@ class Relay:
     def _leave(self) -> None:
         """Leave the group, then close. librdkafka may hang in `close` where a partition is just being given to it."""
         with suppress(KafkaException):  # one that is fenced has left already
+            was_given = bool(self._consumer.assignment())
             self._consumer.unsubscribe()
             for polls in range(_LEAVING_POLLS):
                 self._consumer.poll(0.02)
-                if polls >= 5 and not self._consumer.assignment():
+                if (was_given or polls >= 5) and not self._consumer.assignment():
                     break
         self._consumer.close()
 
