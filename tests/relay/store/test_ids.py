@@ -51,6 +51,12 @@ def test_an_id_is_found_with_what_became_of_its_message(store: PartitionStore) -
     assert store.find(b"cart-1") == []
 
 
+def test_a_message_that_was_settled_before_it_came_is_found_too(store: PartitionStore) -> None:
+    settle(store, 5)  # by the owner before, whose settlements are read before the input
+    assert len(append(store, [(5, NOON)], id=b"cart-17")) == 0
+    assert store.find(b"cart-17") == [Found(5, NOON, "reminders", State.FIRED)]
+
+
 def test_many_ids_are_looked_up_at_once(store: PartitionStore) -> None:
     append_ids(store, 0, [b"%d" % (n % 50) for n in range(100)])
     found = store.find_many([b"7", b"nobody", b"49", b"7"])
