@@ -86,6 +86,13 @@ def test_so_it_was_when_everything_goes_on_between_the_steps(store: PartitionSto
     assert (disk.manifests, given_up, store.data_position) == (4, [2_020], 4_020)
 
 
+def test_what_a_checkpoint_that_was_given_up_left_is_flushed_by_the_next(store: PartitionStore, disk: Disk) -> None:
+    append(store, [(n, NOON + n * HOUR) for n in range(20)])
+    next(store.checkpoint_steps(20, None, 0))
+    checkpoint(store, 20)
+    assert disk.manifests == 1
+
+
 def test_what_is_appended_between_the_steps_of_a_checkpoint_is_not_in_it(store: PartitionStore) -> None:
     append(store, [(0, NOON), (1, NOON)])
     for _ in store.checkpoint_steps(2, None, 0):
