@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle, settled
-from waterclock.relay.store import PartitionStore, StoreDamaged, files, ledger
+from waterclock.relay.store import PartitionStore, StoreDamaged, files, ledger, manifest
 
 
 class Crash(BaseException):
@@ -47,12 +47,13 @@ def prepared(folder: Path, patch: pytest.MonkeyPatch) -> PartitionStore:
 
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before 1": lambda patch: patch.setattr(PartitionStore, "_drop_finished", crash),
-    "before 2": lambda patch: patch.setattr(files.Files, "flush", crash),
-    "within 2": lambda patch: patch.setattr(files, "flush_folder", crash),
-    "before 3": lambda patch: patch.setattr("waterclock.relay.store.manifest.write", crash),
-    "within 3": lambda patch: patch.setattr(os, "replace", crash),
-    "before 4": lambda patch: patch.setattr(files.Files, "sweep", crash),
-    "within 4": lambda patch: patch.setattr(Path, "unlink", remove_one),
+    "before 2": lambda patch: patch.setattr(manifest, "sealed", crash),
+    "before 3": lambda patch: patch.setattr(files.Files, "begin_flush", crash),
+    "within 3": lambda patch: patch.setattr(files, "flush_folder", crash),
+    "before 4": lambda patch: patch.setattr(manifest, "write", crash),
+    "within 4": lambda patch: patch.setattr(os, "replace", crash),
+    "before 5": lambda patch: patch.setattr(files.Flush, "sweep", crash),
+    "within 5": lambda patch: patch.setattr(Path, "unlink", remove_one),
 }
 
 
@@ -68,7 +69,7 @@ def test_a_crash_within_a_checkpoint_leaves_the_last_one_or_this_one(
     store.close()
     with PartitionStore(tmp_path, US, Date(NOON + 2 * HOUR)) as again:
         assert again.rebuilt is None
-        assert again.data_position == (4 if step.endswith("4") else 2)
+        assert again.data_position == (4 if step.endswith("5") else 2)
         if again.data_position == 2:
             assert (again.pending, settled(again, 0)) == (2, [False])
             assert len(append(again, [(2, NOON + HOUR), (3, NOON + 900 * DAY)], id=b"cart-17")) == 2

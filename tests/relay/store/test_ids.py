@@ -10,8 +10,12 @@ import pytest
 
 pytest.importorskip("numpy")
 
+import numpy as np
+
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, settle
-from waterclock.relay.store import Found, PartitionStore, State, ids, pack, rows_of
+from waterclock.relay.store import Found, PartitionStore, State, StoreDamaged, ids, pack, rows_of
+from waterclock.relay.store.files import HEADER
+from waterclock.relay.store.runs import BLOCK, ENTRY, HASH, matches
 
 
 @pytest.fixture
@@ -45,6 +49,12 @@ def test_an_id_is_found_with_what_became_of_its_message(store: PartitionStore) -
         Found(3, NOON + 40 * DAY, "reminders", State.PENDING),
     ]
     assert store.find(b"cart-1") == []
+
+
+def test_a_message_that_was_settled_before_it_came_is_found_too(store: PartitionStore) -> None:
+    settle(store, 5)  # by the owner before, whose settlements are read before the input
+    assert len(append(store, [(5, NOON)], id=b"cart-17")) == 0
+    assert store.find(b"cart-17") == [Found(5, NOON, "reminders", State.FIRED)]
 
 
 def test_many_ids_are_looked_up_at_once(store: PartitionStore) -> None:
@@ -135,3 +145,39 @@ def test_what_is_forgotten_leaves_the_disk_and_what_is_pending_stays(
     assert store._ids.bytes_on_disk < before / 10
     assert (origins(store, b"0"), origins(store, b"1"), origins(store, b"later")) == ([0], [], [1_000])
     assert len(list(store.folder.glob("*.run"))) == 1
+
+
+def test_an_id_of_which_only_half_the_hash_is_the_same_is_another() -> None:
+    entries = np.array([(5, 1, 0, 0), (5, 2, 1, 0), (5, 2, 2, 0), (5, 3, -1, 0), (6, 2, 3, 0)], ENTRY)
+    which, found = matches(entries, np.array([(5, 2), (5, 3), (4, 2)], HASH))
+    assert (which.tolist(), found["origin"].tolist()) == ([0, 0], [1, 2])
+
+
+def with_a_run(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a run of many blocks; the folder is left."""
+    monkeypatch.setattr(ids, "IN_MEMORY", 1)
+    append_ids(store, 0, [b"%d" % n for n in range(500)])
+    append_ids(store, 500, [b"last"])
+    checkpoint(store, 501)
+    store.close()
+    return next(store.folder.glob("*.run"))
+
+
+def test_a_block_in_the_place_of_another_is_found(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = with_a_run(store, monkeypatch)
+    data = path.read_bytes()
+    a, b = HEADER + BLOCK, HEADER + 2 * BLOCK
+    path.write_bytes(data[:a] + data[b : b + BLOCK] + data[a:b] + data[b + BLOCK :])
+    with PartitionStore(store.folder.parent, US, Date()) as again:
+        assert again.rebuilt is None
+        with pytest.raises(StoreDamaged, match="the checksum of a block is wrong"):
+            again.find_many([b"%d" % n for n in range(500)])
+
+
+def test_a_fence_that_stands_elsewhere_is_found(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = with_a_run(store, monkeypatch)
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    with PartitionStore(store.folder.parent, US, Date()) as again:
+        assert (again.rebuilt or "").endswith("the checksum of its fences is wrong")

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from unittest import mock
 
@@ -63,6 +64,7 @@ class StoreLife(RuleBasedStateMachine):
         self.patches.append(mock.patch.object(module, "DROP_BYTES", large))
         self.patches[-1].start()
         self.oracle, self.date, self.near = Oracle(), Date(), dict[int, int]()
+        self.steps: Iterator[None] | None = None
         self.store = PartitionStore(self.folder, US, self.date, kept_ms=KEPT)
         if begun:
             self.store.begin(self.oracle.end)
@@ -126,9 +128,13 @@ class StoreLife(RuleBasedStateMachine):
     def turn(self, by: int) -> None:
         self.date.advance_s(by / 1_000)
 
-    @rule()
-    def checkpoint(self) -> None:
-        self.store.checkpoint(self.oracle.end, b"%d" % self.oracle.end, len(self.oracle.settled))
+    @rule(steps=st.integers(0, 30))
+    def checkpoint(self, steps: int) -> None:
+        """Some steps of one; the next time, the rest of them, or of a new one."""
+        if self.steps is None:
+            self.steps = self.store.checkpoint_steps(self.oracle.end, b"", len(self.oracle.settled))
+        if len(list(islice(self.steps, steps))) < steps:
+            self.steps = None
 
     @rule()
     def unload(self) -> None:
@@ -140,6 +146,7 @@ class StoreLife(RuleBasedStateMachine):
     @rule(data=st.data(), back=st.sampled_from([0, 0, 5, HOUR, 50 * DAY]))
     def crash(self, data: st.DataObject, back: int) -> None:
         self.store.close()
+        self.steps = None
         self.tear(data)
         self.date = Date(self.date.wall_ms() - back)
         self.store = PartitionStore(self.folder, US, self.date, kept_ms=KEPT)

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from tests.relay.store.stores import DAY, HOUR, NOON, US, Date, append, checkpoint, near, settle
-from waterclock.relay.store import Level, PartitionStore
+from waterclock.relay.store import Level, PartitionStore, files
 from waterclock.relay.store import store as module
 
 FAR = NOON + 1_000 * DAY
@@ -91,6 +91,16 @@ def test_a_load_takes_over_a_split_that_tidying_has_begun(
     assert not store.tidy()
 
 
+def test_what_a_load_is_splitting_is_not_tidied(store: PartitionStore) -> None:
+    append(store, [(n, FAR + n) for n in range(10)])
+    turn_to(store, FAR - HOUR)
+    found: list[int] = []
+    for rows in store.load(FAR + HOUR, 2):
+        found += rows["origin"].tolist()
+        store.tidy()
+    assert found == list(range(10))
+
+
 def test_between_two_steps_of_a_split_everything_goes_on(
     store: PartitionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,12 +119,13 @@ def test_between_two_steps_of_a_split_everything_goes_on(
     assert store.pending == 9
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("after", range(1, 7))
 def test_a_split_span_in_which_all_is_settled_meanwhile_just_ends(
     store: PartitionStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TIDY_ROWS", 2)
     monkeypatch.setattr(module, "DROP_BYTES", 0)
+    monkeypatch.setattr(files, "READ_BYTES", 160)
     append(store, [(n, FAR + n) for n in range(10)])
     turn_to(store, FAR - DAY)
     for _ in range(after):
@@ -142,3 +153,22 @@ def test_what_was_filed_before_the_clock_was_set_back_is_near_when_it_is_due(sto
         rows = append(again, [(3, NOON - back - 9 * DAY), (4, NOON + HOUR)])
         assert (rows["due"] < again.loaded_until).tolist() == [True, False]
         assert near(again, NOON + 2 * HOUR).keys() >= {4}
+
+
+def test_what_is_late_behind_the_edge_comes_with_the_next_load(store: PartitionStore) -> None:
+    """The story: the owner loaded up to one o'clock and then stood still for three days. What comes in now and was due at
+    two lies behind the edge: it is not the owner's, and the next load must give it."""
+    near(store, NOON + 1)
+    turn_to(store, NOON + 3 * DAY)
+    rows = append(store, [(0, NOON + 2 * HOUR), (1, NOON + 1), (2, NOON - 9 * DAY)])
+    assert (rows["due"] < store.loaded_until).tolist() == [False, True, True]
+    assert near(store, NOON + 3 * DAY) == {0: NOON + 2 * HOUR}
+
+
+def test_a_clock_that_is_set_back_makes_no_span_coarser(store: PartitionStore) -> None:
+    append(store, [(0, NOON)])
+    checkpoint(store, 1)
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date(NOON - 20 * DAY)) as again:
+        append(again, [(1, NOON)])
+        assert [(span.level, span.pending) for span in again.spans()] == [(Level.HOUR, {"reminders": 2})]

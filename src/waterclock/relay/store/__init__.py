@@ -1,12 +1,13 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
 from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.found import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import Payload, pack, unpack
 from waterclock.relay.store.rows import ROW, rows_of
 from waterclock.relay.store.spans import Level, Span
-from waterclock.relay.store.store import Found, PartitionStore
+from waterclock.relay.store.store import PartitionStore
 
 __all__ = [
     "ROW",

@@ -40,6 +40,7 @@ class Files:
         self._unflushed: set[str] = set()
         self._dropped: set[str] = set()
         self._new_names = False
+        self._flush = Flush(self, set(), set(), False)
 
     def create(self, name: str) -> bytes:
         """Begin a file; returns its mark."""
@@ -83,29 +84,24 @@ class Files:
             self._unflushed.add(name)
 
     def drop(self, name: str) -> None:
-        """Remove a file once a manifest without it was written: `sweep`."""
+        """Remove a file once a manifest without it was written: `Flush.sweep`."""
         self._close(name)
         self._unflushed.discard(name)
         self._dropped.add(name)
 
-    def flush(self) -> None:
-        """Make durable what was written. Rule 4. `StoreDamaged` if the disk refuses: what it has of it is not known, and
-        to ask once more would not tell."""
-        try:
-            for name in sorted(self._unflushed):
-                os.fsync(self._fd(name))
-            self._unflushed.clear()
-            if self._new_names:
-                flush_folder(self.folder)
-                self._new_names = False
-        except OSError as error:
-            raise StoreDamaged(f"what was written cannot be flushed: {error.strerror}") from None
+    def begin_flush(self) -> Flush:
+        """What was written so far is to be flushed, and what was dropped so far to be removed. That of a flush that did
+        not come to its end is taken over."""
+        last = self._flush
+        self._flush = Flush(
+            self, self._unflushed | last.written, self._dropped | last.dropped, self._new_names or last.new_names
+        )
+        self._unflushed, self._dropped, self._new_names = set(), set(), False
+        return self._flush
 
-    def sweep(self) -> None:
-        """Remove what was dropped."""
-        for name in self._dropped:
-            (self.folder / name).unlink(missing_ok=True)
-        self._dropped.clear()
+    def flush(self, name: str) -> None:
+        """Make a file's bytes durable."""
+        os.fsync(self._fd(name))
 
     def keep_only(self, names: set[str]) -> bool:
         """Remove every file of ours that is not among `names`; True if there was one."""
@@ -138,6 +134,32 @@ class Files:
     def _close(self, name: str) -> None:
         if (fd := self._open.pop(name, None)) is not None:
             os.close(fd)
+
+
+class Flush:
+    """A flush that is on its way; what is written, made or dropped from now on waits for the next. Rule 4."""
+
+    def __init__(self, files: Files, written: set[str], dropped: set[str], new_names: bool) -> None:
+        self._files, self.written, self.dropped, self.new_names = files, written, dropped, new_names
+
+    def steps(self) -> Iterator[None]:
+        """A file at a time, then the folder. `StoreDamaged` if the disk refuses: what it has of it is not known, and to
+        ask once more would not tell."""
+        try:
+            for name in sorted(self.written):
+                self._files.flush(name)
+                self.written.discard(name)
+                yield
+            if self.new_names:
+                flush_folder(self._files.folder)
+                self.new_names = False
+        except OSError as error:
+            raise StoreDamaged(f"what was written cannot be flushed: {error.strerror}") from None
+
+    def sweep(self) -> None:
+        """Remove what was dropped."""
+        while self.dropped:
+            (self._files.folder / self.dropped.pop()).unlink(missing_ok=True)
 
 
 class AppendedFile:

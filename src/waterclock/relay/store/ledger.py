@@ -7,8 +7,8 @@
         F freed       spans (i8 each): their slots are free
 
 Rule 1: the journal is read with the verbs that wrote it, in the same order: what comes out is what was there.
-Rule 2: when the journal has grown larger than the snapshot and `JOURNAL_BYTES`, or when the disk refused a record, the next
-    checkpoint begins both anew.
+Rule 2: when the journal has grown larger than a quarter of the snapshot and `JOURNAL_BYTES`, or when the disk refused a
+    record, the next checkpoint begins both anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from waterclock.relay.store.errors import StoreDamaged
-from waterclock.relay.store.files import CheckedFile, Files
+from waterclock.relay.store.files import HEADER, CheckedFile, Files
 from waterclock.relay.store.origins import CHUNK, Origins, State
 from waterclock.relay.store.rows import Array
 from waterclock.relay.store.slots import SLOT, Slots
@@ -75,7 +75,7 @@ class Ledger:
     def is_long(self) -> bool:
         """Whether a snapshot is due. Rule 2."""
         written = self._journal.length if self._journal else 0
-        return self._has_gap or written > max(JOURNAL_BYTES, self._snapshot.length if self._snapshot else 0)
+        return self._has_gap or written > max(JOURNAL_BYTES, self._snapshot.length // 4 if self._snapshot else 0)
 
     def snapshot(self) -> None:
         """Write all down anew, and begin another journal."""
@@ -102,7 +102,7 @@ class Ledger:
         """Read it as a manifest has it. `StoreDamaged` if a file is not what was written."""
         if stored["snapshot"]:
             self._snapshot = CheckedFile.restore(self._files, stored["snapshot"])
-            self._read_snapshot(self._snapshot.content())
+            self._read_snapshot(self._snapshot)
         if stored["journal"]:
             self._journal = CheckedFile.restore(self._files, stored["journal"])
             self._replay(self._journal.content())
@@ -115,19 +115,23 @@ class Ledger:
     def bytes_on_disk(self) -> int:
         return sum(file.length for file in (self._snapshot, self._journal) if file)
 
-    def _read_snapshot(self, data: bytes) -> None:
-        slots, chunks, packed = _COUNTS.unpack_from(data)
-        at = _COUNTS.size + slots * SLOT.itemsize
-        for row in np.frombuffer(data, SLOT, slots, _COUNTS.size).tolist():
+    def _read_snapshot(self, file: CheckedFile) -> None:
+        """A chunk at a time: at ten million pending it has 20 MB."""
+        for _ in file.verify():
+            pass
+        slots, chunks, packed = _COUNTS.unpack(file.read(_COUNTS.size, HEADER))
+        at = HEADER + _COUNTS.size
+        for row in np.frombuffer(file.read(slots * SLOT.itemsize, at), SLOT).tolist():
             self.slots.take(*row)
+        at += slots * SLOT.itemsize
         for _ in range(chunks):
-            (number,) = struct.unpack_from("<q", data, at)
-            self.origins.restore(number, np.frombuffer(data, "<u2", CHUNK, at + 8).copy())
+            (number,) = struct.unpack("<q", file.read(8, at))
+            self.origins.restore(number, np.frombuffer(file.read(2 * CHUNK, at + 8), "<u2").copy())
             at += 8 + 2 * CHUNK
         for _ in range(packed):
-            number, size = struct.unpack_from("<qI", data, at)
+            number, size = struct.unpack("<qI", file.read(12, at))
+            self.origins.packed[number] = file.read(size, at + 12)
             at += 12 + size
-            self.origins.packed[number] = data[at - size : at]
 
     def _replay(self, data: bytes) -> None:
         at = 0

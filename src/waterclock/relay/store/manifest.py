@@ -42,10 +42,15 @@ class Identity:
         return f"{words[0]}-{words[1]}-{self.partition}-{digest.hexdigest()}"
 
 
-def write(folder: Path, identity: Identity, content: dict[str, Any]) -> None:
-    """Replace the manifest, durably. OSError if the disk refuses; then the old one holds."""
+def sealed(identity: Identity, content: dict[str, Any]) -> bytes:
+    """The bytes of a manifest."""
     line = json.dumps({"format": FORMAT, "identity": asdict(identity), **content}, separators=(",", ":")).encode()
-    write_whole(folder / NAME, b"%s\n%08x\n" % (line, zlib.crc32(line)), 0o600)
+    return b"%s\n%08x\n" % (line, zlib.crc32(line))
+
+
+def write(folder: Path, data: bytes) -> None:
+    """Replace the manifest, durably. OSError if the disk refuses; then the old one holds."""
+    write_whole(folder / NAME, data, 0o600)
 
 
 def read(folder: Path, identity: Identity) -> dict[str, Any] | None:

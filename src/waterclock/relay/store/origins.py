@@ -84,7 +84,7 @@ class Origins:
     def pack(self, below: int) -> None:
         """Pack the chunks below an offset in which nothing is pending. Rule 3."""
         for number in [n for n, pending in self._pending.items() if not pending and (n + 1) * CHUNK <= below]:
-            self.packed[number] = zlib.compress(self.open.pop(number).astype("u1").tobytes(), 1)
+            self.packed[number] = zlib.compress(self.open.pop(number).astype("u1").tobytes())
             del self._pending[number]
 
     def restore(self, number: int, chunk: Array) -> None:

@@ -1,13 +1,11 @@
 """A pending message as a row of 40 bytes, and the arrays of this room.
 
-Rule 1: a row says where the bytes of its message lie (`pos`, `length`), in the data file of the span that it is filed in.
-    That holds for as long as the span is not split: for good once it was loaded.
-Rule 2: the checksum of a message's bytes begins with its origin: those of another message are never taken for it.
+A row says where the bytes of its message lie (`pos`, `length`), in the data file of the span that it is filed in.
+That holds for as long as the span is not split: for good once it was loaded.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -22,7 +20,7 @@ ROW: Final = np.dtype(
         ("origin", "<i8"),  # offset of the first append to the input
         ("pos", "<u8"),  # the store fills in this and the rest
         ("length", "<u4"),
-        ("crc", "<u4"),
+        ("crc", "<u4"),  # of the bytes
         ("id", "<u4"),  # the lower half of the id's hash; 0 where there is no id
         ("target", "<u2"),  # PartitionStore.targets[target] is the topic
         ("flags", "<u2"),  # the owner's
@@ -42,8 +40,3 @@ def rows_of(dues: Iterable[int], origins: Iterable[int]) -> Array:
     rows = np.zeros(len(due), ROW)
     rows["due"], rows["origin"] = due, origin
     return rows
-
-
-def checksum(blob: bytes, origin: int) -> int:
-    """The checksum of a message's bytes. Rule 2."""
-    return zlib.crc32(blob, origin & 0xFFFFFFFF)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -26,13 +26,14 @@ from waterclock.relay.store import manifest
 from waterclock.relay.store.batch import Batch
 from waterclock.relay.store.errors import StoreDamaged
 from waterclock.relay.store.files import Files
+from waterclock.relay.store.found import Found, messages_of
 from waterclock.relay.store.ids import Ids
 from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
 from waterclock.relay.store.rows import ROW, Array
-from waterclock.relay.store.runs import TARGET_BITS, hashes
+from waterclock.relay.store.runs import hashes
 from waterclock.relay.store.slots import FIRST_SLOT, OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
@@ -44,16 +45,6 @@ DROP_BYTES: Final = 64 << 20  # of a span in which nothing is pending: its files
 READ_ROWS: Final = 8_192  # messages read at once
 TIDY_ROWS: Final = 2_048  # rows moved in one step of `tidy`
 KEPT_MS: Final = 7 * 24 * HOUR_MS
-_STATES: Final = {int(state): state for state in State}
-
-
-class Found(NamedTuple):
-    """A message that bears an id."""
-
-    origin: int
-    due: int  # ms since the epoch
-    target: str
-    state: State
 
 
 class PartitionStore:
@@ -76,7 +67,6 @@ class PartitionStore:
         self._lock = FolderLock(self.folder, "lock", WithoutLocks.REFUSE)
         self._take_lock()
         self.rebuilt: str | None = None
-        self._files = Files(self.folder)
         self._clear()
         try:
             self._open()
@@ -98,6 +88,7 @@ class PartitionStore:
         self.loaded_until = 0
         self._began: int | None = None
         self._next = 1  # number of a file; none is given twice
+        self._files = Files(self.folder)
         self._job: Iterator[None] | None = None
         self._table = SpanTable(self._files, self._number)
         self._ledger = Ledger(self._files, self._number)
@@ -213,15 +204,7 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        found: list[list[Found]] = [[] for _ in ids]
-        for which, entries in self._ids.find(hashes(ids), self._clock.wall_ms()):
-            values = np.minimum(self._ledger.origins.values(entries["origin"]), State.PENDING)
-            dues, targets = entries["due_target"] >> TARGET_BITS, entries["due_target"] % (1 << TARGET_BITS)
-            columns = (column.tolist() for column in (which, entries["origin"], dues, targets, values))
-            for n, origin, due, target, value in zip(*columns, strict=True):
-                if value:
-                    found[n].append(Found(origin, due, self._targets.names[target], _STATES[value]))
-        return found
+        return messages_of(hashes(ids), self._ids, self._ledger.origins, self.targets, self._clock.wall_ms())
 
     def _is_pending(self, origins: Array) -> Array:
         return np.asarray(self._ledger.origins.values(origins) >= FIRST_SLOT)
@@ -337,25 +320,34 @@ class PartitionStore:
     # Durable
 
     def checkpoint(self, data_position: int, fingerprint: bytes | None, settled_position: int) -> None:
-        """What was appended and settled so far outlasts a crash, with these positions.
+        """What was appended and settled so far outlasts a crash, with these positions. See `checkpoint_steps`."""
+        for _ in self.checkpoint_steps(data_position, fingerprint, settled_position):
+            pass
 
-        1. drop finished spans    2. flush what was written    3. replace the manifest    4. remove what was dropped
+    def checkpoint_steps(self, data_position: int, fingerprint: bytes | None, settled_position: int) -> Iterator[None]:
+        """The same, a flush of one file at a time. What is appended and settled between two steps is left out of it.
 
-        `StoreDamaged` if the disk cannot flush; OSError if it refuses the manifest: the last checkpoint holds then.
+        1. drop finished spans    2. note what counts    3. flush each file    4. replace the manifest    5. remove what
+        was dropped before 2
+
+        One at a time: one that is begun ends before the next. `StoreDamaged` if the disk cannot flush; OSError if it
+        refuses the manifest: the last checkpoint holds then.
         """
         self._ledger.origins.pack(data_position)
         self._drop_finished()  # 1
         if self._ledger.is_long:
             self._ledger.snapshot()
-        self._files.flush()  # 2
-        positions = {
-            "data_position": data_position,
-            "fingerprint": None if fingerprint is None else fingerprint.hex(),
-            "settled_position": settled_position,
-        }
-        manifest.write(self.folder, self.identity, positions | self._stored())  # 3
+        positions = {"data_position": data_position, "settled_position": settled_position}
+        told = {"fingerprint": None if fingerprint is None else fingerprint.hex()}
+        content, files = manifest.sealed(self.identity, positions | told | self._stored()), self._files  # 2
+        flushed = files.begin_flush()
+        for _ in flushed.steps():  # 3
+            yield
+            if files is not self._files:
+                return  # the store was discarded
+        manifest.write(self.folder, content)  # 4
         self.data_position, self.fingerprint, self.settled_position = data_position, fingerprint, settled_position
-        self._files.sweep()  # 4
+        flushed.sweep()  # 5
 
     def _stored(self) -> dict[str, Any]:
         return {
@@ -384,8 +376,9 @@ class PartitionStore:
         log.warning("%s: discarded, to be filed anew from the log: %s", self.folder, why)
         (self.folder / manifest.NAME).unlink(missing_ok=True)
         flush_folder(self.folder)
-        self._files.keep_only(set())
+        self._files.close()
         self._clear()
+        self._files.keep_only(set())
         self.rebuilt = why
 
     def close(self) -> None:
