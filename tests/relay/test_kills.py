@@ -15,7 +15,7 @@ import pytest
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner import Owner
 from waterclock.relay.relay import Relay
-from waterclock.relay.store import PartitionStore
+from waterclock.relay.store import manifest
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.turn import Turn
 
@@ -36,7 +36,7 @@ class Death(BaseException):
     """Nobody catches it: it stands for kill -9."""
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, owner: type, step: str, when: str, number: int = 1) -> None:
+def dying(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, when: str, number: int = 1) -> None:
     """Have the `number`th call of a step be the last thing that happens."""
     real: Callable[..., Any] = getattr(owner, step)
     calls = 0
@@ -138,7 +138,7 @@ def test_a_death_around_a_checkpoint_loses_nothing(when: str, world: World, monk
     fill(world)
     step_quietly(relay)
     with monkeypatch.context() as patch:
-        dying(patch, PartitionStore, "checkpoint", when)
+        dying(patch, manifest, "write", when)
         world.advance_ms(2_000)
         run_until_death(world, relay)
     relay = world.started()

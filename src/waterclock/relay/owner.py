@@ -10,7 +10,7 @@ Rule 3: what is due within `NEAR_MS` waits in the wheel, the rest on the disk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from waterclock.relay.store.rows import Array
 NEAR_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms
 CHECKPOINT_NS: Final = 1_000_000_000
+_DONE: Final = object()
 
 
 class Start(NamedTuple):
@@ -65,6 +66,7 @@ class Owner:
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
         self.has_work, self._reached = True, 0
+        self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
         store.unload()
@@ -166,25 +168,32 @@ class Owner:
     # Now and then
 
     def keep_up(self) -> None:
-        """Load what has come near, and write a checkpoint where it is time."""
+        """Load what has come near, and go on with a checkpoint by a step, where it is time for one."""
         now_ns = self.around.clock.monotonic_ns()
-        if now_ns - self._checkpointed_ns < CHECKPOINT_NS:
-            return
-        self._checkpointed_ns = now_ns
-        self._load(self.around.clock.wall_ms() + NEAR_MS)
-        self.has_work = True
-        if self._changed:
-            self.checkpoint()
+        if now_ns - self._checkpointed_ns >= CHECKPOINT_NS:
+            self._checkpointed_ns = now_ns
+            self._load(self.around.clock.wall_ms() + NEAR_MS)
+            self.has_work = True
+            if self._changed and self._steps is None:
+                self._steps = self._checkpoint()
+        if self._steps is not None and next(self._steps, _DONE) is _DONE:
+            self._steps = None
 
     def tidy(self) -> None:
         """A few milliseconds of work on the files, while nothing else is to be done."""
-        self.has_work = self.has_work and self.store.tidy()
+        self.has_work = self._steps is not None or (self.has_work and self.store.tidy())
 
     def checkpoint(self) -> None:
         """What was filed and settled so far outlasts a crash."""
-        filed = max(self._filed, self.position)
-        self.store.checkpoint(filed, self._fingerprint, self.settled_position)
+        for steps in (self._steps or (), self._checkpoint()):
+            for _ in steps:
+                pass
+        self._steps = None
+
+    def _checkpoint(self) -> Iterator[None]:
         self._changed = False
+        filed = max(self._filed, self.position)
+        return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""

@@ -33,8 +33,8 @@ from waterclock.relay.request import FROM, UNTIL
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
 from waterclock.relay.store import Payload, State, unpack
+from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
-from waterclock.relay.store.store import Found
 
 MOST: Final = 50_000  # deliveries of one transaction
 REST_NS: Final = (
