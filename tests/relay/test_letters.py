@@ -55,11 +55,12 @@ def test_a_letter_is_the_record_as_it_came(world: World) -> None:
 def test_a_request_without_a_target_stays_put_aside_when_there_is_such_a_topic_later(world: World) -> None:
     relay = world.started()
     later = f"{world.topic}.later"
-    world.put(b"value", deliver_to=later, delay=0)
+    world.put(b"value", deliver_to=later, deliver_at=world.now_ms + 1_000)
     step_quietly(relay)
     world.crash(relay)
     world.broker.create_topic(later)
     relay = world.started(folder=world.folder / "empty")
+    world.advance_ms(1_000)
     step_quietly(relay)
     assert (len(world.letters()), world.values(later)) == (1, [])
 

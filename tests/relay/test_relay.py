@@ -97,6 +97,48 @@ def test_more_messages_than_a_turn_takes_go_in_order_over_several(
     assert world.values() == list(map(str, range(25)))
 
 
+def test_what_is_due_earlier_and_comes_between_two_turns_goes_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.turn.MOST", 2)
+    relay = world.started()
+    world.send("a", "b", "c", "d", in_ms=1_000)
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_until(world.values, relay)
+    assert world.values() == ["a", "b"]
+    world.send("early", in_ms=-1_000)
+    step_until(lambda: relay._ingest(relay._read(0.1)))
+    step_quietly(relay)
+    assert world.values() == ["a", "b", "early", "c", "d"]
+
+
+def test_a_turn_takes_no_more_bytes_than_it_may(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.relay.owner.TURN_BYTES", 1)
+    relay = world.started()
+    world.send("a", "b", "c", in_ms=1_000)
+    step_quietly(relay)
+    turns = relay._counts.turns
+    world.advance_ms(1_000)
+    step_quietly(relay)
+    assert (world.values(), relay._counts.turns - turns) == (["a", "b", "c"], 3)
+
+
+def test_nothing_is_delivered_before_the_input_is_read_to_where_it_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due earlier may stand behind, and a turn that only answers must not deliver."""
+    monkeypatch.setattr("waterclock.relay.relay.READ", 1)
+    monkeypatch.setattr("waterclock.relay.relay.MOST_WAITING", 0)
+    world.send("c", "d", in_ms=-1_000)
+    world.put(None, delay_id="x", delay_action="cancel")
+    world.send("b", in_ms=-2_000)
+    world.send("a", in_ms=-3_000)
+    relay = world.started()
+    step_quietly(relay)
+    assert world.values() == ["a", "b", "c", "d"]
+
+
 def test_an_open_transaction_of_a_user_is_waited_for_and_an_aborted_one_never_seen(world: World) -> None:
     from waterclock.errors import WaterclockError
     from waterclock.kafka.settings import base_settings

@@ -33,7 +33,7 @@ from waterclock.kafka.settings import SENDING
 
 BY_KEY = -1  # the partition that Kafka's own hash of the key chooses
 _FENCING_S = 60.0
-_OFFSETS_S = 60.0
+_OFFSETS_S = 15.0
 _ABORT_S = 60.0
 _CLOSING_S = 5.0
 _SERVED_EVERY = 1000  # so often librdkafka may report what was refused; it holds so much more at most

@@ -27,6 +27,7 @@ from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
 SLICE: Final = 100_000  # rows loaded at once: 50 ms
+TURN_BYTES: Final = 64 << 20  # of messages that are in memory at once
 CHECKPOINT_NS: Final = 1_000_000_000
 _DONE: Final = object()
 
@@ -145,13 +146,14 @@ class Owner:
     # What is due
 
     def due(self, now_ms: int, most: int) -> Array:
-        """What is to be delivered now, by due time, then in the order of the input; `most` at once, the rest later."""
+        """What is to be delivered now, by due time, then in the order of the input; `most` or TURN_BYTES at once."""
         rows = self.near.take(now_ms)
         if len(rows) and len(self.ready):
             rows = np.concatenate([self.ready, rows])
             rows = rows[np.lexsort((rows["origin"], rows["due"]))]
         elif len(self.ready):
             rows = self.ready
+        most = min(most, max(1, int(np.searchsorted(np.cumsum(rows["length"], dtype="i8"), TURN_BYTES))))
         self.ready = rows[most:]
         return rows[:most]
 

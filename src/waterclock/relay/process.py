@@ -21,7 +21,6 @@ from waterclock.kafka.settings import from_text
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
-from waterclock.relay.statistics import RelayStatistics
 from waterclock.web.option import open_server
 
 _ENDED = (signal.SIGINT, signal.SIGTERM)
@@ -31,7 +30,6 @@ def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own where --embedded asks for one."""
     clock = SystemClock()
     shown = Progress(clock, arguments.json)
-    statistics = RelayStatistics()
     with ExitStack() as stack:
         if arguments.embedded:
             folder = Path(arguments.embedded)
@@ -53,9 +51,11 @@ def serve(arguments: Namespace) -> int:
             while not stop:
                 relay.step(IDLE_S)
                 shown.report(relay.statistics())
-        finally:
-            relay.close()
-            statistics = relay.statistics()
+        except BaseException:
+            relay.close(checkpoint=False)
+            raise
+        relay.close()
+        statistics = relay.statistics()
     shown.end(statistics)
     return 0
 

@@ -44,6 +44,7 @@ log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
+MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
 SESSION_MS: Final = 6_000
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _LEAVING_POLLS: Final = 100  # two seconds
@@ -141,12 +142,13 @@ class Relay:
             self._gather()
         return done
 
-    def close(self) -> None:
-        """Give everything back."""
+    def close(self, checkpoint: bool = True) -> None:
+        """Give everything back. Without a `checkpoint`, where a step was broken off, what was done since the last one is
+        read again from the logs."""
         with self.lock:
             self._gather(now=True)
             for number in list(self.owners):
-                self._let_go(number, checkpoint=True)
+                self._let_go(number, checkpoint)
         self._leave()
         self._logs.close()
 
@@ -345,7 +347,7 @@ class Relay:
 
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
-            return len(owner.waiting) + len(owner.letters) > MOST_WAITING
+            return len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
         due_ms = owner.next_due_ms()
         is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
         return bool(is_due or owner.waiting or owner.letters or owner.is_behind)

@@ -37,6 +37,7 @@ from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
 MOST: Final = 50_000  # deliveries of one transaction
+MOST_ALONE: Final = 2_000  # where each is a batch of its own: a transaction has ten seconds
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
@@ -85,7 +86,7 @@ class Turn:
     def take(self) -> None:
         """Step 2."""
         owner = self._owner
-        rows = owner.due(self._around.clock.wall_ms(), MOST)
+        rows = owner.due(self._around.clock.wall_ms(), MOST_ALONE if owner.alone else MOST)
         targets = owner.store.targets
         names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
         absent = self._around.targets.missing(names.values()) if names else {}
