@@ -163,7 +163,7 @@ def test_damage_of_any_file_is_found_or_does_no_harm(scene: Scene) -> None:
     assert seen["found"] > seen["right"] > 10
 
 
-@pytest.mark.long(seconds=30)
+@pytest.mark.long(seconds=20)
 def test_nor_does_any_other_damage(scene: Scene, campaign_seed: int) -> None:
     damage_all(scene, random.Random(campaign_seed), 40)
 

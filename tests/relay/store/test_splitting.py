@@ -155,6 +155,18 @@ def test_what_was_filed_before_the_clock_was_set_back_is_near_when_it_is_due(sto
         assert near(again, NOON + 2 * HOUR).keys() >= {4}
 
 
+def test_what_was_filed_as_long_past_comes_with_the_first_load_and_once_when_the_clock_is_set_back(
+    store: PartitionStore,
+) -> None:
+    due = NOON - DAY - 1
+    append(store, [(0, due)])
+    checkpoint(store, 1)
+    store.close()
+    with PartitionStore(store.folder.parent, US, Date(NOON - 50 * DAY)) as again:
+        assert near(again, NOON - 50 * DAY + HOUR) == {0: due}  # long before: it waits in memory
+        assert near(again, NOON) == {}
+
+
 def test_what_is_late_behind_the_edge_comes_with_the_next_load(store: PartitionStore) -> None:
     """The story: the owner loaded up to one o'clock and then stood still for three days. What comes in now and was due at
     two lies behind the edge: it is not the owner's, and the next load must give it."""

@@ -2,8 +2,8 @@
 
 Rule 1: of each level and start there is one span that rows are filed in. One that is coarser than the edges want it gets no
     more rows, and waits to be split.
-Rule 2: a row that is due before `loaded_until` lies in a span that begins before it, and no other row does; that holds for
-    the span of the past too.
+Rule 2: a row that is due before `loaded_until` lies in a span that begins before it. Others do not, but for one case: what
+    was filed in the span of the past, before the clock was set back, comes with the first load, however late it is due.
 """
 
 from __future__ import annotations
