@@ -40,7 +40,7 @@ from tests.broker.consistency.worker import PARTITIONS
 
 PATIENCE_S = 60.0
 DRAIN_S = 120.0  # with a transformer that is stuck, replaced, and the end of its session
-READING = ("transformer", "member", "observer")  # who goes on until all that was written is read; nobody writes any more
+READING = ("transformer", "member", "observer")  # who goes on until what was written is read: no writer
 SHOWN = 5  # of each kind of violation
 
 
