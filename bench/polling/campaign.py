@@ -172,7 +172,7 @@ def _at_once(ground: Ground, at_once: int) -> figures.Burst:
 
 
 def _beside_open(ground: Ground, pending: int) -> Figures:
-    """Microseconds of a poll that finds nothing: before a burst is done, after it beside an open transaction, and without."""
+    """What idling costs before a burst is done, after it beside a transaction that is open, and when that has ended."""
     at_once = max(1, round(AT_ONCE * ground.seconds))
     team = Team(SKIP_LOCKED, BURST_INTERVAL_MS, 1)
     ground.tell(f"polling, {pending:,} pending: beside a transaction left open")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from waterclock.errors import WrongAnswer
 
@@ -77,14 +77,14 @@ def throughput(rounds: Sequence[Burst], given: Given) -> dict[str, float]:
 def idle(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """What looking costs while nothing is due: questions a second, microseconds of one, shares of a core.
 
-    >>> some = {"at_s": 1.0, "queries": 0, "empty": 0, "empty_ns": 0, "cpu_ns": 0, "server_cpu_s": 1.0}
-    >>> idle(some, {**some, "at_s": 3.0, "queries": 20, "empty": 20, "empty_ns": 4_000_000, "server_cpu_s": 1.5})
-    {'queries_a_second': 10.0, 'empty_us': 200.0, 'server_cpu': 0.25, 'workers_cpu': 0.0}
+    >>> some = {"at_s": 1.0, "queries": 0, "cpu_ns": 0, "server_cpu_s": 1.0, "empty_us": 999.0}
+    >>> idle(some, {"at_s": 3.0, "queries": 20, "cpu_ns": 0, "server_cpu_s": 1.5, "empty_us": 80.0})
+    {'queries_a_second': 10.0, 'empty_us': 80.0, 'server_cpu': 0.25, 'workers_cpu': 0.0}
     """
-    more: dict[str, Any] = {name: after[name] - before[name] for name in before}
+    took_s = after["at_s"] - before["at_s"]
     return {
-        "queries_a_second": more["queries"] / more["at_s"],
-        "empty_us": more["empty_ns"] / 1e3 / max(1, more["empty"]),
-        "server_cpu": more["server_cpu_s"] / more["at_s"],
-        "workers_cpu": more["cpu_ns"] / 1e9 / more["at_s"],
+        "queries_a_second": (after["queries"] - before["queries"]) / took_s,
+        "empty_us": after["empty_us"],
+        "server_cpu": (after["server_cpu_s"] - before["server_cpu_s"]) / took_s,
+        "workers_cpu": (after["cpu_ns"] - before["cpu_ns"]) / 1e9 / took_s,
     }

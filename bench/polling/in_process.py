@@ -80,7 +80,7 @@ class Tasks:
 
     def _counters(self) -> dict[str, float]:
         woken, cpu_ns = self.timer.statistics().wakeups, time.process_time_ns()
-        of_a_table = {"empty": 0, "empty_ns": 0, "server_cpu_s": 0.0}
+        of_a_table = {"empty_us": 0.0, "server_cpu_s": 0.0}
         return {"at_s": time.monotonic(), "queries": woken, "cpu_ns": cpu_ns, **of_a_table}
 
     def _had(self, dues: Mapping[int, int]) -> None:

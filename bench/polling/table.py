@@ -12,8 +12,8 @@ ABOUT = """\
 late: from due until a worker has it, its commit and that of whoever added it included; lost: rows that another one took
 idle: while nothing is due; questions (a Timer's: wake-ups), and shares of a core of the workers and of the server"""
 BURSTS = """\
-so many due at one moment, beside others that wait; a second: until the last one is had, medians of {rounds} rounds
-(times one worker); lost: rows that a worker saw and another one took, by task that was had; batches of 1: a commit a task"""
+so many due at one moment, beside others that wait; a second: until the last one is had, the median of rounds: {rounds}
+(times one worker); lost: rows that a worker saw and another one took, for each that was had; of 1: a commit a task"""
 COMMITS = "nothing but commits of one row, by connections at a time: as often as this database commits at all"
 OPEN = """\
 a poll that finds nothing, one worker, SKIP LOCKED: {before:,.0f} us; after {tasks:,} tasks were done beside a transaction
@@ -32,7 +32,7 @@ def _cells(records: Rows) -> str:
     from waterclock.bench.polling.tasks import A_SECOND, FAR_DAYS
 
     head = ["polled", "every", "workers", "pending", "late p50, ms", "p99", "max", "lost"]
-    head += ["idle: a second", "us each", "workers' CPU", "server's"]
+    head += ["idle: a second", "p50, us", "workers' CPU", "server's"]
     rows = [
         [
             r["who"],

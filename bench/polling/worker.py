@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from statistics import median
 
 import psycopg
 
@@ -28,22 +28,22 @@ from waterclock.bench.polling.poller import WAYS, Connection, Way
 
 @dataclass(slots=True)
 class Counters:
-    """Since the start. `lost`: rows that it saw and that somebody else took; `empty`: polls that found nothing."""
+    """Since the start; `lost`: rows that it saw and that somebody else took."""
 
     queries: int = 0
-    empty: int = 0
-    empty_ns: int = 0
     won: int = 0
     lost: int = 0
     cpu_ns: int = 0
 
 
 class Worker:
-    """Polls in a thread until it is told to stop; `given` are tasks and the microseconds since 1970 when it had them."""
+    """Polls in a thread until it is told to stop. `given` are tasks with the microseconds since 1970 when it had them;
+    `empty_ns` is what each poll took that found nothing, since somebody last asked."""
 
     def __init__(self, connection: Connection, way: Way, batch: int) -> None:
         self._connection, self._way, self._batch = connection, way, batch
         self.counters, self.given = Counters(), list[tuple[int, int]]()
+        self.empty_ns: list[int] = []
         self.over, self.under_way = threading.Event(), threading.Event()
         self.failure: BaseException | None = None
 
@@ -71,8 +71,7 @@ class Worker:
         counters.won += len(won)
         counters.lost += seen - len(won)
         if not seen:
-            counters.empty += 1
-            counters.empty_ns += time.monotonic_ns() - began_ns
+            self.empty_ns.append(time.monotonic_ns() - began_ns)
         return seen > 0
 
 
@@ -109,8 +108,9 @@ def answer(worker: Worker) -> None:
             worker.over.set()
             raise worker.failure
         worker.counters.cpu_ns = time.process_time_ns()
-        counters: dict[str, Any] = asdict(worker.counters)
-        print(json.dumps(counters), flush=True)
+        empty_ns, worker.empty_ns = worker.empty_ns, []
+        told = asdict(worker.counters) | {"empty_us": median(empty_ns) / 1e3 if empty_ns else None}
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
