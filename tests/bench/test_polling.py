@@ -1,0 +1,315 @@
+"""`waterclock bench polling`: who polls has each row once, figures and pictures of a record. Speed is not looked at."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+import psycopg
+
+from tests.postgres_server import PostgresServer
+from waterclock import cli
+from waterclock.bench.polling import campaign, commits, figures, in_process, poller, table, tasks, worker, workers
+from waterclock.bench.servers import postgres as server_of_benchmarks
+from waterclock.errors import WaterclockError, WrongAnswer
+
+FAR, DUE = 50, 20
+CELL: dict[str, Any] = {
+    "who": poller.SKIP_LOCKED, "interval_ms": 100, "workers": 1, "batch": 500, "pending": 1_000, "tasks": 400,
+    "p50_ms": 51.04, "p99_ms": 101.0, "max_ms": 2_000.0, "lost": 7, "queries_a_second": 10.0, "empty_us": 81.0,
+    "workers_cpu": 0.011, "server_cpu": 0.005,
+}  # fmt: skip
+TIMER = {**CELL, "who": in_process.WHO, "interval_ms": None, "batch": None, "p50_ms": 1.1, "server_cpu": 0.0}
+BURST = {**CELL, "tasks": 40_000, "a_second": 80_000.0, "all_ms": 500.0, "lost": 0.0}
+OPEN = {"tasks": 40_000, **{name: {"empty_us": us} for name, us in {"before": 30, "beside": 900, "after": 31}.items()}}
+RECORD: dict[str, Any] = {
+    "load": 0.5, "load_after": 2.0, "rounds": 3, "open": OPEN,
+    "cells": [
+        {**cell, "pending": pending, "who": who}
+        for pending in (1_000, 1_000_000)
+        for cell, who in ((TIMER, in_process.WHO), (CELL, poller.SKIP_LOCKED), (CELL, poller.OPTIMISTIC))
+    ],
+    "bursts": [{**BURST, "who": in_process.WHO, "batch": None}] + [
+        {**BURST, "who": way, "workers": number, "batch": batch, "lost": 40_000.0 * (number - 1), "a_second": 8e4 / number}
+        for batch in (500, 1) for number in (1, 2) for way in poller.WAYS
+    ],
+    "commits": [{"connections": number, "a_second": 2_000.0 * number, "p50_ms": 0.5} for number in (1, 2)],
+}  # fmt: skip
+
+
+def told_nothing(what: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    """A database of the test's own."""
+    name = f"polling_{uuid.uuid4().hex}"
+    with tasks.connected(postgres.url()) as connection:
+        connection.execute(f"create database {name}")
+        yield postgres.url(database=name)
+        connection.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[poller.Connection]:
+    """To a table where some tasks are due, and more in 100 days."""
+    with tasks.connected(url) as connection:
+        tasks.make(connection, FAR)
+        tasks.add_burst(connection, DUE, tasks.now_us())
+        yield connection
+
+
+class Between:
+    """A connection on which something else happens before each claim."""
+
+    def __init__(self, connection: poller.Connection, happens: Callable[[], object]) -> None:
+        self._connection, self._happens = connection, happens
+
+    def execute(self, query: str, *arguments: Any, **settings: Any) -> Any:
+        if query == poller.CLAIM:
+            self._happens()
+        return self._connection.execute(query, *arguments, **settings)
+
+
+# Who polls
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("way", poller.WAYS)
+def test_what_is_due_is_taken_once_by_batches_and_the_rest_stays(way: str, connection: poller.Connection) -> None:
+    polls = [poller.WAYS[way](connection, 15) for _ in range(3)]
+    assert [(len(poll.won), poll.seen) for poll in polls] == [(15, 15), (5, 5), (0, 0)]
+    assert len({task for poll in polls for task in poll.won}) == DUE
+    assert tasks.waiting(connection) == FAR
+
+
+@pytest.mark.postgres
+def test_rows_that_another_worker_is_taking_are_passed_over(url: str, connection: poller.Connection) -> None:
+    with psycopg.connect(url) as other:  # its commit comes when it is closed
+        theirs = poller.skip_locked(other, 15)
+        ours = poller.skip_locked(connection, 15)
+        assert (len(theirs.won), len(ours.won), set(theirs.won) & set(ours.won)) == (15, 5, set())
+
+
+@pytest.mark.postgres
+def test_rows_that_another_worker_took_since_they_were_seen_are_lost(url: str, connection: poller.Connection) -> None:
+    with tasks.connected(url) as other:
+        theirs: list[poller.Poll] = []
+        between: Any = Between(connection, lambda: theirs.append(poller.optimistic(other, 15)))
+        ours = poller.optimistic(between, DUE)
+    assert (len(theirs[0].won), len(ours.won), ours.seen) == (15, 5, DUE)
+    assert not set(theirs[0].won) & set(ours.won)
+
+
+@pytest.mark.postgres
+def test_a_worker_rests_only_when_it_has_found_nothing_and_counts_what_it_saw(connection: poller.Connection) -> None:
+    one = worker.Worker(connection, poller.skip_locked, 15)
+    assert [one.poll() for _ in range(3)] == [True, True, False]
+    assert (one.counters.won, one.counters.lost, one.counters.queries, len(one.empty_ns)) == (DUE, 0, 3, 1)
+    assert [task for task, _ in one.given] == sorted({task for task, _ in one.given})
+
+
+@pytest.mark.postgres
+def test_what_was_done_is_removed_and_what_is_added_is_due_when_it_says(connection: poller.Connection) -> None:
+    poller.skip_locked(connection, DUE)
+    tasks.clear(connection)
+    dues = tasks.add_some(connection, 0.02)
+    rows = connection.execute("select id, due from task where id = any(%s)", [list(dues)]).fetchall()
+    assert dict(rows) == {task: tasks.moment(due_us) for task, due_us in dues.items()}
+    assert connection.execute("select count(*) from task").fetchall() == [(FAR + len(dues),)]
+
+
+@pytest.mark.postgres
+def test_a_task_that_is_due_in_100_days_and_is_gone_fails_the_run(
+    postgres: PostgresServer, connection: poller.Connection
+) -> None:
+    ground = campaign.Ground(postgres, connection, 0.1, 1, told_nothing)
+    team, nobody = workers.Team(poller.SKIP_LOCKED, 10, 1), workers.Workers.__new__(workers.Workers)
+    nobody.given = [(task, tasks.now_us()) for task in poller.skip_locked(connection, DUE).won]
+    dues = dict.fromkeys((task for task, _ in nobody.given), 0)
+    campaign._check(ground, team, FAR, dues, nobody)
+    connection.execute("update task set done = true where id = 1")
+    with pytest.raises(WrongAnswer, match="batches of 500: 49 tasks are left that are not due, of 50"):
+        campaign._check(ground, team, FAR, dues, nobody)
+
+
+@pytest.mark.postgres
+def test_commits_are_counted_over_all_connections(url: str) -> None:
+    found = commits.measure(url, 2, 0.02)
+    with tasks.connected(url) as connection:
+        ((rows,),) = connection.execute("select count(*) from bare").fetchall()
+    assert rows >= 2
+    assert found["a_second"] > 0 < found["p50_ms"]
+
+
+@pytest.mark.postgres
+@pytest.mark.long(seconds=5)
+@pytest.mark.parametrize("way", poller.WAYS)
+def test_three_workers_have_each_task_once(way: str, url: str, connection: poller.Connection) -> None:
+    with workers.running(url, workers.Team(way, 10, 3, 7)) as three:
+        three.until_won(DUE)
+        dues = tasks.add_burst(connection, 1_000, tasks.now_us())
+        three.until_won(DUE + 1_000)
+    figures.check(way, dues, [given for given in three.given if given[0] in dues])
+    assert len(three.given) == DUE + 1_000
+
+
+@pytest.mark.postgres
+@pytest.mark.long(seconds=3)
+def test_a_worker_that_fails_ends_the_run_and_leaves_nobody_behind(url: str) -> None:
+    with (
+        pytest.raises(WaterclockError, match="a worker ended before it was told to"),
+        workers.running(url, workers.Team(poller.SKIP_LOCKED, 10, 2)) as two,  # there is no table
+    ):
+        two.until_won(1)
+    assert [process.poll() is None for process in two._processes] == [False, False]
+
+
+# The figures
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ([(1, 100)], "1 tasks were lost, of 2"),
+        ([(1, 100), (2, 200), (2, 300)], "1 tasks were had twice, of 2"),
+        ([(1, 100), (2, 199)], "1 tasks were had before they were due, of 2"),
+        ([(1, 100), (2, 200), (3, 300)], "1 tasks were had that are not due for long"),
+    ],
+    ids=["lost", "twice", "early", "another"],
+)
+def test_a_task_lost_twice_early_or_not_due_for_long_fails_the_run(given: list[tuple[int, int]], what: str) -> None:
+    figures.check("it", {1: 100, 2: 200}, [(1, 100), (2, 200)])
+    with pytest.raises(WrongAnswer, match=f"it: {what}"):
+        figures.check("it", {1: 100, 2: 200}, given)
+
+
+@pytest.mark.parametrize("module", [figures, table, tasks, worker], ids=lambda module: module.__name__)
+def test_the_examples_of_the_pure_parts_are_right(module: Any) -> None:
+    found = doctest.testmod(module)
+    assert (found.failed, found.attempted > 0) == (0, True)
+
+
+def test_a_timer_has_each_task_once_and_never_early() -> None:
+    held = in_process.Tasks(100)
+    held.add_some(0.05)
+    assert len(held.given) == 5
+    burst = held.add_burst(200)
+    figures.check(in_process.WHO, burst.dues, held.given)
+    assert held.idle(0.01)["queries_a_second"] >= 0
+    assert [handle for handle in held.timer.close() if handle.pending] == []
+
+
+# What is shown
+
+
+def test_the_table_says_what_looking_costs_and_what_a_second_worker_adds() -> None:
+    lines = table.table(RECORD).splitlines()
+    assert lines[0] == "load 0.5 at the start, 2.0 at the end"
+    assert " ".join(lines[3].split()[2:]) == "- 1 1k 1.1 101.0 2,000.0 7 10 - 1.1% 0.0%"
+    assert " ".join(lines[4].split()[2:]) == "100 ms 1 1k 51.0 101.0 2,000.0 7 10 81 1.1% 0.5%"
+    second = next(line for line in lines if line.startswith("optimistic lock") and "(0.5x)" in line)
+    assert " ".join(second.split()[2:]) == "500 1k 2 40,000 40,000 (0.5x) 500 1.00"
+    assert ["2", "4,000", "0.50"] in [line.split() for line in lines]
+    assert lines[-1].startswith("that somebody left open: 900 us; ")
+
+
+def test_the_picture_shows_each_way_and_the_timer(tmp_path: Path) -> None:
+    plots = pytest.importorskip("waterclock.bench.plots")
+    record = {"benchmark": "polling", "machine": "a machine", "figures": json.loads(json.dumps(RECORD))}
+    assert plots.draw(record, tmp_path / "polling.png")
+    assert (tmp_path / "polling.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_panels_of_the_picture_name_every_line() -> None:
+    pytest.importorskip("matplotlib")
+    from waterclock.bench.polling import picture
+
+    price, growth, burst, lost = picture.draw(RECORD).axes
+    assert {text.get_text() for text in price.texts} == {"waterclock Timer", "every 100 ms"}
+    assert price.get_title() == "late by what looking costs, 1M pending"
+    assert {text.get_text() for text in growth.texts} == {"waterclock", "every 100 ms"}
+    assert len(burst.texts) == 6
+    assert [bar.get_height() for bar in lost.patches] == [0, 1, 0, 1, 0, 1, 0, 1]
+
+
+# The command
+
+
+def test_quick_is_other_sizes_and_what_stands_behind_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def measure(*arguments: Any) -> dict[str, Any]:
+        asked.append(arguments[:-1])
+        return RECORD
+
+    monkeypatch.setattr(campaign, "measure", measure)
+    assert cli.main(["bench", "polling", "--quick", "--seconds", "2", "--out", str(tmp_path)]) == 0
+    assert cli.main(["bench", "polling", "--out", str(tmp_path)]) == 0
+    assert asked == [([10_000], 1, 2.0), ([1_000, 100_000, 1_000_000], 3, 4.0)]
+    assert capsys.readouterr().out.startswith("$ waterclock bench polling --sizes 10000 --rounds 1 --seconds 2\n")
+
+
+def test_without_postgresql_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server_of_benchmarks, "_binaries", lambda: None)
+    assert cli.main(["bench", "polling", "--quick", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "waterclock: PostgreSQL's server is not installed (Debian: apt install postgresql)"
+
+
+@pytest.mark.postgres
+@pytest.mark.long(seconds=50)
+def test_a_table_is_polled_in_all_ways_beside_a_timer(tmp_path: Path) -> None:
+    options = ["--sizes", "100,200", "--rounds", "1", "--seconds", "0.1", "--out", str(tmp_path)]
+    assert cli.main(["bench", "polling", *options]) == 0
+    found = json.loads((tmp_path / "polling.json").read_text())["figures"]
+    cells = {(r["who"], r["interval_ms"], r["workers"], r["pending"]) for r in found["cells"]}
+    polled = {
+        (way, ms, number, size)
+        for way in poller.WAYS
+        for ms in (1, 100, 1000)
+        for number in (1, 3)
+        for size in (100, 200)
+    }
+    assert cells == polled | {(in_process.WHO, None, 1, size) for size in (100, 200)}
+    assert {(r["who"], r["workers"]) for r in found["bursts"] if r["batch"] == 1} == {
+        (way, number) for way in poller.WAYS for number in (1, 2, 3)
+    }
+    assert all(r["lost"] == 0 for r in found["cells"] if r["workers"] == 1)
+    assert (tmp_path / "polling.png").is_file()
+
+
+@pytest.mark.postgres
+@pytest.mark.long(seconds=5)
+def test_who_stops_it_leaves_no_worker_and_no_server_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "waterclock.cli", "bench", "polling", "--quick", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "every 1 ms" not in process.stderr.readline():
+            assert process.poll() is None
+        running = _below(process.pid)
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert said.splitlines()[-1] == "waterclock: stopped; nothing was written"
+    assert [pid for pid in running if Path(f"/proc/{pid}").exists()] == []
+
+
+def _below(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
