@@ -1,12 +1,14 @@
 """The workers of a table, seen from outside: started together, asked for their counters, ended, and what they were given.
 
 Rule 1: all are connected and have polled once before anybody goes on.
-Rule 2: none is left behind, whatever ends the block.
+Rule 2: none is left behind, whatever ends the block: Ctrl-C and SIGTERM wait while a process is being started, which
+        nobody would know of if they came in between.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ BATCH: Final = 500
 PATIENCE_S: Final = 60.0
 LOOKS_S: Final = 0.02
 ENDS_WITHIN_S: Final = 30.0
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 Figures = dict[str, Any]
 
 
@@ -38,13 +41,16 @@ class Team:
 class Workers:
     """Processes that poll. `given` are tasks with their moments, once they have ended."""
 
-    def __init__(self, url: str, team: Team) -> None:
-        words = [url, team.way, str(team.interval_ms), str(team.batch)]
-        self._processes = [_started([*words, str(number), str(team.workers)]) for number in range(team.workers)]
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
         self.given: list[tuple[int, int]] = []
 
-    def under_way(self) -> None:
-        """Wait until all have polled."""
+    def start(self, url: str, team: Team) -> None:
+        """Start all of a team, and wait until each has polled."""
+        words = [url, team.way, str(team.interval_ms), str(team.batch)]
+        for number in range(team.workers):
+            with held_back():
+                self._processes.append(_started([*words, str(number), str(team.workers)]))
         for process in self._processes:
             _line(process)
 
@@ -85,13 +91,27 @@ class Workers:
 @contextmanager
 def running(url: str, team: Team) -> Iterator[Workers]:
     """The workers of a team, polling; at the end of the block they are ended, and have said what they were given."""
-    workers = Workers(url, team)
-    try:
-        workers.under_way()
+    workers = Workers()
+    try:  # from here on: who stops us while they start leaves none of them
+        workers.start(url, team)
         yield workers
         workers.end()
     finally:
         workers.kill()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM come after the block, not in it."""
+    heard: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in ENDING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in heard:
+            signal.raise_signal(number)
 
 
 def _started(words: list[str]) -> subprocess.Popen[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import io
 import json
 import signal
 import subprocess
@@ -136,7 +137,7 @@ def test_a_task_that_is_due_in_100_days_and_is_gone_fails_the_run(
     postgres: PostgresServer, connection: poller.Connection
 ) -> None:
     ground = campaign.Ground(postgres, connection, 0.1, 1, told_nothing)
-    team, nobody = workers.Team(poller.SKIP_LOCKED, 10, 1), workers.Workers.__new__(workers.Workers)
+    team, nobody = workers.Team(poller.SKIP_LOCKED, 10, 1), workers.Workers()
     nobody.given = [(task, tasks.now_us()) for task in poller.skip_locked(connection, DUE).won]
     dues = dict.fromkeys((task for task, _ in nobody.given), 0)
     campaign._check(ground, team, FAR, dues, nobody)
@@ -175,6 +176,32 @@ def test_a_worker_that_fails_ends_the_run_and_leaves_nobody_behind(url: str) -> 
     ):
         two.until_won(1)
     assert [process.poll() is None for process in two._processes] == [False, False]
+
+
+def test_who_is_stopped_while_a_worker_starts_ends_that_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started:
+        stdin = stdout = io.StringIO()
+        killed = waited = 0
+
+        def kill(self) -> None:
+            self.killed += 1
+
+        def wait(self) -> None:
+            self.waited += 1
+
+    started: list[Started] = []
+
+    def start(words: list[str]) -> Started:
+        started.append(Started())
+        if len(started) == 2:
+            signal.raise_signal(signal.SIGINT)  # it runs, and nobody has got it yet
+        return started[-1]
+
+    monkeypatch.setattr(workers, "_started", start)
+    with pytest.raises(KeyboardInterrupt), workers.running("somewhere", workers.Team(poller.SKIP_LOCKED, 10, 3)):
+        pytest.fail("they were not under way")
+    assert [(each.killed, each.waited) for each in started] == [(1, 1), (1, 1)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # The figures
