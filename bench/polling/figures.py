@@ -60,8 +60,8 @@ class Burst(NamedTuple):
 def throughput(rounds: Sequence[Burst], given: Given) -> dict[str, float]:
     """Tasks a second from the moment at which all of a round could be had to the last one that was; a median of rounds.
 
-    >>> rounds = [Burst({1: 0, 2: 0}, 0), Burst({3: 0, 4: 0}, 0)]
-    >>> throughput(rounds, [(1, 500_000), (2, 1_000_000), (3, 1), (4, 500_000)])
+    >>> rounds = [Burst({1: 0, 2: 0}, 0), Burst({3: 0, 4: 0}, 250_000)]
+    >>> throughput(rounds, [(1, 500_000), (2, 1_000_000), (3, 300_000), (4, 750_000)])
     {'tasks': 2, 'a_second': 3.0, 'all_ms': 750.0}
     """
     at_us = dict(given)

@@ -69,6 +69,7 @@ def connection(url: str) -> Iterator[poller.Connection]:
     with tasks.connected(url) as connection:
         tasks.make(connection, FAR)
         tasks.add_burst(connection, DUE, tasks.now_us())
+        connection.execute("set lock_timeout = '5s'")  # who waits for another one's rows fails
         yield connection
 
 
@@ -114,8 +115,29 @@ def test_rows_that_another_worker_took_since_they_were_seen_are_lost(url: str, c
     assert not set(theirs[0].won) & set(ours.won)
 
 
+def test_a_worker_rests_only_when_it_has_found_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = [poller.Poll([7], 1, 1), poller.Poll([], 3, 2), poller.Poll([], 0, 1), poller.Poll([8], 1, 1)]
+    happened: list[int | str] = []
+
+    def way(connection: Any, batch: int) -> poller.Poll:
+        happened.append(polls[0].seen)
+        if len(polls) == 1:
+            one.over.set()
+        return polls.pop(0)
+
+    def rest(*_: int) -> int:
+        happened.append("rest")
+        return 0
+
+    monkeypatch.setattr(worker, "rest_ns", rest)
+    one = worker.Worker(None, way, 500)  # type: ignore[arg-type]
+    one.run(1_000, 0)
+    assert happened == [1, 3, 0, "rest", 1]
+    assert (one.failure, one.counters.won, one.counters.lost, one.counters.queries) == (None, 2, 3, 5)
+
+
 @pytest.mark.postgres
-def test_a_worker_rests_only_when_it_has_found_nothing_and_counts_what_it_saw(connection: poller.Connection) -> None:
+def test_a_worker_counts_what_it_saw(connection: poller.Connection) -> None:
     one = worker.Worker(connection, poller.skip_locked, 15)
     assert [one.poll() for _ in range(3)] == [True, True, False]
     assert (one.counters.won, one.counters.lost, one.counters.queries, len(one.empty_ns)) == (DUE, 0, 3, 1)
