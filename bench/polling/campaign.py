@@ -64,6 +64,7 @@ def measure(sizes: Sequence[int], rounds: int, seconds: float, tell: Tell) -> Fi
     with running_server(tasks.SERVER) as server, tasks.connected(server.url()) as connection:
         ground = Ground(server, connection, seconds, rounds, tell)
         found: Figures = {"seconds": seconds, "rounds": rounds, "batch": BATCH, "pending": list(sizes)}
+        found |= {"server": tasks.settings(connection)}
         found |= {"cells": [], "bursts": [], "commits": _commits(ground)}
         for pending in sizes:
             _of_size(ground, pending, found)

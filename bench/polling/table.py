@@ -21,8 +21,9 @@ that somebody left open: {beside:,.0f} us; when that one has ended, and another 
 
 
 def table(figures: Mapping[str, Any]) -> str:
-    """All of it; the machine's load stands at its head, as latencies mean little without it."""
+    """All of it; the machine's load and the server's settings stand at its head: figures mean little without them."""
     load = f"load {figures['load']:.1f} at the start, {figures['load_after']:.1f} at the end"
+    load += "\nPostgreSQL: " + ", ".join(f"{name} {value}" for name, value in figures["server"].items())
     cells, bursts = _cells(figures["cells"]), _bursts(figures["bursts"])
     parts = [load, cells, f"{bursts}\n{BURSTS.format(**figures)}", _commits(figures["commits"])]
     return "\n\n".join([*parts, *([_open(figures["open"])] if "open" in figures else [])])

@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 
 from waterclock.bench.polling.poller import Connection
+from waterclock.errors import WrongAnswer
 
 SERVER: Final[Mapping[str, str]] = {"fsync": "on", "shared_buffers": "256MB", "max_wal_size": "2GB"}
 A_SECOND: Final = 100  # tasks, one by one
@@ -42,6 +43,15 @@ Dues = dict[int, int]  # task: its due moment
 def connected(url: str) -> Connection:
     """A connection on which each statement commits."""
     return psycopg.connect(url, autocommit=True)
+
+
+def settings(connection: Connection) -> dict[str, str]:
+    """What the server says of itself; WrongAnswer where a commit is not on the disk when it is answered."""
+    asked = ("server_version", "fsync", "synchronous_commit", *sorted({*SERVER} - {"fsync"}))
+    found = {name: str(connection.execute(f"show {name}").fetchall()[0][0]) for name in asked}
+    if (found["fsync"], found["synchronous_commit"]) != ("on", "on"):
+        raise WrongAnswer(f"PostgreSQL does not flush what it commits: fsync is {found['fsync']}")
+    return found
 
 
 def make(connection: Connection, pending: int) -> None:

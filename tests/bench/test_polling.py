@@ -35,7 +35,7 @@ TIMER = {**CELL, "who": in_process.WHO, "interval_ms": None, "batch": None, "p50
 BURST = {**CELL, "tasks": 40_000, "a_second": 80_000.0, "all_ms": 500.0, "lost": 0.0}
 OPEN = {"tasks": 40_000, **{name: {"empty_us": us} for name, us in {"before": 30, "beside": 900, "after": 31}.items()}}
 RECORD: dict[str, Any] = {
-    "load": 0.5, "load_after": 2.0, "rounds": 3, "open": OPEN,
+    "load": 0.5, "load_after": 2.0, "rounds": 3, "open": OPEN, "server": {"server_version": "15.18", "fsync": "on"},
     "cells": [
         {**cell, "pending": pending, "who": who}
         for pending in (1_000, 1_000_000)
@@ -169,6 +169,27 @@ def test_a_task_that_is_due_in_100_days_and_is_gone_fails_the_run(
 
 
 @pytest.mark.postgres
+def test_a_server_that_does_not_flush_is_not_measured(connection: poller.Connection) -> None:
+    with pytest.raises(WrongAnswer, match="PostgreSQL does not flush what it commits: fsync is off"):
+        tasks.settings(connection)  # the tests' own server is quick and careless
+
+
+def test_the_settings_of_a_server_stand_in_its_file_behind_what_is_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_of_benchmarks.PostgresServer, "_run", lambda *_: None)
+    monkeypatch.setattr(server_of_benchmarks.shutil, "chown", lambda *_: None)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "pg_hba.conf").touch()
+    server_of_benchmarks.PostgresServer(tmp_path, tmp_path, tasks.SERVER).make()
+    lines = (tmp_path / "data" / "postgresql.conf").read_text().splitlines()
+    assert [line for line in lines if line.startswith("fsync")] == [
+        "fsync = off",
+        "fsync = 'on'",
+    ]  # the last one counts
+
+
+@pytest.mark.postgres
 def test_commits_are_counted_over_all_connections(url: str) -> None:
     found = commits.measure(url, 2, 0.02)
     with tasks.connected(url) as connection:
@@ -261,14 +282,25 @@ def test_a_timer_has_each_task_once_and_never_early() -> None:
     assert [handle for handle in held.timer.close() if handle.pending] == []
 
 
+def test_a_timer_that_loses_a_task_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(in_process.Timer):
+        def call_later(self, delay_s: float, fn: Callable[..., Any], /, *args: Any) -> Any:
+            return super().call_later(delay_s + 3600 * (args == (3,)), fn, *args)
+
+    monkeypatch.setattr(in_process, "Timer", Forgetful)
+    monkeypatch.setattr(in_process, "PATIENCE_S", 0.1)
+    with pytest.raises(WrongAnswer, match="waterclock Timer: 1 tasks were lost, of 5"):
+        in_process.Tasks(0).add_some(0.05)
+
+
 # What is shown
 
 
 def test_the_table_says_what_looking_costs_and_what_a_second_worker_adds() -> None:
     lines = table.table(RECORD).splitlines()
-    assert lines[0] == "load 0.5 at the start, 2.0 at the end"
-    assert " ".join(lines[3].split()[2:]) == "- 1 1k 1.1 101.0 2,000.0 7 10 - 1.1% 0.0%"
-    assert " ".join(lines[4].split()[2:]) == "100 ms 1 1k 51.0 101.0 2,000.0 7 10 81 1.1% 0.5%"
+    assert lines[:2] == ["load 0.5 at the start, 2.0 at the end", "PostgreSQL: server_version 15.18, fsync on"]
+    assert " ".join(lines[4].split()[2:]) == "- 1 1k 1.1 101.0 2,000.0 7 10 - 1.1% 0.0%"
+    assert " ".join(lines[5].split()[2:]) == "100 ms 1 1k 51.0 101.0 2,000.0 7 10 81 1.1% 0.5%"
     second = next(line for line in lines if line.startswith("optimistic lock") and "(0.5x)" in line)
     assert " ".join(second.split()[2:]) == "500 1k 2 40,000 40,000 (0.5x) 500 1.00"
     assert ["2", "4,000", "0.50"] in [line.split() for line in lines]
@@ -328,6 +360,7 @@ def test_a_table_is_polled_in_all_ways_beside_a_timer(tmp_path: Path) -> None:
     options = ["--sizes", "100,200", "--rounds", "1", "--seconds", "0.1", "--out", str(tmp_path)]
     assert cli.main(["bench", "polling", *options]) == 0
     found = json.loads((tmp_path / "polling.json").read_text())["figures"]
+    assert found["server"]["fsync"] == "on"
     cells = {(r["who"], r["interval_ms"], r["workers"], r["pending"]) for r in found["cells"]}
     polled = {
         (way, ms, number, size)
