@@ -1,7 +1,6 @@
 """The table of tasks, and who puts tasks into it.
 
-Rule 1: the table is as PostgreSQL's own documents would have it, the server too: its settings are those of an
-        installation, but for more memory; what is committed is on the disk.
+Rule 1: the server has the settings of an installation, but for more memory; what is committed is on the disk.
 Rule 2: due moments are whole microseconds since 1970, of this machine's clock, which is the database's too.
 """
 
