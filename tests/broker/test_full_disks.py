@@ -14,8 +14,7 @@ pytest.importorskip("crc32c")
 
 from tests.broker.consistency.node import Node
 from tests.broker.raw_client import RawClient
-from tests.broker.replication.pairs import PATIENCE_S, until
-from waterclock.broker import Broker
+from tests.broker.replication.pairs import until
 
 PARTITIONS = 4
 

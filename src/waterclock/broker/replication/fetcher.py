@@ -217,6 +217,7 @@ class Fetcher:
         elif row.error in (
             Error.UNKNOWN_TOPIC_ID,
             Error.KAFKA_STORAGE_ERROR,
+            Error.CORRUPT_MESSAGE,
         ):  # about to go; and the leader has said it
             await asyncio.sleep(AGAIN_S)
         else:

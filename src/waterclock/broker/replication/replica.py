@@ -65,6 +65,7 @@ class Replica:
 
     def replace(self, old: Partition, new: Partition) -> None:
         """A partition was cut and opened anew."""
+        old.deleted = True  # for whoever holds it still
         if old is self.journal:
             self.journal = new
             self._begin_reading()
