@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.scrubbing import SegmentScrub
-from waterclock.broker.log.segment import Segment, Tail
+from waterclock.broker.log.segment import Segment
 from waterclock.broker.statistics import ScrubStatistics
 from waterclock.errors import TimerClosed
 
@@ -118,12 +118,9 @@ class Scrub:
         self._damaged.pop(segment, None)
         if home is None or not _is_of(segment, home):
             return
-        segment.unread, segment.damages = 0, tuple(work.damages)
-        if not work.damages:
-            return
-        self._damaged[segment] = home
-        if work.damages[-1].upto == segment.size:
-            segment.tail = Tail(work.damages[-1].end, work.latest)
+        segment.know(work.damages, work.latest, grows=segment is home.active)
+        if work.damages:
+            self._damaged[segment] = home
         for damage in work.damages[:SHOWN]:
             log.error("%s-%d: %s", home.topic, home.number, segment.lost(damage))
         if len(work.damages) > SHOWN:

@@ -6,8 +6,9 @@
     comes later, and the one behind it later still     good: a compaction has left a gap, or what lies between is damaged
     anything else                                      damaged
 
-Behind damage the segment goes on at the next row of its index where a whole batch stands, or before it, at the first byte
-from which whole batches lead to exactly that row: bytes that a client made look like a batch do not.
+Behind damage the segment goes on where the damaged header says, if a whole batch stands there with the offset that the
+header says too. Otherwise it goes on at the next row of its index where a whole batch stands, or before it, at the first
+byte from which whole batches lead to exactly that row. Bytes that a client made look like a batch do neither.
 
 Rule 1: what is read here is durable, so nothing but damage changes it. Who cuts a log while this runs drops what is found.
 Rule 2: bytes that the disk refuses to give are damaged like any others.
@@ -60,7 +61,7 @@ class SegmentScrub:
         until = min(self.at + most, self.size)
         while self.at < until:
             chunk, here = self._chunk(), 0
-            while after := self._after(chunk, here):
+            while self.at + here < until and (after := self._after(chunk, here)):
                 here = after
                 yield
             self.at += here
@@ -88,7 +89,7 @@ class SegmentScrub:
             return b""
 
     def _after(self, chunk: memoryview, here: int) -> int:
-        """Where the batch at place `here` of the chunk ends, which is good; 0 if it is not, or too little of it is known."""
+        """Where the batch at place `here` of the chunk ends, if it is good; 0 if not, or if more is to be read first."""
         if here + HEADER > len(chunk):
             return 0
         batch = header_of(chunk, here)
@@ -114,10 +115,28 @@ class SegmentScrub:
 
     def _pass_over(self) -> Generator[None, None, None]:
         """What is here is damaged: go on at the next good place."""
-        row = yield from self._good_row()
-        place = yield from self._before(row)
+        place = self._where_it_says()
+        if place is None:
+            row = yield from self._good_row()
+            place = yield from self._before(row)
         self.damages.append(Damage(self.at, place.at, self._next, max(self._next, place.offset)))
         self.at, self._next = place.at, max(self._next, place.offset)
+
+    def _where_it_says(self) -> Place | None:
+        """The place that the header here leads to, if a whole batch stands there with the offset that it leads to."""
+        head = self._read(self.at, HEADER)
+        if len(head) < HEADER:
+            return None
+        batch = header_of(head)
+        behind = Place(self.at + PREFIX + batch.length, batch.last + 1)
+        if batch.base != self._next or batch.last_delta < 0 or batch.length < HEADER - PREFIX or behind.at >= self.size:
+            return None
+        return behind if self._stands(behind) else None
+
+    def _stands(self, place: Place) -> bool:
+        """Whether a whole batch stands there."""
+        data = memoryview(self._read(place.at, PREFIX + self._length_at(place.at)))
+        return _whole(data, 0) and header_of(data).base == place.offset
 
     @cached_property
     def _rows(self) -> list[Place]:
@@ -127,8 +146,7 @@ class SegmentScrub:
         """The next row of the index where a whole batch stands; the end if there is none."""
         later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self._next]
         for row in later:
-            data = memoryview(self._read(row.at, PREFIX + self._length_at(row.at)))
-            if _whole(data, 0) and header_of(data).base == row.offset:
+            if self._stands(row):
                 return row
             yield
         return Place(self.size, self._end)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -184,14 +184,20 @@ class Segment:
             f"Restore the file, or delete it to go on without its records"
         )
 
+    def know(self, damages: Sequence[Damage], latest: int, *, grows: bool) -> None:
+        """All of it was read, and this is damaged; its latest timestamp is `latest`. `grows`: it is written to."""
+        self.unread, self.damages = 0, tuple(damages)
+        if damages and not grows and damages[-1].upto == self.size:
+            self.tail = Tail(damages[-1].end, latest)
+
     def lost(self, damage: Damage) -> LogDamaged:
         """The error that says what cannot be read, and that all else can."""
         offsets = (
             f"offsets {damage.first} to {damage.end - 1} are lost" if damage.end > damage.first else "no offset is lost"
         )
         return LogDamaged(
-            f"{self.path}.log is damaged from byte {damage.at} to {damage.upto} of {self.size}: {offsets}, all others can be "
-            f"read. Restore the file while the broker is stopped, or have readers go on at offset {damage.end}"
+            f"{self.path}.log is damaged from byte {damage.at} to before byte {damage.upto} of {self.size}: {offsets}, all "
+            f"others can be read. Restore the file while the broker is stopped, or let readers go on at offset {damage.end}"
         )
 
     def shortened(self, at: int) -> LogDamaged:
