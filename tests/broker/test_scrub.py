@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.broker.raw_client import RawClient
 from tests.broker.record_batches import stored
-from tests.broker.replication.pairs import PATIENCE_S, Pair, until
+from tests.broker.replication.pairs import PATIENCE_S, until
 from tests.processes import alone
 from waterclock.broker import Broker
 from waterclock.broker import scrub as scrubbing
@@ -110,7 +108,7 @@ def test_damage_is_told_before_a_reader_meets_it_with_file_bytes_offsets_and_rem
         scrubbed(broker)
         assert broker.statistics().scrub.damaged == 1
         (said,) = [record for record in caplog.records if "damaged" in record.message]
-        words = f"t-0: {path} is damaged from byte {at} to before byte {at + size} of {path.stat().st_size}: offsets {offset} to"
+        words = f"t-0: {path} is damaged from byte {at} to before byte {at + size} of {path.stat().st_size}: offsets {offset}"
         assert (said.levelname, said.message.startswith(words)) == ("ERROR", True)
         assert (
             f"Restore the file while the broker is stopped, or let readers go on at offset {offset + 1}" in said.message
@@ -132,7 +130,7 @@ def test_damage_is_told_before_a_reader_meets_it_with_file_bytes_offsets_and_rem
 
 @pytest.mark.parametrize("size", [1 << 20, 5000, 1])
 def test_a_reader_who_comes_before_the_scrub_gets_no_header_that_cannot_be_one(folder: Path, size: int) -> None:
-    """The file is sent as it is: zeros in the midst of it went along, and librdkafka waited for ever, or ended its process."""
+    """The file is sent as it is: zeros in it went along, and librdkafka waited for ever, or ended its process."""
     path = segments(folder)[1]
     at, _, offset = batches(path)[7]
     overwrite(path, at, bytes(4096))
