@@ -1,4 +1,4 @@
-"""The scrub in a running broker: damage is told before a reader meets it, and readers get an error, no garbage and no silence."""
+"""The scrub in a running broker: damage is told before a reader meets it, who gets an error, no garbage and no silence."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def test_damage_is_told_before_a_reader_meets_it_with_file_bytes_offsets_and_rem
         scrubbed(broker)
         assert broker.statistics().scrub.damaged == 1
         (said,) = [record for record in caplog.records if "damaged" in record.message]
-        words = f"t-0: {path} is damaged from byte {at} to before byte {at + size} of {path.stat().st_size}: offsets {offset}"
+        place = f"from byte {at} to before byte {at + size} of {path.stat().st_size}"
+        words = f"t-0: {path} is damaged {place}: offsets {offset} to {offset} are lost"
         assert (said.levelname, said.message.startswith(words)) == ("ERROR", True)
         assert (
             f"Restore the file while the broker is stopped, or let readers go on at offset {offset + 1}" in said.message
@@ -143,6 +144,21 @@ def test_a_reader_who_comes_before_the_scrub_gets_no_header_that_cannot_be_one(f
         assert (got, row.error_code.value) == (offset - 1, Error.CORRUPT_MESSAGE)
         behind = fetch(client, segment_start(broker, 2), size)
         assert stored(behind.records)[0].base == segment_start(broker, 2)
+
+
+def test_who_asks_for_a_moment_behind_damage_is_answered_with_an_error(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = segments(folder)[1]
+    overwrite(path, batches(path)[7][0], bytes(4096))
+    with Broker(folder, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
+        for _ in range(2):
+            topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -3}]}]
+            row = client.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics).topics[0].partitions[0]
+            assert row.error_code.value in (0, Error.CORRUPT_MESSAGE)
+            topics[0]["partitions"] = [{"partition_index": 0, "timestamp": 1}]
+            row = client.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics).topics[0].partitions[0]
+            assert row.error_code.value in (0, Error.CORRUPT_MESSAGE)
 
 
 def segment_start(broker: Broker, number: int) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LOOKED_AT: Final = (
     1 << 20
 )  # bytes whose headers are looked at for one answer: a few milliseconds of the smallest batches
+CHUNK: Final = 32 << 10
 MAGIC: Final = 2
 
 
@@ -61,12 +62,17 @@ def sound_bytes(segment: Segment, at: int, size: int) -> int:
 
 def _sound_headers(segment: Segment, at: int, size: int) -> int:
     """The bytes of the batches from byte `at` on with headers that can be ones, of which some LOOKED_AT are looked at."""
-    chunk = os.pread(segment.fd, min(size, LOOKED_AT), at)
-    here, last, least = 0, len(chunk) - HEADER, -1
-    while here <= last:
-        base, length, _, magic, _, _, delta = FRAME.unpack_from(chunk, here)
-        after = here + PREFIX + length
-        if magic != MAGIC or length < HEADER - PREFIX or after > size or base < least or delta < 0:
-            return here
-        here, least = after, base + delta + 1
-    return here
+    sound, least, unpack = 0, -1, FRAME.unpack_from
+    while sound < min(size, LOOKED_AT):
+        chunk = os.pread(segment.fd, CHUNK, at + sound)
+        here, last, rest = 0, len(chunk) - HEADER, size - sound
+        while here <= last and here < rest:
+            base, length, _, magic, _, _, delta = unpack(chunk, here)
+            after = here + PREFIX + length
+            if magic != MAGIC or length < HEADER - PREFIX or after > rest or base < least or delta < 0:
+                return sound + here
+            here, least = after, base + delta + 1
+        if not here:
+            break  # the file has no more
+        sound += here
+    return sound
