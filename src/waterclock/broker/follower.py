@@ -164,6 +164,7 @@ class Follower:
         self.listener.open(self.sasl.guarded(self.table))
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
+        self.scrub.begin(self.timer, self._scrub_after_s)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Copying and a promotion end by themselves or by being cancelled; what else ended them ends the broker."""
