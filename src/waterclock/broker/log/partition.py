@@ -32,12 +32,12 @@ from waterclock.broker.log.batch import (
     coordinator_epoch,
     header_of,
 )
-from waterclock.broker.log.damage import sound_bytes
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.snapshot import Snapshots, packed
+from waterclock.broker.log.sound import sound_bytes
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, PREFIX, header_of
-from waterclock.broker.log.damage import MAGIC, Damage
+from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, header_of
+from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.index import NEVER, read_rows
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, PREFIX, Batch, header_of
-from waterclock.broker.log.damage import MAGIC, Damage, begin_beyond, lost_with
+from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
+from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.disk import flush_file, flush_folder
@@ -55,7 +55,7 @@ class Segment:
         self._pinned: int | None = None  # its index, opened
         self.unread = (
             self.size
-        )  # bytes that nobody has read since it was opened: their headers are looked at (damage.py)
+        )  # bytes that nobody has read since it was opened: their headers are looked at (sound.py)
         self.damages: tuple[Damage, ...] = ()  # what is known to be damaged, in its order
 
     @cached_property
