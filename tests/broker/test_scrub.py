@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,16 +221,20 @@ def test_a_segment_that_retention_took_meanwhile_says_nothing(
 def test_a_compaction_gives_damage_no_checksum_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = {"log.cleaner.backoff.ms": "5", "log.cleaner.min.cleanable.ratio": "0", **SETTINGS}
     with Broker(tmp_path, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
-        broker.create_topic("t")
-        for number in range(RECORDS):
-            assert client.produce("t", b"%d" % (number % 10) * 1000) == (0, number)
-        broker.call(lambda: broker.inside.topics.by_name["t"].settings.replace({"cleanup.policy": "compact"}))
+        for topic, records in (("t", RECORDS), ("u", RECORDS // 2)):
+            broker.create_topic(topic)
+            for number in range(records):
+                assert client.produce(topic, b"%d" % (number % 10) * 1000) == (0, number)
     path = segments(tmp_path)[0]
     overwrite(path, batches(path)[3][0] + 500, b"\xff")
     before = path.read_bytes()
     with Broker(tmp_path, settings=settings) as broker:
-        broker.call(lambda: broker.inside.topics.by_name["t"].settings.replace({"cleanup.policy": "compact"}))
+        for topic in ("t", "u"):
+            settings_of = broker.inside.topics.by_name[topic].settings
+            broker.call(partial(settings_of.replace, {"cleanup.policy": "compact"}))
         until(lambda: "the compaction of t-0 failed" in caplog.text, "it is refused")
+        until(lambda: broker.inside.upkeep.compactions, "the other topic is compacted all the same")
+        assert caplog.text.count("the compaction of t-0 failed") == 1
     assert path.read_bytes() == before
     assert f"{path} is broken at byte {batches_before(before, 3)}" in caplog.text
 
