@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ pytest.importorskip("crc32c")
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.broker.raw_client import RawClient
+from tests.broker.raw_client import RawClient, batch
 from tests.broker.record_batches import stored
 from tests.broker.replication.pairs import PATIENCE_S, until
 from tests.processes import alone
@@ -36,11 +37,14 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A broker's folder with 60 records of 1,000 bytes in four segments."""
+    """A broker's folder with 60 records of 1,000 bytes in four segments; their timestamps are their offsets."""
     with Broker(tmp_path, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
         broker.create_topic("t")
         for number in range(RECORDS):
-            assert client.produce("t", b"%d" % (number % 10) * 1000) == (0, number)
+            rows = [{"index": 0, "records": batch(b"%d" % (number % 10) * 1000, timestamp_ms=number)}]
+            data = [{"name": "t", "partition_data": rows}]
+            client.send("Produce", 9, acks=-1, timeout=timedelta(seconds=10), topic_data=data)
+            assert client.produced() == (0, number)
     return tmp_path
 
 
@@ -78,6 +82,13 @@ def scrubbed(broker: Broker) -> None:
         return broker.statistics().scrub.segments_left == 0
 
     until(over, "every segment was read")
+
+
+def idle(broker: Broker) -> None:
+    """Wait until the worker has done what it was asked for."""
+    done = threading.Event()
+    broker.call(lambda: broker.inside.worker.do(lambda: None, lambda error: done.set()))
+    assert done.wait(PATIENCE_S)
 
 
 def fetch(client: RawClient, offset: int, most: int = 1 << 20) -> Any:
@@ -147,19 +158,23 @@ def test_a_reader_who_comes_before_the_scrub_gets_no_header_that_cannot_be_one(f
         assert stored(behind.records)[0].base == segment_start(broker, 2)
 
 
-def test_who_asks_for_a_moment_behind_damage_is_answered_with_an_error(
+def test_who_asks_for_a_moment_that_damage_hides_is_answered_with_an_error(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """His connection was closed, and he asked again, for ever."""
     path = segments(folder)[1]
-    overwrite(path, batches(path)[7][0], bytes(4096))
+    at, _, offset = batches(path)[7]
+    overwrite(path, at, bytes(4096))
     with Broker(folder, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
-        for _ in range(2):
-            topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -3}]}]
-            row = client.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics).topics[0].partitions[0]
-            assert row.error_code.value in (0, Error.CORRUPT_MESSAGE)
-            topics[0]["partitions"] = [{"partition_index": 0, "timestamp": 1}]
-            row = client.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics).topics[0].partitions[0]
-            assert row.error_code.value in (0, Error.CORRUPT_MESSAGE)
+        asked = [at_moment(client, moment) for moment in (offset + 1, offset + 1, offset - 7)]
+    assert asked == [(Error.CORRUPT_MESSAGE, -1), (Error.CORRUPT_MESSAGE, -1), (0, offset - 7)]
+    assert caplog.text.count("cannot be searched") == 1
+
+
+def at_moment(client: RawClient, moment: int) -> tuple[int, int]:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": moment}]}]
+    row = client.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics).topics[0].partitions[0]
+    return row.error_code.value, row.offset
 
 
 def segment_start(broker: Broker, number: int) -> int:
@@ -198,6 +213,7 @@ def test_it_rests_for_as_long_as_its_rate_asks(
         until(lambda: broker.statistics().scrub.bytes, "the first portion")
         first = broker.statistics().scrub.bytes
         broker.advance_s(4)
+        idle(broker)
         assert broker.statistics().scrub.bytes == first
         broker.advance_s(3)
         until(lambda: broker.statistics().scrub.bytes > first, "the second one")

@@ -15,7 +15,7 @@ pytest.importorskip("kio")
 
 from tests.broker.record_batches import Rec, batch, stored
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log import compaction
+from waterclock.broker.log import compaction, sound
 from waterclock.broker.log.batch import BASE
 from waterclock.broker.log.damage import Damage
 from waterclock.broker.log.durable import make_durable
@@ -23,6 +23,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.recovery import open_partition
 from waterclock.broker.log.scrubbing import SegmentScrub
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.log.sound import sound_bytes
 from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.wire.errors import Error
 
@@ -143,6 +144,18 @@ def test_all_to_the_end_may_be_gone(log: Partition, keep: int) -> None:
     segment.__dict__.pop("index", None)
     assert readable(log, 1 << 20) == {*range(lost[2]), *range(log.segments[1].base, log.end)}
     assert Path(segment.path + ".index").read_bytes() == index
+    assert segment.tail == (log.segments[1].base, NOW if keep else -1)  # retention asks for it
+
+
+def test_a_whole_batch_between_two_with_flipped_bits_is_kept(tmp_path: Path) -> None:
+    """All three stand in one interval of the index: the damaged headers say where they end."""
+    log = fill(opened(tmp_path), random.Random(7), 60)
+    segment = log.segments[0]
+    _, first, _, second, _ = rows = places(segment)[10:15]
+    for _, end, _, _ in (first, second):
+        overwrite(segment, end - 3, bytes([os.pread(segment.fd, 1, end - 3)[0] ^ 1]))
+    assert rows[-1][1] - rows[0][0] < 4096
+    assert scrub(log, 0) == [Damage(at, end, one, last + 1) for at, end, one, last in (first, second)]
 
 
 def test_the_index_of_a_damaged_segment_stays_as_it_is(log: Partition) -> None:
@@ -250,3 +263,49 @@ def test_whatever_is_damaged_readers_get_everything_else_and_nothing_that_is_not
 def without_epoch(data: bytes) -> bytes:
     """A batch without its leader's epoch, which has no checksum."""
     return data[:12] + data[16:]
+
+
+# What goes out before the scrub has come there
+
+
+@pytest.mark.parametrize(
+    ("place", "data"),
+    [
+        (8, b"\0\0\0\0"),
+        (8, b"\0\0\0\x30"),
+        (8, b"\x7f\0\0\0"),
+        (8, b"\xff" * 4),
+        (0, bytes(8)),
+        (16, b"\0"),
+        (23, b"\xff" * 4),
+    ],
+)
+def test_an_answer_ends_before_the_first_header_that_cannot_be_one(log: Partition, place: int, data: bytes) -> None:
+    segment = log.segments[0]
+    at = places(segment)[9][0]
+    overwrite(segment, at + place, data)
+    segment.unread = segment.size
+    assert sound_bytes(segment, 0, segment.size) == at
+    if place:  # an offset alone says nothing: it is the one before that it must follow
+        with pytest.raises(LogDamaged, match=f"is broken at byte {at} of"):
+            sound_bytes(segment, at, segment.size - at)
+
+
+def test_a_header_of_another_format_is_an_error_for_who_looks_for_its_offset(log: Partition) -> None:
+    segment = log.segments[0]
+    at, _, first, _ = places(segment)[9]
+    overwrite(segment, at + 16, b"\0")
+    segment.unread = 0
+    with pytest.raises(LogDamaged, match=f"is broken at byte {at} of"):
+        log.read(first, 1, log.high)
+
+
+def test_one_answer_has_no_more_headers_looked_at_than_keep_the_loop_for_a_moment(
+    log: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = log.segments[0]
+    segment.unread = segment.size
+    monkeypatch.setattr(sound, "LOOKED_AT", 5000)
+    monkeypatch.setattr(sound, "CHUNK", 1000)
+    ends = [end for _, end, _, _ in places(segment)]
+    assert sound_bytes(segment, 0, segment.size) == next(end for end in ends if end >= 5000)
