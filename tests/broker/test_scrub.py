@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -201,6 +202,33 @@ def test_a_week_later_everything_is_read_again(
         scrubbed(broker)
         assert broker.statistics().scrub.damaged == 1
         assert "offsets 2 to 2 are lost" in caplog.text
+
+
+def test_a_pass_that_begins_while_the_last_one_rests_is_one_pass(
+    folder: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two at once would read one segment in turn, and each take what the other has read for missing."""
+    monkeypatch.setattr(scrubbing, "PORTION", 5000)
+    monkeypatch.setattr(scrubbing, "RATE", 5000)
+    total = sum(path.stat().st_size for path in segments(folder))
+    with Broker(folder, clock=clock, settings=SETTINGS) as broker:
+        broker.advance_s(DELAY_S)
+        first = turns(broker, lambda: broker.statistics().scrub.bytes == total)
+        broker.call(broker.inside.scrub._begin_pass)
+        second = turns(broker, lambda: broker.statistics().scrub.bytes >= 2 * total)
+        assert second >= first
+        assert broker.statistics().scrub.bytes == 2 * total
+    assert "damaged" not in caplog.text
+
+
+def turns(broker: Broker, holds: Callable[[], bool]) -> int:
+    """How often the clock is to be turned by a tenth of a second, the worker idle each time, until that holds."""
+    for count in range(1000):
+        idle(broker)
+        if holds():
+            return count
+        broker.advance_s(0.1)
+    raise AssertionError("it never held")
 
 
 def test_it_rests_for_as_long_as_its_rate_asks(

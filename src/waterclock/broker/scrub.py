@@ -48,6 +48,7 @@ class Scrub:
         self._at_work: SegmentScrub | None = None
         self._bytes = self._passes = self._began_ns = 0
         self._damaged: dict[Segment, Partition] = {}
+        self._idle = True
 
     def begin(self, timer: AsyncTimer, delay_s: float) -> None:
         """From now on, by the timer, the first time after a while."""
@@ -76,11 +77,13 @@ class Scrub:
         self._damaged = {segment: home for segment, home in self._damaged.items() if _is_of(segment, home)}
         if not (self._ahead or self._segments or self._at_work):  # one that takes longer than that goes on
             self._ahead.extend(self._partitions())
-            self._go_on()
+            if self._idle:  # otherwise it goes on when it has rested
+                self._go_on()
 
     def _go_on(self) -> None:
         """The next portion; nothing more where the pass is over."""
-        if self._timer is None or not (self._at_work or self._next()):
+        self._idle = self._timer is None or not (self._at_work or self._next())
+        if self._idle:
             return
         assert self._at_work is not None
         self._began_ns, before = self._clock.monotonic_ns(), self._at_work.at
