@@ -19,13 +19,15 @@ from tests.broker.replication.pairs import Pair, following, pair, partition, unt
 from waterclock.broker import Broker
 from waterclock.broker.log.memo import Memo
 from waterclock.broker.log.segment import Segment
+from waterclock.broker.replication import fetcher
 from waterclock.broker.wire.errors import Error
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Pair]:
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setattr(fetcher, "NO_ROOM_S", 0.02)
     with pair(tmp_path, {"replica.lag.time.max.ms": "1500"}) as brokers:
         yield brokers
 
