@@ -52,6 +52,7 @@ from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.runtime import RuntimeSettings
+from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
@@ -107,6 +108,7 @@ class Core:
             self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
             self.leading = self._leader(access)
             self.upkeep = self._upkeep()
+            self.scrub = Scrub(self.topics.partitions, self.worker, clock)
             self._stop.remove()
             self._take_up()
             self.produce = self._produce_api()
@@ -250,6 +252,7 @@ class Core:
             group_members=sum(len(group.members) for group in groups),
             transactions=Counter(one.record.state.value for one in ids),
             replication=self.leading.statistics(),
+            scrub=self.scrub.statistics(),
         )
 
     def _purgatories(self) -> dict[str, Purgatory]:
@@ -263,6 +266,7 @@ class Core:
         """Let clients in."""
         self.listener.open(self.sasl.guarded(self.table), self.table)
         self.upkeep.begin(self.timer)
+        self.scrub.begin(self.timer, self.settings["log.initial.task.delay.ms"] / 1000)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
         self.tenure.begin()

@@ -11,11 +11,13 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
+from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
 from waterclock.broker.replication.journal import TOPIC
@@ -33,6 +35,7 @@ LIST_OFFSETS: Final = 2
 LEADER_EPOCH: Final = 23
 NOT_AVAILABLE_SINCE: Final = 5
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+log = logging.getLogger("waterclock.broker")
 FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -73,7 +76,12 @@ class OffsetApis:
             return _listed(request, requested.partition_index, error)
         if request.version < FIRST_VERSION_OF.get(requested.timestamp, 0) or requested.timestamp < LATEST_TIERED:
             return _listed(request, requested.partition_index, Error.UNSUPPORTED_VERSION)
-        found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
+        try:
+            found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
+        except LogDamaged as damage:  # as with Apache Kafka: its place cannot be found, and whoever asks is told
+            if partition.is_news(damage):
+                log.error("%s-%d cannot be searched: %s", partition.topic, partition.number, damage)
+            return _listed(request, requested.partition_index, Error.CORRUPT_MESSAGE)
         epoch = partition.memo.epoch if found.offset >= 0 else -1
         return _listed(request, requested.partition_index, Error.NONE, found, epoch)
 
