@@ -136,7 +136,7 @@ def test_of_other_columns_that_are_gone_the_rest_is_looked_up(slot: Slot) -> Non
 
 
 def test_where_this_role_may_not_look_the_values_are_left_out_and_that_is_said_once(
-    slot: Slot, logical: PostgresServer, caplog: pytest.LogCaptureFixture
+    slot: Slot, logical: PostgresServer, asked: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is not certain that a reader lacks them: a capture that has run for long must not end here."""
     older(slot, 1, 2)
@@ -147,6 +147,7 @@ def test_where_this_role_may_not_look_the_values_are_left_out_and_that_is_said_o
     assert [change.values() for change in changes(blind, start)] == [
         {"id": row, "n": n} for n in (1, 2) for row in (1, 2)
     ]
+    assert asked == [2, 2]
     assert caplog.text.count("GRANT SELECT on the table") == 1
     assert "public.t: 2 updated rows, and those to come, are sent without the large values" in caplog.text
 
@@ -201,12 +202,27 @@ def test_what_is_remembered_of_rows_is_bounded(slot: Slot, asked: list[int], mon
     monkeypatch.setattr(large, "LATEST", 2)
     older(slot, 1, 2, 3)
     start = begun(slot, [])
-    for row in (1, 2, 3, 3, 2, 1):
-        run(slot.conninfo, f"update t set n = n + 1 where id = {row}")
+    run(slot.conninfo, *[f"update t set n = n + 1 where id = {row}" for row in (1, 2, 3, 3, 2, 1)])
+    run(
+        slot.conninfo,
+        f"update t set big = '3{BIG}' where id = 3",
+        "update t set n = 9 where id = 2",
+        "update t set n = 9 where id = 3",
+    )
     assert [change.values().get("big") for change in changes(slot, start)] == [
-        f"1{BIG}", f"2{BIG}", f"3{BIG}", None, None, f"1{BIG}",
+        f"1{BIG}", f"2{BIG}", f"3{BIG}", None, None, f"1{BIG}", f"3{BIG}", f"2{BIG}", None,
     ]  # fmt: skip
-    assert asked == [1, 1, 1, 1]
+    assert asked == [1, 1, 1, 1, 1]
+
+
+def test_what_a_former_start_sent_of_a_transaction_is_not_taken_for_whole(slot: Slot) -> None:
+    """It may have been refused the look."""
+    older(slot, 1, 2)
+    start = begun(slot, [])
+    run(slot.conninfo, "update t set n = 1", "update t set n = 2")
+    first, *_ = changes(slot, start)
+    rest = changes(slot, start._replace(rows=1, inside=first.gtid))
+    assert [change.values()["big"] for change in rest] == [f"2{BIG}", f"1{BIG}", f"2{BIG}"]
 
 
 def test_after_something_was_left_out_nothing_is_taken_for_sent(slot: Slot) -> None:

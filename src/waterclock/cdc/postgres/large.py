@@ -59,9 +59,6 @@ class LargeValues:
         """Whether this row went out whole before."""
         return _known(relation, row) in self._sent
 
-    def forget(self, relation: Relation, row: Row) -> None:
-        self._sent.pop(_known(relation, row), None)
-
     def forget_all(self) -> None:
         """Something was left out, and nobody knows what."""
         self._sent.clear()
@@ -98,7 +95,7 @@ class LargeValues:
             for name in absent:
                 del row[name]
             if absent:
-                self.forget(relation, row)
+                self._sent.pop(_known(relation, row), None)
 
     def _say(self, relation: Relation, count: int, reason: Unreadable) -> None:
         """Once for each table: a warning for each transaction would hide the others."""

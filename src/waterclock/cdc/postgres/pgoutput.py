@@ -154,10 +154,8 @@ class Decoder:
 
     def _note(self, relation: Relation, kind: str, row: Row, length: int) -> None:
         """Which rows went out whole; of those that may never have, the values that an update left out are to be read."""
-        if kind == DELETE:
-            self._large.forget(relation, row)
-        elif UNTOUCHED not in row.values():
-            if length > SMALL and len(row) == len(relation.names):
+        if UNTOUCHED not in row.values():
+            if kind != DELETE and length > SMALL and len(row) == len(relation.names):
                 self._remember(relation, row)
         elif self._large.has(relation, row):
             for name in row.keys() - touched(row).keys():
