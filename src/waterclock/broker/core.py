@@ -20,6 +20,7 @@ from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.elections import ElectionApis
 from waterclock.broker.api.fetch import FetchApi
+from waterclock.broker.api.forwarding import EnvelopeApi
 from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
@@ -164,6 +165,7 @@ class Core:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         self.produce.authorizer = fetches.authorizer = self.authorizer
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
+        envelopes = EnvelopeApi(self.authorizer, self.leading.admits)
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
             TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
@@ -180,9 +182,11 @@ class Core:
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
             ScramApis(self.users, self.store),
+            envelopes,
         )
         rights = self.authorizer.rights if self.authorizer is not None else None
         table = Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
+        envelopes.serve = table.handle
         self.tenure.lease.guard(table)
         return table
 

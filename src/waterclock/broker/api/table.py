@@ -1,6 +1,6 @@
 """From a request's first bytes to its handler: one table, API key -> handler and versions.
 
-Rule 1: what the table says is what ApiVersions answers.
+Rule 1: what the table says is what ApiVersions answers, but for what brokers alone ask each other.
 Rule 2: what a whole request takes (`demands.py`) is asked before its handler is.
 Rule 3: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
+AMONG_BROKERS: Final = {58}  # Envelope, of which clients are told nothing
 ANNOUNCED: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
 CLIENT_NAMED: Final = 3  # from here on ApiVersions says what client it is
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -111,19 +112,24 @@ class Table:
         request = Request(key, version, correlation, slot, known)
         if self._rights is not None:
             request.rights = self._rights(slot.connection)
-            if (error := refusal(request)) is not None:
-                refuse_whole(request, error)
-                return
-        api.handle(request)
+        self.handle(request)
+
+    def handle(self, request: Request) -> None:
+        """Serve a request of an API in the table, whose client's rights it has."""
+        if request.rights is not None and (error := refusal(request)) is not None:
+            refuse_whole(request, error)
+        else:
+            self._apis[request.key].handle(request)
 
     def requests(self) -> dict[str, int]:
         """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""
         return {NAMES.get(key, str(key)): count for key, count in sorted(self.served.items()) if count}
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """(key, lowest version, highest version) of every API."""
+        """(key, lowest version, highest version) of every API that clients are told of."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
-        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in rows)
+        told = [(key, api) for key, api in rows if key not in AMONG_BROKERS]
+        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in told)
 
     def _api_versions(self, request: Request) -> None:
         named = (getattr(request.body, name, "x") for name in ("client_software_name", "client_software_version"))
