@@ -24,6 +24,7 @@ from waterclock.broker.api.forwarding import EnvelopeApi
 from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.offsets import OffsetApis
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
@@ -165,23 +166,23 @@ class Core:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         self.produce.authorizer = fetches.authorizer = self.authorizer
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
-        envelopes = EnvelopeApi(self.authorizer, self.leading.admits)
+        not_kept, envelopes = NotKept(self.leading), EnvelopeApi(self.authorizer, self.leading.admits)
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
-            TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
-            ConfigApis(Resources(self.topics, self.runtime)),
+            TopicApis(self.identity, self.topics, self.runtime, self._topic_gone, not_kept),
+            ConfigApis(Resources(self.topics, self.runtime), not_kept),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             ElectionApis(self.topics),
             LogDirApis(self.folder, self.topics),
             AbsentApis(),
-            AclApis(self.authorizer),
+            AclApis(self.authorizer, not_kept),
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
             RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
-            ScramApis(self.users, self.store),
+            ScramApis(self.users, self.store, not_kept),
             envelopes,
         )
         rights = self.authorizer.rights if self.authorizer is not None else None

@@ -96,7 +96,8 @@ class Leader:
         self._coming: KnownFollower | None = None
         self._highs: dict[str, int] = {}
         self._stranger = ""
-        self._refuses = False  # whether the last commit was refused by Rule 4
+        self.refuses = False
+        """Whether the last commit was refused by Rule 4."""
         self.epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
@@ -204,8 +205,8 @@ class Leader:
 
     def _see_replicas(self) -> None:
         too_few = self._too_few
-        if too_few != self._refuses:
-            self._refuses = too_few
+        if too_few != self.refuses:
+            self.refuses = too_few
             log.warning(SAYS[too_few])
         if too_few:
             raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
