@@ -19,8 +19,8 @@ from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.elections import ElectionApis
+from waterclock.broker.api.envelopes import EnvelopeApi
 from waterclock.broker.api.fetch import FetchApi
-from waterclock.broker.api.forwarding import EnvelopeApi
 from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,9 @@ from tests.conformance.acls import CLUSTER, Granting, acl, filter_of
 from tests.conformance.wire import Wire
 from waterclock.bench.servers import apache
 from waterclock.broker import Access, Broker, LinkAccess
-from waterclock.broker.api.forwarding import ENVELOPE
+from waterclock.broker.replication.forwarder import ENVELOPE, Forwarder
+from waterclock.broker.security.link import OPEN
+from waterclock.broker.wire.errors import Error
 
 AUTHORIZED = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 ADMIN, ALICE, REPLICA = ("admin", "a"), ("alice", "b"), ("replica", "c")
@@ -80,6 +84,30 @@ def test_what_is_passed_on_keeps_its_order(both: Pair) -> None:
         for _ in deeds:
             assert follower.receive("incremental_alter_configs", 1).responses[0].error_code.name == "none"
         assert setting(leader, TOPIC, "t", "retention.ms")[0] == "19"
+
+
+def test_one_request_is_passed_on_after_the_other() -> None:
+    """The leader may take longer for the first: for one that makes a topic than for one that changes it."""
+    begun: list[int] = []
+
+    class Slow(Forwarder):
+        async def _asked(self, request: Any) -> Error:
+            begun.append(request.number)
+            await asyncio.sleep(0)
+            begun.append(request.number)
+            return Error.NOT_CONTROLLER
+
+    async def both() -> None:
+        tasks: list[asyncio.Task[None]] = []
+        identity: Any = None
+        forwarder = Slow(identity, lambda asking: tasks.append(asyncio.ensure_future(asking)), OPEN)
+        requests: list[Any] = [SimpleNamespace(number=n, slot=SimpleNamespace(gone=False)) for n in range(2)]
+        for request in requests:
+            forwarder.forward(request)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert begun == [0, 0, 1, 1]
+
+    asyncio.run(both())
 
 
 def test_a_client_that_is_gone_when_its_turn_comes_is_not_waited_for(both: Pair) -> None:

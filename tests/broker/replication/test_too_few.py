@@ -1,4 +1,4 @@
-"""Changes of topics, settings, ACLs and users while too few brokers are in sync: which error says so, and that it is over."""
+"""Changes of topics, settings, ACLs and users while too few brokers are in sync: which error says so."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ may ask this one. So the follower knows the same APIs in the same versions, and 
     Metadata, DescribeCluster           both brokers, and who leads
     ListGroups, ListTransactions        none: whoever lists asks every broker
     a group, a transaction              NOT_COORDINATOR
-    a topic's, setting's, ACL's change  the leader's answer (forwarding.py)
+    a topic's, setting's, ACL's change  the leader's answer (envelopes.py)
     a partition                         NOT_LEADER_OR_FOLLOWER
     a producer's id                     the leader's answer: some clients never ask anybody else for it
 """
@@ -20,8 +20,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from waterclock.broker.api.forwarding import Forwarding
+from waterclock.broker.api.envelopes import PASSED_ON
 from waterclock.broker.api.table import Api
+from waterclock.broker.replication.forwarder import Forwarder
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -52,6 +53,7 @@ def elsewhere(
     identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
 ) -> dict[int, Api]:
     """The APIs that are answered with where to go; `start` runs what asks the leader first, with `access`."""
+    forwarder = Forwarder(identity, start, access)
     apis = {
         key: Api(partial(_refuse, error), *versions)
         for error, refused in REFUSED.items()
@@ -59,7 +61,7 @@ def elsewhere(
     }
     return {
         **apis,
-        **Forwarding(identity, start, access).apis(),
+        **{key: Api(forwarder.forward, *versions) for key, versions in PASSED_ON.items()},
         FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
         INIT_PRODUCER: Api(partial(_init, identity, start, access), 0, 5),
     }

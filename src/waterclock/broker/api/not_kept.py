@@ -1,7 +1,7 @@
 """What a client hears whose change the store did not keep: which error, and a sentence about it.
 
-too few brokers in sync    REQUEST_TIMED_OUT      what Apache Kafka answers while too few controllers agree: its clients,
-                                                  Kafka Streams among them, try again
+too few brokers in sync    REQUEST_TIMED_OUT      as from Apache Kafka while too few controllers agree: its clients, Kafka
+                                                  Streams among them, try again
 the disk refused           KAFKA_STORAGE_ERROR
 """
 
