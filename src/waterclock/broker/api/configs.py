@@ -19,7 +19,8 @@ from waterclock.broker.api.resources import BROKER, TOPIC, Resource, ResourceRef
 from waterclock.broker.api.table import Api
 from waterclock.broker.bounds import TYPES
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from waterclock.broker.settings import Setting
+from waterclock.broker.settings import TOPIC_SETTINGS, Setting
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -50,7 +51,9 @@ class ConfigApis:
         }
 
     def describe(self, request: Request) -> None:
-        request.answer(results=tuple(self._result(request, requested) for requested in request.body.resources))
+        resources = request.body.resources
+        rows = (self._result(request, requested) for requested in resources)
+        portions.answer(request, "results", rows, len(resources) * len(TOPIC_SETTINGS))
 
     def _result(self, request: Request, requested: Any) -> Any:
         error, message, rows = Error.NONE, "", []

@@ -12,6 +12,7 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
@@ -22,6 +23,7 @@ from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.replication.lease import ASKER
 from waterclock.broker.security.acls import Operation
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -46,22 +48,29 @@ class OffsetApis:
         return {LIST_OFFSETS: Api(self.list, 1, 11), LEADER_EPOCH: Api(self.leader_epoch, 2, 4)}
 
     def list(self, request: Request) -> None:
-        committed = getattr(request.body, "isolation_level", 0) == 1
-        topics = []
-        for topic in request.body.topics:
-            numbers = Counter(requested.partition_index for requested in topic.partitions)
-            if not may_with_topic(request, Operation.DESCRIBE, topic.name):
-                rows = tuple(_listed(request, number, Error.TOPIC_AUTHORIZATION_FAILED) for number in numbers)
-                topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
-                continue
-            rows = tuple(
-                self._row(request, topic.name, requested, committed)
-                if numbers[requested.partition_index] == 1
-                else _listed(request, requested.partition_index, Error.INVALID_REQUEST)
-                for requested in topic.partitions
+        topics = request.body.topics
+        rows = (
+            portions.Branch(
+                request.make("ListOffsetsTopicResponse", name=topic.name, partitions=()), "partitions",
+                self._rows(request, topic), len(topic.partitions),
             )
-            topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
-        request.answer(topics=tuple(topics))
+            for topic in topics
+        )  # fmt: skip
+        portions.answer(request, "topics", rows, sum(1 + len(topic.partitions) for topic in topics))
+
+    def _rows(self, request: Request, topic: Any) -> Iterator[Any]:
+        """A row of the answer for each partition."""
+        committed = getattr(request.body, "isolation_level", 0) == 1
+        numbers = Counter(requested.partition_index for requested in topic.partitions)
+        if not may_with_topic(request, Operation.DESCRIBE, topic.name):
+            for number in numbers:
+                yield _listed(request, number, Error.TOPIC_AUTHORIZATION_FAILED)
+            return
+        for requested in topic.partitions:
+            if numbers[requested.partition_index] == 1:
+                yield self._row(request, topic.name, requested, committed)
+            else:
+                yield _listed(request, requested.partition_index, Error.INVALID_REQUEST)
 
     def _row(self, request: Request, topic: str, requested: Any, committed: bool) -> Any:
         partition = self._topics.partition(topic, requested.partition_index)
