@@ -26,6 +26,7 @@ from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
 from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.offsets import OffsetApis
+from waterclock.broker.api.overdue import EVERY_S, Overdue
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.records import RecordApis
@@ -187,9 +188,14 @@ class Core:
         )
         rights = self.authorizer.rights if self.authorizer is not None else None
         table = Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
-        envelopes.serve = table.handle
+        envelopes.serve, table.overdue = table.handle, self._overdue()
         self.tenure.lease.guard(table)
         return table
+
+    def _overdue(self) -> Overdue:
+        overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns)
+        self.timer.every(EVERY_S, overdue.look)
+        return overdue
 
     def _settings_changed(self) -> None:
         for topic in self.topics:

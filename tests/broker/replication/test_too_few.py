@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ import pytest
 pytest.importorskip("kio")
 
 from tests.broker.admin import SET, TOPIC, create
-from tests.broker.replication.pairs import Pair, pair, until
+from tests.broker.replication.pairs import LAG_S, Pair, pair, until
 from tests.conformance.acls import acl, filter_of
 from tests.conformance.wire import Wire
+from waterclock import ManualClock
+from waterclock.broker.api.overdue import ERRORS, PATIENCE_S, Overdue
 
 SETTINGS = {
     "min.insync.replicas": "2",
@@ -44,7 +48,8 @@ def granted(wire: Wire) -> Any:
 
 
 def taken_away(wire: Wire) -> Any:
-    return wire.ask("delete_acls", 3, filters=[filter_of()]).filter_results[0].matching_acls[0]
+    result = wire.ask("delete_acls", 3, filters=[filter_of()]).filter_results[0]
+    return result.matching_acls[0] if result.matching_acls else result
 
 
 def user(wire: Wire) -> Any:
@@ -60,6 +65,27 @@ CHANGES: dict[str, Callable[[Wire], Any]] = {
     "a user": user,
     "a deletion": deleted,
 }
+
+
+def offset(wire: Wire) -> Any:
+    rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+    given = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = wire.ask("offset_commit", 8, **given, topics=[{"name": "t", "partitions": rows}])
+    return answer.topics[0].partitions[0]
+
+
+def transaction(wire: Wire) -> Any:
+    return wire.ask(
+        "init_producer_id", 4, transactional_id="n", transaction_timeout=1000, producer_id=-1, producer_epoch=-1
+    )
+
+
+def member(wire: Wire) -> Any:
+    given = {"group_id": "c", "member_id": "m" * 22, "member_epoch": 0, "rebalance_timeout": 6000}
+    return wire.ask("consumer_group_heartbeat", 0, **given, subscribed_topic_names=("t",), topic_partitions=())
+
+
+WAITING = {**CHANGES, "an offset": offset, "a producer": transaction, "a member": member}
 
 
 @pytest.fixture
@@ -81,3 +107,46 @@ def test_a_change_that_too_few_would_keep_is_answered_with_what_clients_try_agai
         assert "fewer brokers are in sync than min.insync.replicas asks for" in row.error_message
         alone.thaw()
         until(lambda: CHANGES[change](wire).error_code.name == "none", "the follower is back")
+
+
+@pytest.mark.parametrize("change", WAITING)
+def test_who_waits_when_the_follower_drops_out_is_answered_in_time(change: str, tmp_path: Path) -> None:
+    """It waited until the follower came back, which may be never."""
+    clock = ManualClock()
+    with (
+        pair(tmp_path, SETTINGS | {"replica.lag.time.max.ms": "30000"}, clock) as both,
+        Wire(both.one.bootstrap) as wire,
+    ):
+        assert granted(wire).error_code.name == "none"
+        both.freeze()
+        rows: list[Any] = []
+        asking = threading.Thread(target=lambda: rows.append(WAITING[change](wire)))
+        asking.start()
+        until(lambda: both.one.call(lambda: both.one.inside.produces.statistics().delayed), "it waits for the follower")
+        both.one.advance_s(2 * LAG_S)  # its time is looked at now and then
+        until(lambda: both.one.statistics().replication.in_sync == 0, "the follower is out of sync")
+        both.one.advance_s(PATIENCE_S + 1)
+        asking.join(PATIENCE_S)
+        error = "request_timed_out" if change in CHANGES else "coordinator_not_available"
+        assert [row.error_code.name for row in rows] == [error]
+        both.thaw()
+        with Wire(both.one.bootstrap) as another:
+            until(lambda: create(another, "after").error_code.name == "none", "the follower is back")
+
+
+def test_who_waits_for_the_other_members_of_a_group_goes_on_waiting(alone: Pair) -> None:
+    assert not {11, 14} & ERRORS.keys()  # JoinGroup, SyncGroup
+
+
+def test_a_request_that_is_answered_or_gone_is_not_kept(tmp_path: Path) -> None:
+    requests: list[Any] = [SimpleNamespace(slot=SimpleNamespace(parts=None, gone=False), key=8) for _ in range(5)]
+    overdue = Overdue(lambda: False, lambda: 0)
+    for request in requests:
+        overdue.watch(request)
+    for request in requests[:2]:
+        request.slot.parts = []
+    requests[3].slot.gone = True
+    overdue.watch(requests[4])
+    assert len(overdue) == 4
+    overdue.look()
+    assert len(overdue) == 3

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api.demands import refusal, refuse_whole
+from waterclock.broker.api.overdue import ERRORS, Overdue
 from waterclock.broker.wire.codec import API_VERSIONS, Request, Rights, unsupported
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import skip_tags, text_span
@@ -74,6 +75,8 @@ class Table:
         self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
+        self.overdue: Overdue | None = None
+        """Is shown the requests that wait for the store."""
         self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
         """Is asked about each request, with its key and all of it: whether it must not be served now (a leader's lease)."""
 
@@ -120,6 +123,8 @@ class Table:
             refuse_whole(request, error)
         else:
             self._apis[request.key].handle(request)
+            if self.overdue is not None and request.key in ERRORS and request.slot.parts is None:
+                self.overdue.watch(request)
 
     def requests(self) -> dict[str, int]:
         """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""

@@ -204,7 +204,7 @@ class Leader:
         return (then or nobody_waits) if self.journal is None else self.journal.commit(changes, then)
 
     def _see_replicas(self) -> None:
-        too_few = self._too_few
+        too_few = self.too_few
         if too_few != self.refuses:
             self.refuses = too_few
             log.warning(SAYS[too_few])
@@ -212,7 +212,8 @@ class Leader:
             raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
 
     @property
-    def _too_few(self) -> bool:
+    def too_few(self) -> bool:
+        """Whether fewer replicas are in sync than a commit of the store needs."""
         if self.journal is None:
             return self.replicas.leader_is_too_few
         return self.journal.partition.deposed or bool(self.replicas.refused(self.journal.partition))
