@@ -132,10 +132,23 @@ def test_who_waits_when_the_follower_drops_out_is_answered_in_time(change: str, 
         both.thaw()
         with Wire(both.one.bootstrap) as another:
             until(lambda: create(another, "after").error_code.name == "none", "the follower is back")
+        assert wire.ask("metadata", 9, topics=None).cluster_id  # the late answer goes nowhere
+        assert both.one.call(lambda: sum(one.unsent for one in both.one.inside.listener.connections)) == 0
 
 
 def test_who_waits_for_the_other_members_of_a_group_goes_on_waiting(alone: Pair) -> None:
     assert not {11, 14} & ERRORS.keys()  # JoinGroup, SyncGroup
+
+
+def test_while_enough_are_in_sync_nobody_is_given_up() -> None:
+    """Who makes thousands of topics waits longer."""
+    now_ns = [0]
+    request: Any = SimpleNamespace(slot=SimpleNamespace(parts=None, gone=False), key=8)
+    overdue = Overdue(lambda: False, lambda: now_ns[0])
+    overdue.watch(request)
+    now_ns[0] = 10**12
+    overdue.look()
+    assert (request.slot.parts, len(overdue)) == (None, 1)
 
 
 def test_a_request_that_is_answered_or_gone_is_not_kept(tmp_path: Path) -> None:
