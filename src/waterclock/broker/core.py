@@ -126,8 +126,8 @@ class Core:
         take_inventory(self.folder, self.store, self._stop, copied=False)
 
     def _leader(self, access: Access) -> Leader:
-        told, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
-        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, told, user)
+        attached, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, attached, user)
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""

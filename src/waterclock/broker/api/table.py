@@ -133,8 +133,8 @@ class Table:
     def ranges(self) -> list[tuple[int, int, int]]:
         """(key, lowest version, highest version) of every API that clients are told of."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
-        told = [(key, api) for key, api in rows if key not in AMONG_BROKERS]
-        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in told)
+        shown = [(key, api) for key, api in rows if key not in AMONG_BROKERS]
+        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in shown)
 
     def _api_versions(self, request: Request) -> None:
         named = (getattr(request.body, name, "x") for name in ("client_software_name", "client_software_version"))

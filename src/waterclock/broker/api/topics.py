@@ -149,13 +149,13 @@ class TopicApis:
         error, message = refusal or (Error.NONE, None)
         sees = may_with_topic(request, Operation.DESCRIBE_CONFIGS, requested.name)
         hidden = Error.NONE if error or sees else Error.TOPIC_AUTHORIZATION_FAILED
-        untold = bool(error or hidden)
+        withheld = bool(error or hidden)
         return request.make(
             "CreatableTopicResult", name=requested.name, topic_id=None if error else topic_id, error_code=error,
             error_message=message, topic_config_error_code=hidden,
-            num_partitions=-1 if untold else self._partitions(requested),
-            replication_factor=-1 if untold else len(self._brokers()),
-            configs=() if untold else self._configs(request, requested),
+            num_partitions=-1 if withheld else self._partitions(requested),
+            replication_factor=-1 if withheld else len(self._brokers()),
+            configs=() if withheld else self._configs(request, requested),
         )  # fmt: skip
 
     def _configs(self, request: Request, requested: Any) -> tuple[Any, ...]:
