@@ -136,7 +136,32 @@ def test_describe_configs(version: int, broker: Broker, monkeypatch: pytest.Monk
         assert sliced == whole
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("version", range(2, 5))
+def test_offset_for_leader_epoch(version: int, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"a": [*range(20), 99], "b": [1], "gone": [0], "none": []}
+    topics = [
+        {"topic": name, "partitions": [{"partition": n, "current_leader_epoch": -1, "leader_epoch": 0} for n in some]}
+        for name, some in asked.items()
+    ]
+    sliced, whole = both(broker, "offset_for_leader_epoch", version, monkeypatch, replica_id=-1, topics=topics)
+    assert sliced == whole
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("version", [0, 1, 5, 8, 9, 12, 13])
+def test_metadata_of_a_topic_with_several_partitions(
+    version: int, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topics in ([{"name": "a"}, {"name": "gone"}], None if version else []):
+        sliced, whole = both(broker, "metadata", version, monkeypatch, topics=topics)
+        assert sliced == whole
+
+
+VERSIONS = {"list_offsets": 7, "offset_fetch": 8, "describe_configs": 4, "offset_for_leader_epoch": 4, "metadata": 9}
 LARGE: dict[str, dict[str, Any]] = {
+    "offset_for_leader_epoch": {"topics": [{"topic": "a", "partitions": [{"partition": n} for n in range(2000)]}]},
+    "metadata": {"topics": [{"name": "large"}]},
     "list_offsets": {"topics": [{"name": "a", "partitions": [{"partition_index": n} for n in range(2000)]}]},
     "offset_fetch": {"groups": [{"group_id": "g", "topics": [{"name": "a", "partition_indexes": range(2000)}]}]},
     "describe_configs": {"resources": [{"resource_type": 2, "resource_name": f"t{n}"} for n in range(2000)]},
@@ -152,8 +177,10 @@ def test_an_answer_with_thousands_of_rows_leaves_others_their_turn(
     slice_of = Work.slice
     monkeypatch.setattr(Work, "slice", lambda self: (slices.append(None), slice_of(self))[1])
     with Wire(broker.bootstrap) as wire:
-        wire.ask(api, {"list_offsets": 7, "offset_fetch": 8, "describe_configs": 4}[api], **LARGE[api])
-    assert len(slices) >= 2000 // MANY_STEPS
+        if api == "metadata":
+            broker.create_topic("large", 600)
+        wire.ask(api, VERSIONS[api], **LARGE[api])
+    assert len(slices) >= (600 if api == "metadata" else 2000) // MANY_STEPS
 
 
 def test_offsets_that_were_committed_together_are_fetched_together_in_however_many_slices(

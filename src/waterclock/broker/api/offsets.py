@@ -96,16 +96,25 @@ class OffsetApis:
         return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
 
     def leader_epoch(self, request: Request) -> None:
-        topics = []
+        topics = request.body.topics
+        rows = (
+            portions.Branch(
+                request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=()), "partitions",
+                self._ends(request, topic), len(topic.partitions),
+            )
+            for topic in topics
+        )  # fmt: skip
+        portions.answer(request, "topics", rows, sum(1 + len(topic.partitions) for topic in topics))
+
+    def _ends(self, request: Request, topic: Any) -> Iterator[Any]:
         follows = may_with_cluster(request, Operation.CLUSTER_ACTION)
         copied = follows and self._copies(request)
-        for topic in request.body.topics:
-            if not (follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)):
-                rows = tuple(_end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED) for one in topic.partitions)
+        may = follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)
+        for one in topic.partitions:
+            if may:
+                yield self._end_of(request, topic.topic, one, copied)
             else:
-                rows = tuple(self._end_of(request, topic.topic, one, copied) for one in topic.partitions)
-            topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
-        request.answer(topics=tuple(topics))
+                yield _end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED)
 
     def _copies(self, request: Request) -> bool:
         """Whether a follower asks."""
