@@ -139,16 +139,25 @@ class MetadataApis:
             )
             for p in list(topic.partitions)
         )  # fmt: skip
+        if len(topic.partitions) <= portions.FEW:
+            return self._topic(request, topic.name, topic.id, Error.NONE, tuple(partitions))
         row = self._topic(request, topic.name, topic.id, Error.NONE)
         return portions.Branch(row, "partitions", partitions, len(topic.partitions))
 
-    def _topic(self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error) -> Any:
+    def _topic(
+        self,
+        request: Request,
+        name: str | None,
+        topic_id: uuid.UUID | None,
+        error: Error,
+        partitions: tuple[Any, ...] = (),
+    ) -> Any:
         bits = NOBODY_ASKED
         if name is not None and not error and getattr(request.body, "include_topic_authorized_operations", False):
             bits = operations(request, ResourceType.TOPIC, name)
         return request.make(
             "MetadataResponseTopic", error_code=error, name=name, topic_id=topic_id, is_internal=False,
-            partitions=(), topic_authorized_operations=bits,
+            partitions=partitions, topic_authorized_operations=bits,
         )  # fmt: skip
 
     def describe_cluster(self, request: Request) -> None:
