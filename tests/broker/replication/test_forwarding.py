@@ -75,6 +75,14 @@ def test_a_follower_takes_topics_and_settings(both: Pair) -> None:
         assert setting(follower, TOPIC, "new", "retention.ms")[0] == "7777"
 
 
+def test_what_the_leader_answers_in_slices_comes_whole(both: Pair) -> None:
+    resources = [{"resource_type": TOPIC, "resource_name": name} for name in ["t", *map(str, range(20))]]
+    with Wire(both.two.bootstrap) as follower, Wire(both.one.bootstrap) as leader:
+        passed_on, own = (wire.ask("describe_configs", 4, resources=resources) for wire in (follower, leader))
+        assert passed_on == own
+        assert len(own.results) == 21
+
+
 def test_what_is_passed_on_keeps_its_order(both: Pair) -> None:
     deeds = [{"name": "retention.ms", "config_operation": SET, "value": str(n)} for n in range(20)]
     with Wire(both.two.bootstrap) as follower, Wire(both.one.bootstrap) as leader:
