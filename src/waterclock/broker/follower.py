@@ -28,6 +28,7 @@ from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
@@ -132,7 +133,7 @@ class Follower:
             LogDirApis(folder, topics),
             AbsentApis(),
         )
-        looking = {DESCRIBE_ACLS: AclApis(self._authorizer).apis()[DESCRIBE_ACLS]}
+        looking = {DESCRIBE_ACLS: AclApis(self._authorizer, NotKept()).apis()[DESCRIBE_ACLS]}
         logging_in = self.sasl.apis() if access.users else {}
         here = {key: api for some in apis for key, api in some.apis().items()} | logging_in | looking
         fast = {

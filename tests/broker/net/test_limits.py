@@ -19,7 +19,8 @@ from tests.conformance.dialogue import Dialogue, fetch_fields
 from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
-from waterclock.broker.net.connection import INBOX, LEAST_FRAME, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.frame import LEAST
 from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
 
@@ -229,7 +230,7 @@ def test_what_is_claimed_and_not_sent_is_not_held(narrow: Broker) -> None:
         claimants = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(6)]
         for one in claimants:
             one.sendall(struct.pack(">i", 100 << 20) + VERSIONS[4:])
-        until(lambda: held(narrow) == 6 * LEAST_FRAME)
+        until(lambda: held(narrow) == 6 * LEAST)
         assert is_served(narrow)
 
 
@@ -307,7 +308,7 @@ def is_quiet(plugged: socket.socket) -> bool:
 def test_a_client_that_goes_gives_its_room_back(narrow: Broker) -> None:
     with closing(plug(narrow.bootstrap)) as begun:
         begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
-        until(lambda: held(narrow) == LEAST_FRAME)
+        until(lambda: held(narrow) == LEAST)
     until(lambda: held(narrow) == 0)
 
 
