@@ -34,17 +34,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def modules_stay() -> Iterator[None]:
-    """What a file's tests imported stays too: the next file's collections pass over it."""
+    """What a file's tests imported stays too, and what a benchmark's measurement thawed: collections pass over it."""
     yield
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    if not gc.get_freeze_count():  # a benchmark's measurement ended with unfreeze
-        gc.collect(1)
-        gc.freeze()
 
 
 QUICK = {
