@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Benchmark:
     what: str
     sizes: str  # what --sizes are
     defaults: Mapping[str, str]  # its options
+    quick: Mapping[str, str] = field(default_factory=dict)  # those that --quick puts in their place
 
 
 def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
@@ -117,6 +118,18 @@ def _neighbours_table(figures: dict[str, Any]) -> str:
     return table(figures)
 
 
+def _polling(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.polling import campaign
+
+    return campaign.measure(arguments.sizes, arguments.rounds, arguments.seconds, tell)
+
+
+def _polling_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.polling.table import table
+
+    return table(figures)
+
+
 def _broker_table(figures: dict[str, Any]) -> str:
     from waterclock.bench.broker.table import table
 
@@ -191,6 +204,17 @@ BENCHMARKS: dict[str, Benchmark] = {
         "a well-behaved client of the broker beside each kind of hostile one (5,000 connections; 2 GB of memory)",
         "",
         {"seconds": "20"},
+    ),
+    "polling": Benchmark(
+        _polling,
+        _polling_table,
+        (
+            "a table of tasks that workers poll, beside a Timer: lateness, what idling costs, bursts "
+            "(needs PostgreSQL; ten minutes)"
+        ),
+        "tasks pending, due in 100 days",
+        {"sizes": "1k,100k,1M", "rounds": "3", "seconds": "4"},
+        {"sizes": "10k", "rounds": "1", "seconds": "0.3"},
     ),
     "cdc": Benchmark(
         _cdc,

@@ -10,7 +10,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,10 @@ def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
         parser.add_argument(
             f"--{name}", type=kind, metavar=shown, default=default, help=f"{what} (default: %(default)s)"
         )
+    if benchmark.quick:
+        options = {name: known[name][0](value) for name, value in benchmark.quick.items()}
+        shown = " ".join(f"--{name} {value}" for name, value in benchmark.quick.items())
+        parser.add_argument("--quick", action=Quick, const=options, help=f"a small run, under a minute: {shown}")
     parser.add_argument(
         "--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)"
     )
@@ -76,6 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
     print(result.json() if arguments.json else f"{result.head()}\n{text}")
     print("written: " + ", ".join(map(str, written)), file=sys.stderr)
     return 0
+
+
+class Quick(argparse.Action):
+    """Other values for several options at once; an option that stands behind it changes its own again."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, **settings)
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        for name, value in self.const.items():
+            setattr(namespace, name, value)
 
 
 class Progress:

@@ -76,6 +76,10 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             figure = _rates(figures["rates"])
         elif record["benchmark"] == "broker":
             figure = _broker(figures["runs"])
+        elif record["benchmark"] == "polling":
+            from waterclock.bench.polling import picture  # which takes its labels from here
+
+            figure = picture.draw(figures)
         elif record["benchmark"] == "pipeline" and figures:
             figure = _pipeline(figures)
         else:
@@ -95,7 +99,7 @@ def _verbs(figures: Mapping[str, Any]) -> Figure:
     drawn = [_verb(axes, figures, verb) for axes, verb in zip(panels, ABOUT, strict=True)]
     for axes, lines in zip(panels, drawn, strict=True):
         axes.set_ylabel("CPU an operation")
-        _label_ends(axes, lines)
+        label_ends(axes, lines)
     for axes in panels[2:]:
         axes.set_xlabel("timers pending")
     if once := [name for name, of in figures["ns"].items() if len(of["add"]) < 2]:
@@ -139,7 +143,7 @@ def _nanoseconds(ns: float, _: int) -> str:
     return f"{ns / 1000:g} us" if ns >= 1000 else f"{ns:g} ns"
 
 
-def _label_ends(axes: Axes, lines: Sequence[Line]) -> None:
+def label_ends(axes: Axes, lines: Sequence[Line]) -> None:
     """Names to the right of the panel, at the height of their lines' ends and moved apart where they would touch."""
     ends = sorted((_height(axes, points[-1][1]), name, color, points[-1]) for name, color, points in lines)
     heights = _apart([height for height, *_ in ends])
@@ -249,7 +253,7 @@ def _servers(axes: Axes, runs: Mapping[str, Mapping[str, Any]], kind: str, figur
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
     axes.tick_params(which="both", length=0)
-    _label_ends(axes, lines)
+    label_ends(axes, lines)
 
 
 def _points(of: Mapping[str, Any], kind: str, figure: str) -> list[tuple[float, float]]:

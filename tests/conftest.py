@@ -32,6 +32,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def modules_stay() -> Iterator[None]:
+    """What a file's tests imported stays too, and what a benchmark's measurement thawed: collections pass over it."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 QUICK = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -31,12 +31,14 @@ def run(bootstrap: str, seconds: float, rate: float, login: bool) -> dict[str, A
     asked = [requests.produce(TOPIC, 0, batch), requests.metadata(TOPIC)]
     took_ms: list[float] = []
     with requests.connected(bootstrap, login=login) as sock:
-        begin_s = due_s = time.monotonic()
-        while due_s - begin_s < seconds and time.monotonic() - begin_s < seconds + GIVES_UP_S:
+        begin_s = time.monotonic()
+        for number in range(round(seconds * rate)):
+            due_s = begin_s + number / rate
+            if time.monotonic() - begin_s > seconds + GIVES_UP_S:
+                break
             time.sleep(max(0.0, due_s - time.monotonic()))
-            _check(requests.ask(sock, asked[len(took_ms) % 2]), len(took_ms) % 2 == 0)
+            _check(requests.ask(sock, asked[number % 2]), number % 2 == 0)
             took_ms.append((time.monotonic() - due_s) * 1000)
-            due_s += 1 / rate
     return {
         "requests": len(took_ms),
         "p50": percentile(took_ms, 0.5),

@@ -92,6 +92,7 @@ def test_with_json_stdout_is_the_record(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == read(tmp_path, "wheel")
 
 
+@pytest.mark.long(seconds=4)
 def test_progress_tells_on_stderr_who_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench(tmp_path, "wheel", "--sizes", "50", "--rounds", "2")
     assert "heapq, lazy deletion, 50 pending: round 2 of 2\n" in capsys.readouterr().err

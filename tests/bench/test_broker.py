@@ -38,6 +38,7 @@ def without_kafka() -> None:
     raise RuntimeError("Apache Kafka needs Java 17 and Maven")
 
 
+@pytest.mark.long(seconds=6)
 def test_the_command_measures_ours_where_kafka_cannot_be_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ from waterclock.broker import Broker
 from waterclock.broker.errors import LogDamaged
 from waterclock.broker.labels import FolderLabel, folder_of, read_label, write_label
 from waterclock.broker.store import Entry, Store
+from waterclock.broker.store.file import MARK
 from waterclock.broker.topics import Topics
 
 TOLD = logging.WARNING
@@ -114,7 +115,57 @@ def test_an_older_store_brings_no_newer_topic_into_danger(data: Path, caplog: py
         assert client.produce("later", b"kept") == (0, 0)
     (data / "store.log").write_bytes(older)
     assert ends(data) == {"orders": [1, 1], "later": [1], "latest": [1]}
-    assert "store.log is older than the logs beside it" in caplog.text
+    assert "store.log is older than the files beside it" in caplog.text
+
+
+@pytest.mark.parametrize("left", ["older copy", "a commit less"])
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
+def test_an_older_store_is_said_although_no_folder_knows_of_it(
+    data: Path, caplog: pytest.LogCaptureFixture, killed: bool, left: str
+) -> None:
+    """Offsets of groups alone were committed since: they went back in silence."""
+    path = data / "store.log"
+    older = path.read_bytes()
+    with closing(Store(str(data), lambda *arguments: None)) as store:
+        for number in range(3):
+            store.commit_at_once(Entry("setting", "x", {"at": number}))
+        kept, last = path.read_bytes(), store.number
+    if killed:
+        (data / "clean-stop").unlink()
+    path.write_bytes(older if left == "older copy" else kept[: kept.rindex(MARK)])
+    assert ends(data) == {"orders": [1, 1]}
+    first = last - (3 if left == "older copy" else 1)
+    assert f"store.log is older than the files beside it: its last commit is number {first}," in caplog.text
+    assert f"and there was number {last}. " in caplog.text
+    caplog.clear()
+    with closing(Store(str(data), lambda *arguments: None)) as store:
+        store.commit_at_once(Entry("setting", "x", {"at": 9}))
+    assert ends(data) == {"orders": [1, 1]}
+    assert not [record for record in caplog.records if record.levelno >= TOLD]
+
+
+def test_a_store_without_any_topic_is_missed_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert ends(tmp_path) == {}
+    lose_store(tmp_path)
+    assert ends(tmp_path) == {}
+    assert "store.log is gone" in caplog.text
+
+
+def test_a_damaged_number_of_the_last_commit_is_said_and_costs_nothing(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = data / "store.number"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        caplog.clear()
+        with closing(Store(str(data), lambda *arguments: None)) as store:
+            assert (store.latest, store.number > 0) == (0, True)
+        assert "store.number is damaged" in caplog.text
+    path.write_bytes(b"")
+    caplog.clear()
+    assert ends(data) == {"orders": [1, 1]}
+    assert not [record for record in caplog.records if record.levelno >= TOLD]
 
 
 def test_more_partitions_than_an_older_store_knows_are_there_all_the_same(data: Path) -> None:

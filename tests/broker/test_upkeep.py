@@ -303,6 +303,9 @@ def test_a_compaction_leaves_a_snapshot_of_what_is_left_of_the_aborted_transacti
     assert produce(client, "t", Rec(b"other", b"v", clock.wall_ms()))[0] == 0
     compacted(broker)
     until(lambda: max(Path(partition.folder).glob("*.snapshot")).stem == f"{partition.end:020}")
+    kept = threading.Event()  # the memo too, which comes behind it
+    broker.call(lambda: broker.inside.worker.do(lambda: None, lambda error: kept.set()))
+    assert kept.wait(10)
     copy = shutil.copytree(partition.folder, tmp_path / "as kill -9 leaves it")
     found = open_partition("t", 0, str(copy), partition.settings)
     assert found.aborted.between(0, 100) == partition.aborted.between(0, 100) != []

@@ -93,6 +93,15 @@ def test_a_partial_row_image_is_refused_by_the_name_of_the_setting(mariadb: Mari
         mariadb.changes(start, "test.*")
 
 
+def test_rows_without_the_blobs_that_an_update_did_not_touch_are_refused(mariadb: MariaServer) -> None:
+    mariadb.run("create or replace database test", "create table test.t (id int primary key, n int, b blob)")
+    mariadb.run("insert into test.t values (1, 0, 'x')")
+    start = mariadb.place()
+    mariadb.run("set binlog_row_image = noblob", "update test.t set n = 1")
+    with pytest.raises(Unreadable, match=r"Rows of test.t lack b: binlog_row_image is not FULL"):
+        mariadb.changes(start, "test.*")
+
+
 def test_the_same_with_whole_rows_has_what_maxwell_makes_of_the_parts(mariadb: MariaServer, data: Path) -> None:
     statements, expected = parsed((data / "maxwell" / "test_minimal").read_text())
     mariadb.run("create or replace database test")

@@ -205,7 +205,7 @@ def test_rows_that_this_role_may_not_read_are_told_as_far_as_they_are_known(slot
     who = Slot(slot.conninfo.replace("postgres@", "nobody_here@"), slot.name, slot.publication)
     run(slot.conninfo, "create table unseen (id int)", "insert into unseen values (1)")
     found: list[str] = []
-    begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.told() for each in rows)))
+    begun(who, [], Older(lambda schema, table: True, lambda rows: found.extend(each.as_text() for each in rows)))
     assert found == [
         "public.item about 999 rows (estimated)", "public.other about 1 rows (estimated)",
         "public.unseen an unknown number of rows (this user may not read them)",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from tests.conformance.acls import Granting
     from tests.conformance.dialogue import Dialogue
-    from tests.conformance.mixed import Mixed
+    from tests.conformance.mixed import Makes, Mixed, OldReader
+    from tests.conformance.readers import Reader
     from tests.conformance.wire import Wire
 
 # what each file cannot do without; all of it is in the group `servers` of pyproject.toml
@@ -148,6 +149,29 @@ def both(bootstrap: str, dialogue: Dialogue, name: str, new_topic: Callable[...,
 
 
 @pytest.fixture
+def old(both: Mixed) -> Makes:
+    """Makes members of the classic protocol, which have not joined yet."""
+    return both.old
+
+
+@pytest.fixture
+def ann(both: Mixed) -> OldReader:
+    return both.first()
+
+
+@pytest.fixture
+def bob(both: Mixed) -> Reader:
+    """A member of the new protocol, which has not joined yet."""
+    return both.new()
+
+
+@pytest.fixture
+def four(both: Mixed) -> str:
+    """The topic, with four partitions."""
+    return both.topic
+
+
+@pytest.fixture
 def topic(new_topic: Callable[..., str]) -> str:
     """A topic with one partition, made for this test."""
     return new_topic()
@@ -173,7 +197,7 @@ def super_user(authorized: Server) -> Iterator[Wire]:
 
 
 @pytest.fixture
-def bob(super_user: Wire) -> Dialogue:
+def root(super_user: Wire) -> Dialogue:
     """The super user, with whole sentences."""
     from tests.conformance.dialogue import Dialogue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.conformance.dialogue import Dialogue
@@ -92,6 +92,9 @@ def parts(data: bytes) -> list[Part]:
         found += [(topic, number) for number in struct.unpack_from(f">{several}i", data, at)]
         at += 4 * several
     return found
+
+
+Makes = Callable[..., OldReader]
 
 
 class Mixed:

@@ -23,9 +23,9 @@ def bits(*operations: str) -> int:
 
 
 @pytest.fixture
-def topics(bob: Dialogue, name: str) -> tuple[str, str]:
+def topics(root: Dialogue, name: str) -> tuple[str, str]:
     """Two topics that are there."""
-    return bob.create_topic(name), bob.create_topic(name + "b")
+    return root.create_topic(name), root.create_topic(name + "b")
 
 
 def commit(wire: Wire, group: str, *topics: str, offset: int = 5) -> list[str]:
@@ -52,14 +52,14 @@ def offsets(wire: Wire, group: str, *topics: str) -> dict[str, tuple[str, int]]:
 
 
 def test_offsets_are_told_of_topics_that_may_be_described(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    assert commit(bob.wire, name, *topics) == ["none", "none"]
+    assert commit(root.wire, name, *topics) == ["none", "none"]
     granting.create(acl("describe", "group", name), acl("describe", "topic", topics[0]))
     wanted = {topics[0]: ("none", 5), topics[1]: (OF_TOPIC, -1)}
     assert settled(lambda: offsets(alice, name, *topics), wanted) == wanted
     assert offsets(alice, name) == {topics[0]: ("none", 5)}
-    assert len(offsets(bob.wire, name)) == 2
+    assert len(offsets(root.wire, name)) == 2
 
 
 @pytest.mark.parametrize("version", [1, 2, 7])
@@ -75,9 +75,9 @@ def test_in_old_versions_the_group_s_error_stands_where_it_was_looked_for(
 
 
 def test_offsets_are_deleted_of_topics_that_may_be_read(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    assert commit(bob.wire, name, *topics) == ["none", "none"]
+    assert commit(root.wire, name, *topics) == ["none", "none"]
     granting.create(acl("delete", "group", name), acl("read", "topic", topics[0]))
     wanted = [{"name": one, "partitions": [{"partition_index": 0}]} for one in topics]
 
@@ -87,7 +87,7 @@ def test_offsets_are_deleted_of_topics_that_may_be_read(
 
     both = {topics[0]: "none", topics[1]: OF_TOPIC}
     assert settled(deleted, both) == both
-    assert offsets(bob.wire, name) == {topics[1]: ("none", 5)}
+    assert offsets(root.wire, name) == {topics[1]: ("none", 5)}
 
 
 def listed(wire: Wire) -> set[str]:
@@ -95,10 +95,10 @@ def listed(wire: Wire) -> set[str]:
 
 
 def test_groups_are_listed_that_may_be_described(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    commit(bob.wire, name, topics[0])
-    commit(bob.wire, name + "b", topics[0])
+    commit(root.wire, name, topics[0])
+    commit(root.wire, name + "b", topics[0])
     granting.create(acl("describe", "group", name))
     assert settled(lambda: listed(alice), {name}) == {name}
     granting.create(acl("describe", "cluster", CLUSTER))
@@ -106,9 +106,9 @@ def test_groups_are_listed_that_may_be_described(
 
 
 def test_rights_on_a_group_are_told_as_bits(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    commit(bob.wire, name, topics[0])
+    commit(root.wire, name, topics[0])
 
     def told(wire: Wire) -> int:
         answer = wire.ask("describe_groups", 6, groups=[name], include_authorized_operations=True)
@@ -116,7 +116,7 @@ def test_rights_on_a_group_are_told_as_bits(
 
     granting.create(acl("read", "group", name))
     assert settled(lambda: told(alice), bits("read", "describe")) == bits("read", "describe")
-    assert told(bob.wire) == bits("read", "delete", "describe", "describe configs", "alter configs")
+    assert told(root.wire) == bits("read", "delete", "describe", "describe configs", "alter configs")
 
 
 def test_of_several_groups_those_are_described_and_deleted_that_may(alice: Wire, name: str, granting: Granting) -> None:
@@ -134,7 +134,7 @@ def test_of_several_groups_those_are_described_and_deleted_that_may(alice: Wire,
 
 
 def test_a_member_of_the_new_protocol_may_describe_what_it_names(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
     granting.create(acl("read", "group", name), acl("describe", "topic", topics[0]))
     until(lambda: Dialogue(alice).find_coordinator(name, 0).error_code == 0)
@@ -146,21 +146,21 @@ def test_a_member_of_the_new_protocol_may_describe_what_it_names(
 
 
 def test_a_pattern_is_of_topics_that_may_be_described(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
     granting.create(acl("read", "group", name), acl("describe", "topic", topics[0]))
     until(lambda: Dialogue(alice).find_coordinator(name, 0).error_code == 0)
     reader = Reader(Dialogue(alice), name, [])
     assert reader.error(subscribed_topic_names=None, subscribed_topic_regex=f"{name}.*") == "none"
     until(lambda: reader.error() == "none" and reader.owned)
-    assert reader.owned == [(bob.topic_id(topics[0]), 0)]
+    assert reader.owned == [(root.topic_id(topics[0]), 0)]
     reader.beat(member_epoch=LEAVE)
 
 
 def test_a_group_of_topics_that_may_not_be_described_is_not(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    member = Reader(bob, name, [topics[0]])
+    member = Reader(root, name, [topics[0]])
     until(lambda: member.error() == "none" and member.owned)
     granting.create(acl("describe", "group", name))
 
@@ -206,7 +206,7 @@ def test_a_producer_s_id_is_given_to_whoever_may_write_anywhere(alice: Wire, nam
 
 
 def test_a_transaction_takes_the_right_to_its_id_and_to_what_is_in_it(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
     granting.create(acl("write", "transactional id", name), acl("write", "topic", topics[0]))
     until(lambda: Dialogue(alice).find_coordinator(name, 1).error_code == 0)
@@ -231,9 +231,9 @@ def test_a_transaction_takes_the_right_to_its_id_and_to_what_is_in_it(
 
 
 def test_nobody_writes_in_a_transaction_that_is_not_its_own(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    producer = Transactional(bob, name)
+    producer = Transactional(root, name)
     granting.create(acl("write", "topic", topics[0]))
 
     def wrote(sent: Any, transaction: str | None) -> str:
@@ -248,9 +248,9 @@ def test_nobody_writes_in_a_transaction_that_is_not_its_own(
 
 
 def test_transactions_are_listed_that_may_be_described_with_the_topics_that_may(
-    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, bob: Dialogue
+    alice: Wire, topics: tuple[str, str], name: str, granting: Granting, root: Dialogue
 ) -> None:
-    producer, other = Transactional(bob, name), Transactional(bob, name + "b")
+    producer, other = Transactional(root, name), Transactional(root, name + "b")
     for topic in topics:
         producer.put(topic, b"a")
     granting.create(acl("describe", "transactional id", name))
@@ -262,7 +262,7 @@ def test_transactions_are_listed_that_may_be_described_with_the_topics_that_may(
 
     assert settled(told, {name}) == {name}
     assert {name, other.name} <= {
-        one.transactional_id for one in bob.wire.ask("list_transactions", 1, duration_filter=-1).transaction_states
+        one.transactional_id for one in root.wire.ask("list_transactions", 1, duration_filter=-1).transaction_states
     }
 
     def described() -> list[str]:

@@ -22,9 +22,9 @@ def bits(*operations: str) -> int:
 
 
 @pytest.fixture
-def there(bob: Dialogue, name: str) -> str:
+def there(root: Dialogue, name: str) -> str:
     """A topic that the super user has made."""
-    return bob.create_topic(name)
+    return root.create_topic(name)
 
 
 def written(wire: Wire, topic: str, version: int = 9) -> str:
@@ -55,9 +55,9 @@ def test_a_right_that_is_taken_away_is_gone_for_connections_that_used_it(
 
 
 def test_topics_named_by_their_ids_are_guarded_by_their_names(
-    alice: Wire, there: str, bob: Dialogue, granting: Granting
+    alice: Wire, there: str, root: Dialogue, granting: Granting
 ) -> None:
-    topic_id: Any = bob.topic_id(there)
+    topic_id: Any = root.topic_id(there)
     fields = fetch_fields(there, 0)
     fields["topics"] = [{"topic_id": topic_id, "partitions": fields["topics"][0]["partitions"]}]
 
@@ -70,9 +70,9 @@ def test_topics_named_by_their_ids_are_guarded_by_their_names(
 
 
 def test_some_of_the_topics_of_a_request_are_refused_and_the_others_served(
-    alice: Wire, there: str, granting: Granting, bob: Dialogue
+    alice: Wire, there: str, granting: Granting, root: Dialogue
 ) -> None:
-    other = bob.create_topic(there + "b")
+    other = root.create_topic(there + "b")
     granting.create(acl("write", "topic", there), acl("read", "topic", there))
     both = [produce_fields(one, batch(b"x"))["topic_data"][0] for one in (there, other)]
 
@@ -124,12 +124,12 @@ def seen(wire: Wire) -> set[str]:
 
 
 def test_of_all_topics_those_are_listed_that_may_be_described(
-    alice: Wire, there: str, bob: Dialogue, granting: Granting
+    alice: Wire, there: str, root: Dialogue, granting: Granting
 ) -> None:
-    hidden = bob.create_topic(there + "b")
+    hidden = root.create_topic(there + "b")
     granting.create(acl("describe", "topic", there))
     assert settled(lambda: seen(alice), {there}) == {there}
-    assert {there, hidden} <= seen(bob.wire)
+    assert {there, hidden} <= seen(root.wire)
     answer = alice.ask("describe_topic_partitions", 0, topics=[], response_partition_limit=99)
     assert [topic.name for topic in answer.topics] == [there]
 
@@ -152,8 +152,8 @@ def test_what_is_forbidden_forbids_nothing_that_it_would_imply(alice: Wire, ther
     assert settled(lambda: seen(alice), {there}) == {there}
 
 
-def test_a_topic_that_may_not_be_described_is_hidden_by_its_id(alice: Wire, there: str, bob: Dialogue) -> None:
-    topic_id: Any = bob.topic_id(there)
+def test_a_topic_that_may_not_be_described_is_hidden_by_its_id(alice: Wire, there: str, root: Dialogue) -> None:
+    topic_id: Any = root.topic_id(there)
     row = alice.ask("metadata", 12, topics=[{"topic_id": topic_id, "name": None}]).topics[0]
     assert (row.error_code.name, row.name, row.topic_id, row.partitions) == (REFUSED, None, topic_id, ())
     row = Dialogue(alice).metadata(there)
@@ -168,7 +168,7 @@ def asked_for(wire: Wire, name: str) -> str:
 
 @pytest.mark.parametrize(("resource", "on"), [("topic", None), ("cluster", CLUSTER)])
 def test_asking_makes_a_topic_where_its_making_is_granted(
-    alice: Wire, name: str, granting: Granting, bob: Dialogue, resource: str, on: str | None
+    alice: Wire, name: str, granting: Granting, root: Dialogue, resource: str, on: str | None
 ) -> None:
     granting.create(acl("describe", "topic", name))
     assert settled(lambda: asked_for(alice, name), REFUSED) == REFUSED
@@ -182,12 +182,12 @@ def topic_bits(wire: Wire, name: str) -> int:
     return int(rows[0].topic_authorized_operations)
 
 
-def test_rights_are_told_as_bits(alice: Wire, there: str, granting: Granting, bob: Dialogue) -> None:
+def test_rights_are_told_as_bits(alice: Wire, there: str, granting: Granting, root: Dialogue) -> None:
     granting.create(acl("write", "topic", there), acl("alter configs", "topic", there))
     wanted = bits("write", "describe", "describe configs", "alter configs")
     assert settled(lambda: topic_bits(alice, there), wanted) == wanted
     every = bits(*(one for one in OPERATIONS if one not in ("all", "cluster action", "idempotent write")))
-    assert topic_bits(bob.wire, there) == every
+    assert topic_bits(root.wire, there) == every
     answer = alice.ask("describe_topic_partitions", 0, topics=[{"name": there}], response_partition_limit=9)
     assert answer.topics[0].topic_authorized_operations == wanted
 
@@ -213,9 +213,9 @@ def deleted(wire: Wire, **named: Any) -> tuple[Any, ...]:
 
 
 def test_who_may_not_delete_learns_of_a_topic_what_it_may_describe(
-    alice: Wire, there: str, bob: Dialogue, granting: Granting
+    alice: Wire, there: str, root: Dialogue, granting: Granting
 ) -> None:
-    topic_id: Any = bob.topic_id(there)
+    topic_id: Any = root.topic_id(there)
     assert deleted(alice, name=there) == (there, REFUSED)
     assert deleted(alice, name=None, topic_id=topic_id) == (None, REFUSED)
     granting.create(acl("describe", "topic", there))

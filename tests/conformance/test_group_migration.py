@@ -11,7 +11,7 @@ from tests.conformance.dialogue import Dialogue
 from tests.conformance.groups import offset_of
 from tests.conformance.mixed import (
     EAGER,
-    Mixed,
+    Makes,
     OldReader,
     assignment,
     kind,
@@ -24,32 +24,6 @@ from tests.conformance.readers import LEAVE, LEAVE_STATIC, Reader
 from tests.conformance.transactions import Transactional
 from tests.conformance.waiting import until
 from tests.conformance.wire import Wire
-
-Makes = Callable[..., OldReader]
-
-
-@pytest.fixture
-def old(both: Mixed) -> Makes:
-    """Makes members of the classic protocol, which have not joined yet."""
-    return both.old
-
-
-@pytest.fixture
-def ann(both: Mixed) -> OldReader:
-    return both.first()
-
-
-@pytest.fixture
-def bob(both: Mixed) -> Reader:
-    """A member of the new protocol, which has not joined yet."""
-    return both.new()
-
-
-@pytest.fixture
-def four(both: Mixed) -> str:
-    """The topic, with four partitions."""
-    return both.topic
-
 
 # What may not be
 

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.conformance.dialogue import Dialogue
 from tests.conformance.mixed import (
-    Mixed,
     OldReader,
     kind,
     listed,
     settle,
 )
 from tests.conformance.readers import Reader
-
-Makes = Callable[..., OldReader]
-
-
-@pytest.fixture
-def old(both: Mixed) -> Makes:
-    """Makes members of the classic protocol, which have not joined yet."""
-    return both.old
-
-
-@pytest.fixture
-def ann(both: Mixed) -> OldReader:
-    return both.first()
-
-
-@pytest.fixture
-def bob(both: Mixed) -> Reader:
-    """A member of the new protocol, which has not joined yet."""
-    return both.new()
-
-
-@pytest.fixture
-def four(both: Mixed) -> str:
-    """The topic, with four partitions."""
-    return both.topic
-
 
 # LeaveGroup
 

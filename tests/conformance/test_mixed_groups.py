@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tests.conformance.groups import committed, offset_of
 from tests.conformance.mixed import (
     COOPERATIVE,
     EAGER,
+    Makes,
     Mixed,
     OldReader,
     kind,
@@ -22,31 +22,6 @@ from tests.conformance.mixed import (
 )
 from tests.conformance.readers import LEAVE, Reader
 from tests.conformance.waiting import until
-
-Makes = Callable[..., OldReader]
-
-
-@pytest.fixture
-def old(both: Mixed) -> Makes:
-    """Makes members of the classic protocol, which have not joined yet."""
-    return both.old
-
-
-@pytest.fixture
-def ann(both: Mixed) -> OldReader:
-    return both.first()
-
-
-@pytest.fixture
-def bob(both: Mixed) -> Reader:
-    """A member of the new protocol, which has not joined yet."""
-    return both.new()
-
-
-@pytest.fixture
-def four(both: Mixed) -> str:
-    """The topic, with four partitions."""
-    return both.topic
 
 
 @pytest.mark.parametrize("way", [EAGER, COOPERATIVE])

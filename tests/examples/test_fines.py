@@ -46,7 +46,7 @@ def test_the_same_seed_makes_the_same_replay_and_another_one_another(tmp_path: P
 @pytest.mark.parametrize(
     ("seed", "shuffle", "partitions", "per_batch", "rate"),
     [
-        (3, 3, 3, 9000, 10_000),
+        pytest.param(3, 3, 3, 9000, 10_000, marks=pytest.mark.long(seconds=20)),
         pytest.param(2, 2, 4, 4000, 1_000_000, marks=pytest.mark.long(seconds=25)),
         pytest.param(4, 1, 1, 7000, 20_000, marks=pytest.mark.long(seconds=15)),
     ],

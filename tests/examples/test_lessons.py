@@ -27,6 +27,7 @@ def ordered() -> dict[str, dict[str, Any]]:
     return by_case(order.lesson())
 
 
+@pytest.mark.long(seconds=6)
 def test_a_retry_with_five_in_flight_puts_a_message_behind_its_followers(ordered: dict[str, dict[str, Any]]) -> None:
     stored = ordered["five in flight"]["stored"]
     assert sorted(stored) == order.LETTERS
@@ -87,6 +88,7 @@ def crashed() -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["crash"], row["acks"]): row for row in acks.lesson(kills=2).rows}
 
 
+@pytest.mark.long(seconds=10)
 def test_a_kill_loses_what_acks_0_had_on_its_way_and_nothing_else(
     crashed: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_kill_loses_what_acks_0_had_on_its_way_and_nothing_else(
     assert all(crashed["kill -9", a]["told"] > 0 for a in acks.ACKS)
 
 
+@pytest.mark.long(seconds=10)
 def test_a_power_cut_loses_what_acks_1_had_not_on_the_disk_and_acks_all_had_promised_nothing(
     crashed: dict[tuple[str, str], dict[str, Any]],
 ) -> None:

@@ -99,6 +99,7 @@ def started(file: Path, port: int) -> tuple[subprocess.Popen[str], str]:
     return process, process.stderr.readline().removeprefix("metrics at ").strip()
 
 
+@pytest.mark.long(seconds=20)
 def test_a_live_run_is_asked_over_http_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     rows = orders(30)
     process, url = started(make_pipeline(tmp_path, rows, files=2), 0)

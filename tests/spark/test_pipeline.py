@@ -91,6 +91,7 @@ def test_what_spark_cannot_start_is_told_in_a_sentence(spark: SparkSession, tmp_
         spark.conf.unset("spark.sql.timestampType")
 
 
+@pytest.mark.long(seconds=8)
 def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(9_000)
     file = make_pipeline(tmp_path, rows, files=6, files_per_batch=1)
@@ -104,6 +105,7 @@ def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: Spa
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
+@pytest.mark.long(seconds=7)
 def test_other_batches_and_partitions_give_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(80)
     file = make_pipeline(tmp_path, rows, files=5, files_per_batch=3)
@@ -222,6 +224,7 @@ def test_a_folder_of_parquet_files_works_the_same(spark: SparkSession, tmp_path:
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 
+@pytest.mark.long(seconds=5)
 def test_odd_names_of_files_and_folders_are_read_each_once(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(30)
     folder = tmp_path / "a b [1] é"
@@ -233,6 +236,7 @@ def test_odd_names_of_files_and_folders_are_read_each_once(spark: SparkSession, 
     assert told(table(folder, COLUMNS)) == expected(file, rows)
 
 
+@pytest.mark.long(seconds=6)
 def test_a_file_older_than_a_week_is_read_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     file = make_pipeline(tmp_path, rows[:60], files=1)
@@ -263,6 +267,7 @@ def test_a_failure_without_the_name_of_an_error_is_told_by_its_first_line(tmp_pa
     assert "connect back. What was committed stays" in str(error)
 
 
+@pytest.mark.long(seconds=5)
 def test_the_close_passes_deadlines_of_the_last_days_of_the_calendar_too(spark: SparkSession, tmp_path: Path) -> None:
     # 9999-12-31 stands for "never" in many a column: what waited for it was held for ever
     rows = [{"order": "o", "at": datetime(9999, 12, 30, 23, 50, tzinfo=UTC), "what": "created", "id": "i", "n": 1}]

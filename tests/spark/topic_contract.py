@@ -194,6 +194,7 @@ def test_each_batch_keeps_where_it_ended(
 # time ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(seconds=12)
 def test_a_heartbeat_to_every_partition_moves_time_and_one_alone_does_not(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files
 ) -> None:

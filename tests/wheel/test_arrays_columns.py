@@ -140,6 +140,7 @@ def test_numpy_arrays_of_another_type_are_not_converted(make: Make, dtype: str) 
 
 
 @pytest.mark.skipif(np is None, reason="is run from where there is NumPy")
+@pytest.mark.long(seconds=5)
 def test_the_suites_hold_where_numpy_cannot_be_imported(request: pytest.FixtureRequest) -> None:
     files = [str(path) for path in sorted(Path(__file__).parent.glob("test_arrays_*.py")) if "model" not in path.name]
     script = BLOCK.replace('not in {*sys.stdlib_module_names, "waterclock"}', '== "numpy"')

@@ -19,11 +19,14 @@ from waterclock.broker.api.absent import AbsentApis
 from waterclock.broker.api.acls import AclApis
 from waterclock.broker.api.configs import ConfigApis
 from waterclock.broker.api.elections import ElectionApis
+from waterclock.broker.api.envelopes import EnvelopeApi
 from waterclock.broker.api.fetch import FetchApi
 from waterclock.broker.api.groups import group_apis
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.offsets import OffsetApis
+from waterclock.broker.api.overdue import EVERY_S, Overdue
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import ProduceApi
 from waterclock.broker.api.records import RecordApis
@@ -52,6 +55,7 @@ from waterclock.broker.replication.replica import open_journal
 from waterclock.broker.replication.replicas import Replicas
 from waterclock.broker.replication.tenure import Tenure
 from waterclock.broker.runtime import RuntimeSettings
+from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer
 from waterclock.broker.security.listening import listener_for
@@ -107,6 +111,7 @@ class Core:
             self.tenure = Tenure(loop, self.identity, self.store, access.link, self.depose)
             self.leading = self._leader(access)
             self.upkeep = self._upkeep()
+            self.scrub = Scrub(self.topics.partitions, self.worker, clock)
             self._stop.remove()
             self._take_up()
             self.produce = self._produce_api()
@@ -123,8 +128,8 @@ class Core:
         take_inventory(self.folder, self.store, self._stop, copied=False)
 
     def _leader(self, access: Access) -> Leader:
-        told, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
-        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, told, user)
+        attached, user = self.tenure.followed_by, (access.link.user or "") if access.users else None
+        return Leader(self.identity, self.store, self.replicas, self._journal, self.depose, attached, user)
 
     def _take_up(self) -> None:
         """Go on with what the last time left: a follower, and transactions."""
@@ -164,27 +169,35 @@ class Core:
         fetches = FetchApi(self.topics, self.fetches, self.settings["fetch.max.bytes"], self.leading)
         self.produce.authorizer = fetches.authorizer = self.authorizer
         fast = {0: FastApi(self.produce, *produce.VERSIONS), 1: FastApi(fetches, *fetch.VERSIONS)}
+        not_kept, envelopes = NotKept(self.leading), EnvelopeApi(self.authorizer, self.leading.admits)
         apis = (
             MetadataApis(self.identity, self.topics, self.settings, self.replicas.in_sync),
-            TopicApis(self.identity, self.topics, self.runtime, self._topic_gone),
-            ConfigApis(Resources(self.topics, self.runtime)),
+            TopicApis(self.identity, self.topics, self.runtime, self._topic_gone, not_kept),
+            ConfigApis(Resources(self.topics, self.runtime), not_kept),
             PartitionApis(self.identity, self.topics, self.replicas.in_sync),
             ElectionApis(self.topics),
             LogDirApis(self.folder, self.topics),
             AbsentApis(),
-            AclApis(self.authorizer),
+            AclApis(self.authorizer, not_kept),
             OffsetApis(self.topics, self.leading),
             TransactionApis(self.topics, self.transactions, self.settings["offset.metadata.max.bytes"]),
             TransactionViewApis(self.topics, self.transactions),
             RecordApis(self.topics, self.deletions, self.upkeep),
             *group_apis(self.identity, self.topics, self.groups, self.settings),
             self.sasl,
-            ScramApis(self.users, self.store),
+            ScramApis(self.users, self.store, not_kept),
+            envelopes,
         )
         rights = self.authorizer.rights if self.authorizer is not None else None
         table = Table(fast, {key: api for some in apis for key, api in some.apis().items()}, rights)
+        envelopes.serve, table.overdue = table.handle, self._overdue()
         self.tenure.lease.guard(table)
         return table
+
+    def _overdue(self) -> Overdue:
+        overdue = Overdue(lambda: self.leading.too_few, self.clock.monotonic_ns)
+        self.timer.every(EVERY_S, overdue.look)
+        return overdue
 
     def _settings_changed(self) -> None:
         for topic in self.topics:
@@ -250,6 +263,7 @@ class Core:
             group_members=sum(len(group.members) for group in groups),
             transactions=Counter(one.record.state.value for one in ids),
             replication=self.leading.statistics(),
+            scrub=self.scrub.statistics(),
         )
 
     def _purgatories(self) -> dict[str, Purgatory]:
@@ -263,6 +277,7 @@ class Core:
         """Let clients in."""
         self.listener.open(self.sasl.guarded(self.table), self.table)
         self.upkeep.begin(self.timer)
+        self.scrub.begin(self.timer, self.settings["log.initial.task.delay.ms"] / 1000)
         self.timer.every(self.settings["replica.lag.time.max.ms"] / 2000, self._drop_laggards)
         self.timer.every(HIGHS_EVERY_S, lambda: self.leading.keep_highs(self.topics.partitions()))
         self.tenure.begin()

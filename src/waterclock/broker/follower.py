@@ -28,6 +28,7 @@ from waterclock.broker.api.elsewhere import elsewhere
 from waterclock.broker.api.fetch import VERSIONS as FETCH_VERSIONS
 from waterclock.broker.api.logdirs import LogDirApis
 from waterclock.broker.api.metadata import MetadataApis
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.partitions import PartitionApis
 from waterclock.broker.api.produce import VERSIONS as PRODUCE_VERSIONS
 from waterclock.broker.api.sasl import SaslApis
@@ -47,6 +48,7 @@ from waterclock.broker.replication.leader import KnownFollower, id_of
 from waterclock.broker.replication.link import Link
 from waterclock.broker.replication.promoting import UNCLEAN
 from waterclock.broker.replication.replica import Replica, open_journal
+from waterclock.broker.scrub import Scrub
 from waterclock.broker.security.access import Access
 from waterclock.broker.security.authorizer import Authorizer, Rights
 from waterclock.broker.security.listening import listener_for
@@ -61,6 +63,8 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fetch import FetchedPartition
 from waterclock.broker.wire.produce import ProducedPartition
+from waterclock.broker.worker import Worker
+from waterclock.clock import SystemClock
 from waterclock.timer import AsyncTimer
 
 LEAD: Final = "lead"
@@ -106,6 +110,9 @@ class Follower:
             self.replica.changed = self._users_changed
             self.table = self._table(settings, folder, access)
             self._stop.remove()
+            self._worker = opened.enter_context(closing(Worker(loop.call_soon_threadsafe)))
+            self.scrub = Scrub(topics.partitions, self._worker, SystemClock())
+            self._scrub_after_s = settings["log.initial.task.delay.ms"] / 1000
             opened.pop_all()
 
     @property
@@ -126,7 +133,7 @@ class Follower:
             LogDirApis(folder, topics),
             AbsentApis(),
         )
-        looking = {DESCRIBE_ACLS: AclApis(self._authorizer).apis()[DESCRIBE_ACLS]}
+        looking = {DESCRIBE_ACLS: AclApis(self._authorizer, NotKept()).apis()[DESCRIBE_ACLS]}
         logging_in = self.sasl.apis() if access.users else {}
         here = {key: api for some in apis for key, api in some.apis().items()} | logging_in | looking
         fast = {
@@ -158,6 +165,7 @@ class Follower:
         self.listener.open(self.sasl.guarded(self.table))
         self._task = self._loop.create_task(self.fetcher.run())
         self._task.add_done_callback(self._ended)
+        self.scrub.begin(self.timer, self._scrub_after_s)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Copying and a promotion end by themselves or by being cancelled; what else ended them ends the broker."""
@@ -172,7 +180,7 @@ class Follower:
             bytes_in=listener.received, bytes_out=listener.sent, records_in=0, record_bytes_in=0,
             topics=len(topics.by_name), partitions=sum(len(topic.partitions) for topic in topics),
             purgatories={}, flushes=FlushStatistics(0, 0, None, None), groups={}, group_members=0, transactions={},
-            replication=ReplicationStatistics(False, self._leader, None, None),
+            replication=ReplicationStatistics(False, self._leader, None, None), scrub=self.scrub.statistics(),
         )  # fmt: skip
 
     # Promotion
@@ -253,6 +261,8 @@ class Follower:
 
     async def _settle(self) -> None:
         """Answer what can be answered, and copy no more."""
+        self.scrub.close()
+        self._worker.close()
         self.listener.ready.send()
         await self._stop_copying()
         if self._promotion is not None:

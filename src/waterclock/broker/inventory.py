@@ -11,8 +11,8 @@
 
 Rule 1: no folder is removed but on two words: its topic's deletion in the store, and its own name.
 Rule 2: whatever is not in the first row is said.
-Rule 3: a store that is new although there are logs, or whose last commit is before one that a label has seen, has lost
-    what was committed since. What folders do not know is named: it is unknown from now on.
+Rule 3: a store that is new although there are logs, or whose last commit is before one that a label or `store.number` has
+    seen, has lost what was committed since. What folders do not know is named: it is unknown from now on.
 """
 
 from __future__ import annotations
@@ -118,14 +118,15 @@ class Inventory:
     # What the store has lost
 
     def _say_what_is_lost(self, labels: list[FolderLabel]) -> None:
-        path, latest = os.path.join(self._data, NAME), max((label.commit for label in labels), default=0)
-        if self._store.new and self._names:
+        path, latest = os.path.join(self._data, NAME), max([self._store.latest, *(label.commit for label in labels)])
+        if self._store.new and (self._names or latest):
             self._say_what_a_pair_loses()
-            log.error("%s is gone, or was never here: of the logs beside it, %s are not known any more", path, UNKNOWN)
+            log.error("%s is gone, or was never here: of what it held, %s are not known any more", path, UNKNOWN)
         elif self._store.number < latest:
             log.error(
-                "%s is older than the logs beside it: its last commit is number %d, and there was number %d. What was "
-                "committed in between is not known any more: %s", path, self._store.number, latest, UNKNOWN,
+                "%s is older than the files beside it: its last commit is number %d, and there was number %d. What was "
+                "committed in between is not known any more, and as it was before: %s",
+                path, self._store.number, latest, UNKNOWN,
             )  # fmt: skip
 
     def _say_what_a_pair_loses(self) -> None:

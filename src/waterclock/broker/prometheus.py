@@ -59,6 +59,9 @@ def _disk(s: BrokerStatistics) -> Iterator[Metric]:
     )
     yield _gauge("last_flush_seconds", "What the last flush took.", _known(s.flushes.last_ms, 1000))
     yield _gauge("worst_flush_seconds", "What the longest flush took.", _known(s.flushes.worst_ms, 1000))
+    yield _counter("scrubbed_bytes", "Bytes of segments that were read for damage.", [Sample(s.scrub.bytes)])
+    yield _gauge("segments_to_scrub", "Segments that this pass has not read yet.", _known(s.scrub.segments_left))
+    yield _gauge("damaged_places", "Places in segments that are known to be damaged.", [Sample(s.scrub.damaged)])
 
 
 def _counter(name: str, what: str, samples: Iterable[Sample]) -> Metric:

@@ -111,7 +111,7 @@ _TABLE: Final = (
     ("log.segment.bytes", "segment.bytes", _int, str(1 << 30), "how large a file of the log grows"),
     ("log.roll.ms", "segment.ms", _int, str(7 * DAY_MS), "how long a file of the log is written to"),
     ("log.retention.check.interval.ms", None, _int, "300000", "how often retention looks for what is too old"),
-    ("log.initial.task.delay.ms", None, _int, "30000", "how long retention and compaction wait after a start"),
+    ("log.initial.task.delay.ms", None, _int, "30000", "how long retention, compaction and the scrub wait after a start"),
     ("group.consumer.assignment.interval.ms", None, _int, "1000", "accepted; assignments are made at once here"),
     ("log.segment.delete.delay.ms", "file.delete.delay.ms", _int, "60000", "accepted; files go at once here"),
     ("message.max.bytes", "max.message.bytes", _int, str(1_048_588), "the largest record batch"),

@@ -45,6 +45,19 @@ class ReplicationStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ScrubStatistics:
+    """The reading of segments for damage.
+
+    >>> ScrubStatistics(bytes=1 << 20, segments_left=0, damaged=0)
+    ScrubStatistics(bytes=1048576, segments_left=0, damaged=0)
+    """
+
+    bytes: int  # read since the start
+    segments_left: int | None  # of the pass at work, 0 between two; None before the first
+    damaged: int  # places in files that are known to be damaged now
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerStatistics:
     """Counts of one moment; `Broker.statistics()` returns it. `dataclasses.asdict` makes what JSON takes.
 
@@ -69,3 +82,4 @@ class BrokerStatistics:
     group_members: int
     transactions: Mapping[str, int]  # transactional ids, likewise
     replication: ReplicationStatistics
+    scrub: ScrubStatistics

@@ -5,7 +5,8 @@
     log.cleaner.backoff.ms             the partition with most to compact is compacted, one at a time (log/compaction.py)
 
 Rule 1: what takes long is done by the upkeep's thread (worker.py); the loop's thread alone swaps segments.
-Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it.
+Rule 2: a partition whose compaction failed halfway is left alone until the next start, which finishes it. One whose log is
+    damaged is not compacted until then: it would be tried, and said, again and again before all others.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Upkeep:
         self._wall_ms, self._changed, self._stands = wall_ms, changed, stands
         self.compacting: Partition | None = None
         self.compactions = self.retired = 0
+        self._damaged: set[Partition] = set()
 
     def begin(self, timer: AsyncTimer) -> None:
         """From now on, by the timer."""
@@ -113,11 +115,13 @@ class Upkeep:
     def _plans(self) -> Iterator[tuple[Partition, compaction.Plan]]:
         now_ms = self._wall_ms()
         for partition in self._topics.partitions():
-            if partition.settings.compact and not partition.upkept and len(partition.segments) > 1:
+            free = not partition.upkept and partition not in self._damaged
+            if partition.settings.compact and free and len(partition.segments) > 1:
                 try:
                     plan = compaction.plan(partition, now_ms)
                 except (OSError, LogDamaged) as error:
                     log.error("%s-%d cannot be compacted: %s", partition.topic, partition.number, error)
+                    self._leave_damaged(partition, error)
                     continue
                 if plan is not None:
                     yield partition, plan
@@ -136,9 +140,14 @@ class Upkeep:
                 self._keep_memo(partition, _tell("keeping a memo"))
             return
         log.error("the compaction of %s-%d failed: %s", partition.topic, partition.number, error)
+        self._leave_damaged(partition, error)
         partition.upkept = not abandon(partition.folder)
         if not partition.upkept:
             work.leave()
+
+    def _leave_damaged(self, partition: Partition, error: Exception) -> None:
+        if isinstance(error, LogDamaged):
+            self._damaged = {known for known in self._damaged if not known.deleted} | {partition}
 
 
 def _remove(folder: str, segments: list[Segment]) -> None:

@@ -26,9 +26,9 @@ class OlderRows(NamedTuple):
     rows: int | None
     estimated: bool = False
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         """
-        >>> OlderRows("shop.item", 999).told(), OlderRows("shop.sale", 1_200_000, True).told()
+        >>> OlderRows("shop.item", 999).as_text(), OlderRows("shop.sale", 1_200_000, True).as_text()
         ('shop.item 999 rows (counted)', 'shop.sale about 1,200,000 rows (estimated)')
         """
         if self.rows is None:
@@ -46,7 +46,7 @@ def check(older: Sequence[OlderRows], why: str, accepted: bool) -> None:
     """Refuse to begin where rows would be missing, unless that is `accepted` (--from-here): then say which."""
     if not older:
         return
-    said = f"{why}: {', '.join(each.told() for each in older)}"
+    said = f"{why}: {', '.join(each.as_text() for each in older)}"
     if accepted:
         log.warning("%s. They do not come (--from-here).", said)
         return

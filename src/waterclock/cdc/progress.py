@@ -18,11 +18,11 @@ class Progress:
 
     def __init__(self, clock: Clock, as_json: bool) -> None:
         self._clock, self._json = clock, as_json
-        self._began_ns = self._told_ns = clock.monotonic_ns()
+        self._began_ns = self._printed_ns = clock.monotonic_ns()
 
     def report(self, now: CaptureStatistics) -> None:
-        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._told_ns >= _EVERY_MS * 1_000_000:
-            self._told_ns = self._clock.monotonic_ns()
+        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._printed_ns >= _EVERY_MS * 1_000_000:
+            self._printed_ns = self._clock.monotonic_ns()
             print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
 
     def lost(self, error: WaterclockError) -> None:

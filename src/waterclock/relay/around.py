@@ -21,6 +21,9 @@ from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics
 
+# librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
+# it for ever in a transaction (its issues 5511 and 5456)
+STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
     "transaction.timeout.ms": 10_000,  # so long a dead relay's transaction hides what stands behind it in the targets
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that

@@ -30,7 +30,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
-from waterclock.relay.around import Around, RecordRefused
+from waterclock.relay.around import STAYING, Around, RecordRefused
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
@@ -97,7 +97,7 @@ class Relay:
         lost: Callable[[WaterclockError], object] = lambda error: None,
     ) -> None:
         self._options, self._clock, self._lost = options, clock or SystemClock(), lost
-        self._settings = base_settings(options.servers, options.settings or {})
+        self._settings = {**STAYING, **base_settings(options.servers, options.settings or {})}
         self.topics = Topics.of(options.topic)
         admin = Admin(self._settings)
         self._count = prepare(admin, self.topics, options.partitions, options.servers)

@@ -47,11 +47,11 @@ class SQLiteSink:
         self._path = Path(path)
         self._table = names.sqlite_table(table)
         self._mirror = mirror
-        with _told_by(self._path):
+        with _errors_of(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
-            with _told_by(self._path):
+            with _errors_of(self._path):
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
         except UsageError:
@@ -62,7 +62,7 @@ class SQLiteSink:
         """See `Sink`."""
         if isinstance(self._mirror, Mirror):
             self._mirror.check(event_schema(results))
-        with _told_by(self._path), self._transaction():
+        with _errors_of(self._path), self._transaction():
             if isinstance(self._mirror, Mirror):
                 refuse_no_mirror(self.describe(), self._found)
             tables = self._tables(results)
@@ -76,7 +76,7 @@ class SQLiteSink:
 
         Raises UsageError, and drops nothing, where a table has the name of one of ours and is none.
         """
-        with _told_by(self._path), self._transaction():
+        with _errors_of(self._path), self._transaction():
             refuse_to_drop(self._mirror, self._table, str(self._path), self._found)
             if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
                 empty_all(self._replicated(), f'"{self._table}{POSITIONS}"')
@@ -86,7 +86,7 @@ class SQLiteSink:
     def last_applied(self) -> LastBatch | None:
         """See `Sink`."""
         query = f'SELECT query_id, batch_id FROM "{self._table}_batches" ORDER BY batch_id DESC LIMIT 1'
-        with _told_by(self._path):
+        with _errors_of(self._path):
             row = self._db.execute(query).fetchone()
         return LastBatch(*row) if row else None
 
@@ -128,7 +128,7 @@ class SQLiteSink:
     def totals(self) -> dict[str, int]:
         """See `Sink`."""
         total: dict[str, int] = {}
-        with _told_by(self._path):
+        with _errors_of(self._path):
             texts = self._db.execute(f'SELECT counters FROM "{self._table}_batches"').fetchall()
         for (text,) in texts:
             for name, value in json.loads(text).items():
@@ -207,7 +207,7 @@ class SQLiteSink:
 
 
 @contextmanager
-def _told_by(path: Path) -> Iterator[None]:
+def _errors_of(path: Path) -> Iterator[None]:
     """What the system or SQLite says of a path, as an error of ours that names it."""
     try:
         yield

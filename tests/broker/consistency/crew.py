@@ -86,9 +86,10 @@ class Crew:
         client.process.wait()
         self.start(client.kind, client.given)
 
-    def replace(self) -> dict[str, int]:
-        """Others take the places of those that ended by themselves; how many, by how they ended."""
+    def replace(self, *kinds: str) -> dict[str, int]:
+        """Others take the places of those that ended by themselves, of these kinds; how many, by how they ended."""
         ended = [one for one in self.all if one not in self._replaced and one.process.poll() not in (None, 0)]
+        ended = [one for one in ended if not kinds or one.kind in kinds]
         self._replaced += ended
         for one in ended:
             self.start(one.kind, one.given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,38 +16,6 @@ from waterclock.broker.wire.errors import Error
 from waterclock.errors import UsageError
 
 FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-
-
-@pytest.fixture
-def served() -> Iterator[Turned]:
-    with Turned() as turned:
-        yield turned
-
-
-@pytest.fixture
-def ann(served: Turned) -> Iterator[OldReader]:
-    """A member of the classic protocol, alone in a stable group, with all four partitions."""
-    one = OldReader(served, "ann")
-    one.create_topic("t", 4)
-    assert one.enters().error_code == Error.NONE
-    yield one
-    one.close()
-
-
-@pytest.fixture
-def bob(served: Turned) -> Iterator[Reader]:
-    """A member of the new protocol, which has not joined yet."""
-    one = Reader(served, "bob")
-    yield one
-    one.close()
-
-
-@pytest.fixture
-def cid(served: Turned) -> Iterator[OldReader]:
-    """One more of the classic protocol, which has not joined yet."""
-    one = OldReader(served, "cid")
-    yield one
-    one.close()
 
 
 @pytest.mark.parametrize("metadata", [b"mine", b"", subscription(["t"])[:-2]])

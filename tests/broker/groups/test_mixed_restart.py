@@ -35,13 +35,6 @@ def ann(served: Turned) -> Iterator[OldReader]:
     one.close()
 
 
-@pytest.fixture
-def bob(served: Turned) -> Iterator[Reader]:
-    one = Reader(served, "bob")
-    yield one
-    one.close()
-
-
 FIRST: dict[str, Any] = {"rebalance_timeout": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 
 

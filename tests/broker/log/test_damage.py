@@ -197,7 +197,7 @@ def test_damage_that_a_reader_meets_is_told_and_the_others_are_served(
         limits = {"max_wait": timedelta(0), "min_bytes": 1, "max_bytes": 10**6}
         answer = client.ask("Fetch", 12, topics=topics, forgotten_topics_data=[], **limits)
         first, second = answer.responses[0].partitions
-        assert (first.error_code.value, second.error_code.value) == (Error.KAFKA_STORAGE_ERROR, 0)
+        assert (first.error_code.value, second.error_code.value) == (Error.CORRUPT_MESSAGE, 0)
         assert [b.base for b in stored(second.records)] == [1]
     assert "is broken at byte" in caplog.text
 

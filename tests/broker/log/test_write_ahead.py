@@ -265,6 +265,32 @@ def test_where_there_is_no_room_nothing_is_written_and_nothing_left_open(
     assert not any((disk.folder / name).exists() for name in NAMES)
 
 
+@pytest.mark.parametrize("written", [None, 10])
+def test_a_frame_that_the_disk_does_not_take_is_refused_and_the_next_one_takes_its_place(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, written: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A campaign with full disks ended the broker so: its room is reserved, and the write was refused all the same."""
+    real, log = os.pwrite, disk.log
+
+    def refuse(fd: int, data: bytes, at: int) -> int:
+        if fd not in log._files:
+            return real(fd, data, at)
+        if written is None:
+            raise OSError(27, "File too large")
+        return real(fd, data[:written], at)
+
+    disk.append((0, b"one"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse)
+        patch.setattr(write_ahead, "flush_failed", lambda error: pytest.fail("the process would end"))
+        with pytest.raises(OSError, match=r"too large|not written whole"):
+            log.write([SegmentBytes(disk.segments[0], 0, 3)])
+    disk.append((1, b"two"))
+    disk.cut_power()
+    assert disk.holds_all()
+    assert "cannot be read" not in caplog.text  # no number is missing
+
+
 def test_a_start_without_a_log_touches_nothing(tmp_path: Path) -> None:
     replay(str(tmp_path))
     assert not list(tmp_path.iterdir())

@@ -19,7 +19,8 @@ from tests.conformance.dialogue import Dialogue, fetch_fields
 from tests.conformance.waiting import until
 from tests.conformance.wire import Closed, Wire
 from waterclock.broker import Access, Broker
-from waterclock.broker.net.connection import INBOX, LEAST_FRAME, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.connection import INBOX, MOST_SLOTS, MOST_UNSENT, Connection
+from waterclock.broker.net.frame import LEAST
 from waterclock.broker.process import allow_many_files
 from waterclock.clock import ManualClock
 
@@ -229,7 +230,7 @@ def test_what_is_claimed_and_not_sent_is_not_held(narrow: Broker) -> None:
         claimants = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(6)]
         for one in claimants:
             one.sendall(struct.pack(">i", 100 << 20) + VERSIONS[4:])
-        until(lambda: held(narrow) == 6 * LEAST_FRAME)
+        until(lambda: held(narrow) == 6 * LEAST)
         assert is_served(narrow)
 
 
@@ -245,19 +246,48 @@ def test_small_requests_are_served_while_large_ones_fill_the_room(narrow: Broker
 
 def test_large_requests_wait_for_room_but_one_that_goes_on_and_makes_some(narrow: Broker) -> None:
     with ExitStack() as stack:
-        first, second, third = (stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(3))
-        for one in (first, second):
-            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 600_000)
+        plugged = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(4)]
+        for one in plugged[:2]:
+            begin(one, 600_000)
         until(lambda: held(narrow) >= 1_200_000)
-        third.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 100_000)
-        until(lambda: waiting(narrow) == 1)
-        assert is_quiet(third)
-        first.sendall(b"\0" * (BIG - 10 - 600_000))
-        assert len(first.recv(4)) == 4
-        third.sendall(b"\0" * (BIG - 10 - 100_000))
-        second.sendall(b"\0" * (BIG - 10 - 600_000))
-        assert [len(one.recv(4)) for one in (second, third)] == [4, 4]
-        until(lambda: held(narrow) == 0)
+        for one in plugged[2:]:
+            begin(one, 100_000)
+        until(lambda: waiting(narrow) >= 1)  # of the last two one may go on, where neither of the first needs more
+        assert all(is_quiet(one) for one in plugged)
+        finish(
+            narrow,
+            {one: BIG - 10 - sent for one, sent in zip(plugged, (600_000, 600_000, 100_000, 100_000), strict=True)},
+        )
+
+
+def begin(plugged: socket.socket, size: int) -> None:
+    plugged.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * size)
+
+
+def finish(broker: Broker, left: dict[socket.socket, int]) -> None:
+    """Send what is `left` of each as the broker takes it, until all are answered and nothing is held."""
+
+    def nothing_left() -> bool:
+        for one in left:
+            left[one] -= as_much_as_goes(one, left[one])
+        return not any(left.values())
+
+    until(nothing_left)
+    assert [len(one.recv(4)) for one in left] == [4] * len(left)
+    until(lambda: held(broker) == 0)
+
+
+def as_much_as_goes(plugged: socket.socket, size: int) -> int:
+    sent = 0
+    plugged.setblocking(False)
+    try:
+        while sent < size:
+            sent += plugged.send(b"\0" * min(size - sent, 1 << 16))
+    except BlockingIOError:
+        pass
+    finally:
+        plugged.settimeout(20)
+    return sent
 
 
 def waiting(broker: Broker) -> int:
@@ -278,7 +308,7 @@ def is_quiet(plugged: socket.socket) -> bool:
 def test_a_client_that_goes_gives_its_room_back(narrow: Broker) -> None:
     with closing(plug(narrow.bootstrap)) as begun:
         begun.sendall(struct.pack(">i", 2 * BIG) + b"\0" * 100)
-        until(lambda: held(narrow) == LEAST_FRAME)
+        until(lambda: held(narrow) == LEAST)
     until(lambda: held(narrow) == 0)
 
 
@@ -286,31 +316,8 @@ def test_no_two_begun_requests_wait_for_each_other(narrow: Broker) -> None:
     with ExitStack() as stack:
         plugged = [stack.enter_context(closing(plug(narrow.bootstrap))) for _ in range(6)]
         for one in plugged:
-            one.sendall(struct.pack(">i", BIG) + VERSIONS[4:] + b"\0" * 1000)
-        for _ in plugged:
-            for one in list(plugged):
-                one.settimeout(0.5)
-                send_more(one)
-        until(lambda: held(narrow) == 0)
-        for one in plugged:
-            one.settimeout(20)
-            assert len(one.recv(4)) == 4
-
-
-LEFT: dict[socket.socket, int] = {}
-
-
-def send_more(plugged: socket.socket) -> None:
-    """As much of a big request as the other side takes."""
-    left = LEFT.setdefault(plugged, BIG - 1010)
-    plugged.setblocking(False)
-    try:
-        while left:
-            left -= plugged.send(b"\0" * min(left, 1 << 16))
-            LEFT[plugged] = left
-    except BlockingIOError:
-        pass
-    plugged.setblocking(True)
+            begin(one, 1000)
+        finish(narrow, dict.fromkeys(plugged, BIG - 10 - 1000))
 
 
 # Answers

@@ -22,6 +22,7 @@ from tests.broker.replication.pairs import LAG_S, Pair, client, has, pair, until
 from tests.broker.transactions.client import Client, Id
 from waterclock import ManualClock
 from waterclock.broker import Broker
+from waterclock.broker.api.overdue import PATIENCE_S
 from waterclock.broker.replication.journal import Journal
 from waterclock.broker.wire.errors import Error
 
@@ -84,7 +85,11 @@ def waiting(both: Pair) -> int:
 
 
 def committed(both: Pair) -> int:
-    with RawClient(both.two.bootstrap) as raw:
+    return committed_at(both.two)
+
+
+def committed_at(broker: Broker) -> int:
+    with RawClient(broker.bootstrap) as raw:
         asked = [{"name": "t", "partition_indexes": (0,)}]
         answer = raw.ask("OffsetFetch", 7, group_id="g", topics=asked, require_stable=False)
     return int(answer.topics[0].partitions[0].committed_offset)
@@ -122,8 +127,11 @@ def test_a_commit_that_stands_in_the_store_waits_for_the_follower(tmp_path: Path
         both.one.advance_s(2 * LAG_S)  # its time is looked at now and then
         until(lambda: both.one.statistics().replication.in_sync == 0, "the follower is out of sync")
         assert (waiting(both), commit(both, 3)) == (1, False)
+        both.one.advance_s(2 * PATIENCE_S)
+        assert not acknowledged(raw)  # it waited without end
+        assert waiting(both) == 1
         both.thaw()
-        assert acknowledged(raw)
+        until(lambda: committed_at(both.one) == 2, "what was given up is kept all the same")
         until(lambda: commit(both, 3), "the follower is in sync")
 
 

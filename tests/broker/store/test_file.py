@@ -198,7 +198,7 @@ def test_the_store_of_an_earlier_version_is_taken_over_and_moved_aside(tmp_path:
     sqlite(tmp_path, ("r", "a", "1"), ("r", "b", '{"x":[2]}'))
     for _ in range(2):
         assert kept(tmp_path) == {"a": 1, "b": {"x": [2]}}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.log", "unknown"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.log", "store.number", "unknown"]
     assert [path.name for path in (tmp_path / "unknown").iterdir()] == ["store.sqlite"]
 
 

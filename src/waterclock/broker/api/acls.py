@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any, Final
 
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import (
     CLUSTER_NAME,
@@ -35,10 +36,6 @@ NO_AUTHORIZER: Final[dict[str, Any]] = {
     "error_message": "There is no authorizer: whoever may connect may do everything",
 }
 FINE: Final[dict[str, Any]] = {"error_code": Error.NONE, "error_message": None}
-NOT_KEPT: Final[dict[str, Any]] = {
-    "error_code": Error.KAFKA_STORAGE_ERROR,
-    "error_message": "The change could not be kept.",
-}
 FOR_FILTERS: Final[dict[str, Any]] = {
     "error_code": Error.UNKNOWN_SERVER_ERROR,  # Kafka's answer
     "error_message": "ANY and MATCH stand in filters only: none of these ACLs was made.",
@@ -56,8 +53,8 @@ OF_ACL: Final[Kinds] = (
 class AclApis:
     """The APIs about ACLs; without an `authorizer` all of them answer SECURITY_DISABLED."""
 
-    def __init__(self, authorizer: Authorizer | None) -> None:
-        self._authorizer = authorizer
+    def __init__(self, authorizer: Authorizer | None, not_kept: NotKept) -> None:
+        self._authorizer, self._not_kept = authorizer, not_kept
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 1, 3), CREATE: Api(self.create, 1, 3), DELETE: Api(self.delete, 1, 3)}
@@ -94,9 +91,12 @@ class AclApis:
 
         self._change(self._authorizer.create, good, kept)
 
-    @staticmethod
-    def _created(request: Request, problem: str | None, done: bool) -> Any:
-        said = FINE if done else NOT_KEPT
+    def _said(self, done: bool) -> dict[str, Any]:
+        error, message = (Error.NONE, None) if done else self._not_kept.why()
+        return {"error_code": error, "error_message": message}
+
+    def _created(self, request: Request, problem: str | None, done: bool) -> Any:
+        said = self._said(done)
         if problem is not None:
             said = {"error_code": Error.INVALID_REQUEST, "error_message": problem}
         return request.make("AclCreationResult", **said)
@@ -113,7 +113,7 @@ class AclApis:
         found = [_filtered(wanted, held) for wanted in map(_filter, filters)]
 
         def kept(done: bool) -> None:
-            said = FINE if done else NOT_KEPT
+            said = self._said(done)
             request.answer(filter_results=tuple(_deleted(request, said, acls) for acls in found))
 
         self._change(self._authorizer.delete, [acl for acls in found for acl in acls or ()], kept)

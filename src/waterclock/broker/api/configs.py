@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import ERRORS
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.resources import BROKER, TOPIC, Resource, ResourceRefusal, Resources, described
 from waterclock.broker.api.table import Api
 from waterclock.broker.bounds import TYPES
 from waterclock.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from waterclock.broker.settings import Setting
+from waterclock.broker.settings import TOPIC_SETTINGS, Setting
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -37,8 +39,8 @@ Change = Callable[[Resource, tuple[Any, ...]], dict[str, str]]
 class ConfigApis:
     """The APIs about settings."""
 
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+    def __init__(self, resources: Resources, not_kept: NotKept) -> None:
+        self._resources, self._not_kept = resources, not_kept
 
     def apis(self) -> dict[int, Api]:
         return {
@@ -49,7 +51,9 @@ class ConfigApis:
         }
 
     def describe(self, request: Request) -> None:
-        request.answer(results=tuple(self._result(request, requested) for requested in request.body.resources))
+        resources = request.body.resources
+        rows = (self._result(request, requested) for requested in resources)
+        portions.answer(request, "results", rows, len(resources) * len(TOPIC_SETTINGS))
 
     def _result(self, request: Request, requested: Any) -> Any:
         error, message, rows = Error.NONE, "", []
@@ -112,8 +116,7 @@ class ConfigApis:
         if request.body.validate_only:
             several.settled()
         else:
-            failed = partial(row, Error.KAFKA_STORAGE_ERROR, "The change could not be kept.")
-            resource.replace(given, several.after(failed))
+            resource.replace(given, several.after(lambda: row(*self._not_kept.why())))
 
     def _altered(
         self, request: Request, requested: Any, rows: list[Any], row_number: int, error: Error, message: str | None

@@ -65,6 +65,7 @@ DEMANDS: Final[dict[int, tuple[Demand, ...]]] = {
     48: (Demand(Operation.DESCRIBE_CONFIGS),),  # DescribeClientQuotas
     50: (DESCRIBES,),  # DescribeUserScramCredentials
     51: (ALTERS,),  # AlterUserScramCredentials
+    58: (Demand(Operation.CLUSTER_ACTION),),  # Envelope
     68: (READS_GROUP,),  # ConsumerGroupHeartbeat
     74: (Demand(Operation.DESCRIBE_CONFIGS),),  # ListConfigResources
 }

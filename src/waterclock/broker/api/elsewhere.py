@@ -8,7 +8,7 @@ may ask this one. So the follower knows the same APIs in the same versions, and 
     Metadata, DescribeCluster           both brokers, and who leads
     ListGroups, ListTransactions        none: whoever lists asks every broker
     a group, a transaction              NOT_COORDINATOR
-    a topic's, setting's, ACL's change  NOT_CONTROLLER
+    a topic's, setting's, ACL's change  the leader's answer (envelopes.py)
     a partition                         NOT_LEADER_OR_FOLLOWER
     a producer's id                     the leader's answer: some clients never ask anybody else for it
 """
@@ -20,7 +20,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from waterclock.broker.api.envelopes import PASSED_ON
 from waterclock.broker.api.table import Api
+from waterclock.broker.replication.forwarder import Forwarder
 from waterclock.broker.replication.link import Link, LinkLost
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
@@ -42,10 +44,6 @@ REFUSED: Final[dict[Error, dict[int, tuple[int, int]]]] = {
         8: (2, 10), 9: (1, 10), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 24: (0, 5), 25: (0, 4),
         26: (0, 5), 28: (0, 5), 42: (0, 2), 47: (0, 0), 65: (0, 0), 68: (0, 1), 69: (0, 1),
     },
-    Error.NOT_CONTROLLER: {
-        19: (2, 7), 20: (1, 6), 30: (1, 3), 31: (1, 3), 32: (1, 4), 33: (0, 2), 37: (0, 3), 44: (0, 1), 50: (0, 0),
-        51: (0, 0), 74: (0, 1),
-    },
     Error.ILLEGAL_SASL_STATE: {17: (0, 1), 36: (0, 2)},
     Error.NONE: {16: (0, 5), 66: (0, 2)},
 }  # fmt: skip
@@ -55,6 +53,7 @@ def elsewhere(
     identity: Identity, start: Callable[[Coroutine[Any, Any, None]], object], access: LinkAccess
 ) -> dict[int, Api]:
     """The APIs that are answered with where to go; `start` runs what asks the leader first, with `access`."""
+    forwarder = Forwarder(identity, start, access)
     apis = {
         key: Api(partial(_refuse, error), *versions)
         for error, refused in REFUSED.items()
@@ -62,6 +61,7 @@ def elsewhere(
     }
     return {
         **apis,
+        **{key: Api(forwarder.forward, *versions) for key, versions in PASSED_ON.items()},
         FIND_COORDINATOR: Api(partial(_find, identity), 0, 6),
         INIT_PRODUCER: Api(partial(_init, identity, start, access), 0, 5),
     }

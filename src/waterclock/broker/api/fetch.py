@@ -11,7 +11,9 @@ Rule 1: the reader's end is the high watermark; for committed records the last s
 Rule 2: a batch is never cut: an answer has at least one whole batch if there is one, however large. KIP-74
 Rule 3: whose connection is closed waits no more: readers that came and went would be asked at every append.
 Rule 4: topics that a reader may not read are refused before anything is looked for; of a follower: everything.
-Rule 5: if a file is damaged, its partition is refused, with a line in the log; the others are answered.
+Rule 5: if a file is damaged, its partition is refused, with a line in the log, once; the others are answered. The error is
+    CORRUPT_MESSAGE, as with Apache Kafka: clients hand it to their program, and ask again. At KAFKA_STORAGE_ERROR they look
+    for another leader, for ever and without a word.
 """
 
 from __future__ import annotations
@@ -142,8 +144,12 @@ class DelayedFetch:
             return FetchedPartition(wanted.partition, error, start=partition.start if follows else -1)
         try:
             return self._records(partition, wanted, min(wanted.limit, left), first)
-        except (LogDamaged, OSError) as damage:
-            log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
+        except LogDamaged as damage:
+            if partition.is_news(damage):
+                log.error("%s-%d cannot be read: %s", partition.topic, partition.number, damage)
+            return FetchedPartition(wanted.partition, Error.CORRUPT_MESSAGE)
+        except OSError as error:
+            log.error("%s-%d cannot be read: %s", partition.topic, partition.number, error)
             return FetchedPartition(wanted.partition, Error.KAFKA_STORAGE_ERROR)
 
     def _records(self, partition: Partition, wanted: FetchPartition, limit: int, first: bool) -> FetchedPartition:

@@ -5,8 +5,9 @@ From version 10 on OffsetCommit and OffsetFetch name topics by id; before, by na
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.demands import may_with_group, may_with_topic
@@ -15,6 +16,7 @@ from waterclock.broker.groups.consumer import ConsumerGroup
 from waterclock.broker.groups.offsets import NEVER, CommittedOffset
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.topics import Topic, TopicPartition, Topics
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.refusal import refuse
@@ -130,15 +132,24 @@ class GroupOffsetApis:
     def _fetch(self, request: Request, stable: bool) -> None:
         groups = getattr(request.body, "groups", None)
         if groups is not None:
-            request.answer(groups=tuple(self._group(request, requested, stable) for requested in groups))
+            branches = (self._group(request, requested, stable) for requested in groups)
+            portions.answer(
+                request, "groups", branches, sum(1 + self._count(one.group_id, one.topics) for one in groups)
+            )
             return
         group_id = request.body.group_id
         if not may_with_group(request, Operation.DESCRIBE, group_id):
             self._refuse_fetch(request)
             return
-        unstable = self._coordinator.offsets.pending(group_id) if stable else set()
-        topics = self._rows(request, group_id, request.body.topics, unstable, "")
-        request.answer(topics=topics, error_code=Error.NONE)
+        requested = request.body.topics
+        rows = self._rows(request, group_id, requested, stable, "")
+        portions.answer(request, "topics", rows, self._count(group_id, requested), error_code=Error.NONE)
+
+    def _count(self, group_id: str, requested: Collection[Any] | None) -> int:
+        """How many rows are asked for of a group."""
+        if requested is None:
+            return len(self._coordinator.offsets.all(group_id))
+        return sum(1 + len(one.partition_indexes) for one in requested)
 
     @staticmethod
     def _refuse_fetch(request: Request) -> None:
@@ -148,41 +159,47 @@ class GroupOffsetApis:
             request.answer(topics=(), error_code=Error.GROUP_AUTHORIZATION_FAILED)
 
     def _group(self, request: Request, requested: Any, stable: bool) -> Any:
-        unstable = self._coordinator.offsets.pending(requested.group_id) if stable else set()
         member, epoch = getattr(requested, "member_id", None), getattr(requested, "member_epoch", -1)
         error = Error.GROUP_AUTHORIZATION_FAILED
         if may_with_group(request, Operation.DESCRIBE, requested.group_id):
             error = self._coordinator.check_fetch(requested.group_id, member, epoch)
-        rows = () if error else self._rows(request, requested.group_id, requested.topics, unstable, "s")
-        return request.make("OffsetFetchResponseGroup", group_id=requested.group_id, topics=rows, error_code=error)
+        row = request.make("OffsetFetchResponseGroup", group_id=requested.group_id, topics=(), error_code=error)
+        if error:
+            return row
+        rows = self._rows(request, requested.group_id, requested.topics, stable, "s")
+        return portions.Branch(row, "topics", rows, self._count(requested.group_id, requested.topics))
 
     def _rows(
-        self, request: Request, group: str, requested: Iterable[Any] | None, unstable: set[TopicPartition], plural: str
-    ) -> tuple[Any, ...]:
-        """The answer's topics; its classes are in the plural if it has several groups."""
-        answered = []
-        for named, name, numbers, error in self._requested(request, group, requested):
-            rows = []
-            for number in numbers:
-                tp = name, number
-                wrong = error or (Error.UNSTABLE_OFFSET_COMMIT if tp in unstable else Error.NONE)
-                found = NOTHING if wrong else self._coordinator.offsets.fetch(group, *tp) or NOTHING
-                rows.append(
-                    request.make(
-                        "OffsetFetchResponsePartition" + plural, partition_index=number, error_code=wrong,
-                        committed_offset=found.offset, committed_leader_epoch=found.leader_epoch, metadata=found.metadata,
-                    )
-                )  # fmt: skip
-            answered.append(request.make("OffsetFetchResponseTopic" + plural, **named, partitions=tuple(rows)))
-        return tuple(answered)
+        self, request: Request, group: str, requested: Iterable[Any] | None, stable: bool, plural: str
+    ) -> Iterator[portions.Branch]:
+        """The answer's topics; its classes are in the plural if it has several groups.
+
+        All are of one moment, however many slices they take: what was committed together is seen together.
+        """
+        offsets = self._coordinator.offsets
+        unstable, committed = offsets.pending(group) if stable else set(), dict(offsets.all(group))
+
+        def row(name: str, error: Error, number: int) -> Any:
+            tp = name, number
+            wrong = error or (Error.UNSTABLE_OFFSET_COMMIT if tp in unstable else Error.NONE)
+            found = NOTHING if wrong else committed.get(tp, NOTHING)
+            return request.make(
+                "OffsetFetchResponsePartition" + plural, partition_index=number, error_code=wrong,
+                committed_offset=found.offset, committed_leader_epoch=found.leader_epoch, metadata=found.metadata,
+            )  # fmt: skip
+
+        for named, name, numbers, error in self._requested(request, committed, requested):
+            topic = request.make("OffsetFetchResponseTopic" + plural, **named, partitions=())
+            yield portions.Branch(topic, "partitions", map(partial(row, name, error), numbers), len(numbers))
 
     def _requested(
-        self, request: Request, group: str, requested: Iterable[Any] | None
-    ) -> Iterable[tuple[dict[str, Any], str, Iterable[int], Error]]:
-        """How a topic is named in the answer, its name, partitions, and error; without `asked` all that there are."""
+        self, request: Request, committed: Iterable[TopicPartition], requested: Iterable[Any] | None
+    ) -> Iterable[tuple[dict[str, Any], str, Collection[int], Error]]:
+        """How a topic is named in the answer, its name, partitions, and error; where none is `requested`, all that there
+        are."""
         if requested is None:
             numbers: dict[str, list[int]] = {}
-            for name, number in self._coordinator.offsets.all(group):
+            for name, number in committed:
                 numbers.setdefault(name, []).append(number)
             for name, some in numbers.items():
                 if not may_with_topic(request, Operation.DESCRIBE, name):

@@ -9,7 +9,7 @@ Rule 2: who may not describe a topic does not learn whether it is there: of all 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from waterclock.broker.api.countdown import Countdown
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 METADATA: Final = 3
 DESCRIBE_CLUSTER: Final = 60
+NO_ID: Final = uuid.UUID(int=0)
 NOBODY_ASKED: Final = -(2**31)  # "authorized operations" that nobody asked for
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
 
@@ -87,10 +88,19 @@ class MetadataApis:
         )
         requested = getattr(body, "include_cluster_authorized_operations", False)
         portions.answer(
-            request, "topics", rows, len(topics) if everything else len(body.topics), brokers=brokers,
+            request, "topics", rows, self._count(topics if everything else body.topics), brokers=brokers,
             cluster_id=identity.cluster, controller_id=identity.leader, error_code=Error.NONE,
             cluster_authorized_operations=operations_with_cluster(request) if requested else NOBODY_ASKED,
         )  # fmt: skip
+
+    def _count(self, topics: Sequence[Any]) -> int:
+        """How many rows there are of these topics, those of partitions included; of many topics less may be said."""
+        count = len(topics)
+        if count <= portions.MANY:
+            by_name, by_id = self._topics.by_name, self._topics.by_id
+            known = (by_name.get(one.name) or by_id.get(getattr(one, "topic_id", None) or NO_ID) for one in topics)
+            count += sum(len(topic.partitions) for topic in known if topic is not None)
+        return count
 
     def _seen(self, request: Request, topic: Topic) -> Any:
         """The row of one of all topics; None if the client may not see it."""
@@ -105,34 +115,42 @@ class MetadataApis:
     def _by_id(self, request: Request, topic_id: uuid.UUID) -> Any:
         topic = self._topics.by_id.get(topic_id)
         if topic is not None and not may_with_topic(request, Operation.DESCRIBE, topic.name):
-            return self._topic(request, None, topic_id, Error.TOPIC_AUTHORIZATION_FAILED, ())
+            return self._topic(request, None, topic_id, Error.TOPIC_AUTHORIZATION_FAILED)
         if topic is not None:
             return self._known(request, topic)
-        return self._topic(request, None, topic_id, Error.UNKNOWN_TOPIC_ID, ())
+        return self._topic(request, None, topic_id, Error.UNKNOWN_TOPIC_ID)
 
     def _by_name(self, request: Request, name: str | None) -> Any:
         if self._refused(request, name or ""):
-            return self._topic(request, name or "", None, Error.TOPIC_AUTHORIZATION_FAILED, ())
+            return self._topic(request, name or "", None, Error.TOPIC_AUTHORIZATION_FAILED)
         topic = self._topics.by_name.get(name) if name else None
         if topic is not None:
             return self._known(request, topic)
         error = Error.UNKNOWN_TOPIC_OR_PARTITION if name and legal(name) else Error.INVALID_TOPIC_EXCEPTION
-        return self._topic(request, name or "", None, error, ())
+        return self._topic(request, name or "", None, error)
 
     def _known(self, request: Request, topic: Topic) -> Any:
         replicas = tuple(node for node, _, _ in self._identity.brokers())
-        partitions = tuple(
+        partitions = (
             request.make(
                 "MetadataResponsePartition", error_code=Error.NONE, partition_index=p.number,
                 leader_id=self._identity.leader, leader_epoch=p.memo.epoch, replica_nodes=replicas,
                 isr_nodes=self._in_sync(p), offline_replicas=(),
             )
-            for p in topic.partitions
+            for p in list(topic.partitions)
         )  # fmt: skip
-        return self._topic(request, topic.name, topic.id, Error.NONE, partitions)
+        if len(topic.partitions) <= portions.FEW:
+            return self._topic(request, topic.name, topic.id, Error.NONE, tuple(partitions))
+        row = self._topic(request, topic.name, topic.id, Error.NONE)
+        return portions.Branch(row, "partitions", partitions, len(topic.partitions))
 
     def _topic(
-        self, request: Request, name: str | None, topic_id: uuid.UUID | None, error: Error, partitions: tuple[Any, ...]
+        self,
+        request: Request,
+        name: str | None,
+        topic_id: uuid.UUID | None,
+        error: Error,
+        partitions: tuple[Any, ...] = (),
     ) -> Any:
         bits = NOBODY_ASKED
         if name is not None and not error and getattr(request.body, "include_topic_authorized_operations", False):

@@ -11,17 +11,21 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5: nothing is tiered here
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
 from waterclock.broker.api.table import Api
+from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.times import NONE, Moment, first_at, latest
 from waterclock.broker.replication.journal import TOPIC
 from waterclock.broker.replication.leader import KnownFollower
 from waterclock.broker.replication.lease import ASKER
 from waterclock.broker.security.acls import Operation
+from waterclock.broker.wire import portions
 from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
@@ -33,6 +37,7 @@ LIST_OFFSETS: Final = 2
 LEADER_EPOCH: Final = 23
 NOT_AVAILABLE_SINCE: Final = 5
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+log = logging.getLogger("waterclock.broker")
 FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -46,22 +51,29 @@ class OffsetApis:
         return {LIST_OFFSETS: Api(self.list, 1, 11), LEADER_EPOCH: Api(self.leader_epoch, 2, 4)}
 
     def list(self, request: Request) -> None:
-        committed = getattr(request.body, "isolation_level", 0) == 1
-        topics = []
-        for topic in request.body.topics:
-            numbers = Counter(requested.partition_index for requested in topic.partitions)
-            if not may_with_topic(request, Operation.DESCRIBE, topic.name):
-                rows = tuple(_listed(request, number, Error.TOPIC_AUTHORIZATION_FAILED) for number in numbers)
-                topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
-                continue
-            rows = tuple(
-                self._row(request, topic.name, requested, committed)
-                if numbers[requested.partition_index] == 1
-                else _listed(request, requested.partition_index, Error.INVALID_REQUEST)
-                for requested in topic.partitions
+        topics = request.body.topics
+        rows = (
+            portions.Branch(
+                request.make("ListOffsetsTopicResponse", name=topic.name, partitions=()), "partitions",
+                self._rows(request, topic), len(topic.partitions),
             )
-            topics.append(request.make("ListOffsetsTopicResponse", name=topic.name, partitions=rows))
-        request.answer(topics=tuple(topics))
+            for topic in topics
+        )  # fmt: skip
+        portions.answer(request, "topics", rows, sum(1 + len(topic.partitions) for topic in topics))
+
+    def _rows(self, request: Request, topic: Any) -> Iterator[Any]:
+        """A row of the answer for each partition."""
+        committed = getattr(request.body, "isolation_level", 0) == 1
+        numbers = Counter(requested.partition_index for requested in topic.partitions)
+        if not may_with_topic(request, Operation.DESCRIBE, topic.name):
+            for number in numbers:
+                yield _listed(request, number, Error.TOPIC_AUTHORIZATION_FAILED)
+            return
+        for requested in topic.partitions:
+            if numbers[requested.partition_index] == 1:
+                yield self._row(request, topic.name, requested, committed)
+            else:
+                yield _listed(request, requested.partition_index, Error.INVALID_REQUEST)
 
     def _row(self, request: Request, topic: str, requested: Any, committed: bool) -> Any:
         partition = self._topics.partition(topic, requested.partition_index)
@@ -73,7 +85,12 @@ class OffsetApis:
             return _listed(request, requested.partition_index, error)
         if request.version < FIRST_VERSION_OF.get(requested.timestamp, 0) or requested.timestamp < LATEST_TIERED:
             return _listed(request, requested.partition_index, Error.UNSUPPORTED_VERSION)
-        found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
+        try:
+            found = self._find(partition, requested.timestamp, partition.stable if committed else partition.high)
+        except LogDamaged as damage:  # as with Apache Kafka: its place cannot be found, and whoever asks is told
+            if partition.is_news(damage):
+                log.error("%s-%d cannot be searched: %s", partition.topic, partition.number, damage)
+            return _listed(request, requested.partition_index, Error.CORRUPT_MESSAGE)
         epoch = partition.memo.epoch if found.offset >= 0 else -1
         return _listed(request, requested.partition_index, Error.NONE, found, epoch)
 
@@ -87,16 +104,25 @@ class OffsetApis:
         return Moment(-1, -1) if timestamp == LATEST_TIERED else first_at(partition, timestamp, upto)
 
     def leader_epoch(self, request: Request) -> None:
-        topics = []
+        topics = request.body.topics
+        rows = (
+            portions.Branch(
+                request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=()), "partitions",
+                self._ends(request, topic), len(topic.partitions),
+            )
+            for topic in topics
+        )  # fmt: skip
+        portions.answer(request, "topics", rows, sum(1 + len(topic.partitions) for topic in topics))
+
+    def _ends(self, request: Request, topic: Any) -> Iterator[Any]:
         follows = may_with_cluster(request, Operation.CLUSTER_ACTION)
         copied = follows and self._copies(request)
-        for topic in request.body.topics:
-            if not (follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)):
-                rows = tuple(_end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED) for one in topic.partitions)
+        may = follows or may_with_topic(request, Operation.DESCRIBE, topic.topic)
+        for one in topic.partitions:
+            if may:
+                yield self._end_of(request, topic.topic, one, copied)
             else:
-                rows = tuple(self._end_of(request, topic.topic, one, copied) for one in topic.partitions)
-            topics.append(request.make("OffsetForLeaderTopicResult", topic=topic.topic, partitions=rows))
-        request.answer(topics=tuple(topics))
+                yield _end(request, one.partition, Error.TOPIC_AUTHORIZATION_FAILED)
 
     def _copies(self, request: Request) -> bool:
         """Whether a follower asks."""

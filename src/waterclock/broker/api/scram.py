@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any, Final
 
 from waterclock.broker.api.countdown import Countdown
+from waterclock.broker.api.not_kept import NotKept, Refusal
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.scram import HASHES, ITERATIONS, MOST_ITERATIONS, Credential
 from waterclock.broker.security.users import Key, Users, change
@@ -22,15 +23,12 @@ DESCRIBE: Final = 50
 ALTER: Final = 51
 MECHANISMS: Final = dict(enumerate(HASHES, 1))
 
-Refusal = tuple[Error, str]
-NOT_KEPT: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
-
 
 class ScramApis:
     """The APIs about credentials."""
 
-    def __init__(self, users: Users, store: Store) -> None:
-        self._users, self._store = users, store
+    def __init__(self, users: Users, store: Store, not_kept: NotKept) -> None:
+        self._users, self._store, self._not_kept = users, store, not_kept
 
     def apis(self) -> dict[int, Api]:
         return {DESCRIBE: Api(self.describe, 0, 0), ALTER: Api(self.alter, 0, 0)}
@@ -121,7 +119,7 @@ class ScramApis:
             if done:
                 self._users.take(changed)
             else:
-                rows[name] = self._row(request, name, NOT_KEPT)
+                rows[name] = self._row(request, name, self._not_kept.why())
             several.settled()
 
         self._store.commit([change(*one) for one in changed.items()], kept)

@@ -1,6 +1,6 @@
 """From a request's first bytes to its handler: one table, API key -> handler and versions.
 
-Rule 1: what the table says is what ApiVersions answers.
+Rule 1: what the table says is what ApiVersions answers, but for what brokers alone ask each other.
 Rule 2: what a whole request takes (`demands.py`) is asked before its handler is.
 Rule 3: an API or a version that is not in the table closes the connection, as Kafka does: the client had asked before.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from waterclock.broker.api.demands import refusal, refuse_whole
+from waterclock.broker.api.overdue import ERRORS, Overdue
 from waterclock.broker.wire.codec import API_VERSIONS, Request, Rights, unsupported
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.wire.fields import skip_tags, text_span
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = struct.Struct(">hhih")
 FEATURES: Final = {"transaction.version": 2}  # name -> level, always switched on
+AMONG_BROKERS: Final = {58}  # Envelope, of which clients are told nothing
 ANNOUNCED: Final = {0: 0}  # clients of old would take the lowest version of Produce for the log's format
 CLIENT_NAMED: Final = 3  # from here on ApiVersions says what client it is
 SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -73,6 +75,8 @@ class Table:
         self.served = dict.fromkeys([*self._fast, *self._apis], 0)  # requests, by API key
         self.intercept: Callable[[Connection, int, int, int, memoryview], bool] | None = None
         """Sees each request first, with the arguments of `serve`; True: it has dealt with it."""
+        self.overdue: Overdue | None = None
+        """Is shown the requests that wait for the store."""
         self.keeps: Callable[[Connection, int, memoryview], bool] | None = None
         """Is asked about each request, with its key and all of it: whether it must not be served now (a leader's lease)."""
 
@@ -111,19 +115,26 @@ class Table:
         request = Request(key, version, correlation, slot, known)
         if self._rights is not None:
             request.rights = self._rights(slot.connection)
-            if (error := refusal(request)) is not None:
-                refuse_whole(request, error)
-                return
-        api.handle(request)
+        self.handle(request)
+
+    def handle(self, request: Request) -> None:
+        """Serve a request of an API in the table, whose client's rights it has."""
+        if request.rights is not None and (error := refusal(request)) is not None:
+            refuse_whole(request, error)
+        else:
+            self._apis[request.key].handle(request)
+            if self.overdue is not None and request.key in ERRORS and request.slot.parts is None:
+                self.overdue.watch(request)
 
     def requests(self) -> dict[str, int]:
         """Requests served so far, by Kafka's name of the API; what nobody asked for is left out."""
         return {NAMES.get(key, str(key)): count for key, count in sorted(self.served.items()) if count}
 
     def ranges(self) -> list[tuple[int, int, int]]:
-        """(key, lowest version, highest version) of every API."""
+        """(key, lowest version, highest version) of every API that clients are told of."""
         rows: list[tuple[int, Api | FastApi]] = [*self._fast.items(), *self._apis.items()]
-        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in rows)
+        shown = [(key, api) for key, api in rows if key not in AMONG_BROKERS]
+        return sorted((key, ANNOUNCED.get(key, api.lowest), api.highest) for key, api in shown)
 
     def _api_versions(self, request: Request) -> None:
         named = (getattr(request.body, name, "x") for name in ("client_software_name", "client_software_version"))

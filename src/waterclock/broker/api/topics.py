@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from waterclock.broker.api import assignments
 from waterclock.broker.api.countdown import Countdown
 from waterclock.broker.api.demands import may_with_cluster, may_with_topic
+from waterclock.broker.api.not_kept import NotKept
 from waterclock.broker.api.table import Api
 from waterclock.broker.security.acls import Operation
 from waterclock.broker.settings import TOPIC_SETTINGS, check_topic
@@ -30,7 +31,6 @@ GROW: Final = 37
 UNSET: Final = -1
 
 Refusal = tuple[Error, str | None]
-NOT_KEPT: Final = Error.KAFKA_STORAGE_ERROR, "The change could not be kept."
 TWICE: Final = Error.INVALID_REQUEST, "Duplicate topic name."
 FORBIDDEN: Final = Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
 
@@ -48,10 +48,15 @@ class TopicApis:
     """CreateTopics, DeleteTopics and CreatePartitions. `gone(topic)` is called for each that is deleted."""
 
     def __init__(
-        self, identity: Identity, topics: Topics, runtime: RuntimeSettings, gone: Callable[[Topic], None]
+        self,
+        identity: Identity,
+        topics: Topics,
+        runtime: RuntimeSettings,
+        gone: Callable[[Topic], None],
+        not_kept: NotKept,
     ) -> None:
         self._identity, self._topics, self._runtime, self._gone = identity, topics, runtime, gone
-        self._settings = runtime.settings
+        self._settings, self._not_kept = runtime.settings, not_kept
 
     def apis(self) -> dict[int, Api]:
         return {CREATE: Api(self.create, 2, 7), DELETE: Api(self.delete, 1, 6), GROW: Api(self.grow, 0, 3)}
@@ -77,7 +82,7 @@ class TopicApis:
 
     def _create(self, request: Request, requested: Any, rows: dict[str, Any], several: Countdown) -> None:
         def failed() -> None:
-            rows[requested.name] = self._created(request, requested, NOT_KEPT, uuid.uuid4())
+            rows[requested.name] = self._created(request, requested, self._not_kept.why(), uuid.uuid4())
 
         topic = self._topics.create(
             requested.name, self._partitions(requested), _given(requested), several.after(failed)
@@ -144,13 +149,13 @@ class TopicApis:
         error, message = refusal or (Error.NONE, None)
         sees = may_with_topic(request, Operation.DESCRIBE_CONFIGS, requested.name)
         hidden = Error.NONE if error or sees else Error.TOPIC_AUTHORIZATION_FAILED
-        untold = bool(error or hidden)
+        withheld = bool(error or hidden)
         return request.make(
             "CreatableTopicResult", name=requested.name, topic_id=None if error else topic_id, error_code=error,
             error_message=message, topic_config_error_code=hidden,
-            num_partitions=-1 if untold else self._partitions(requested),
-            replication_factor=-1 if untold else len(self._brokers()),
-            configs=() if untold else self._configs(request, requested),
+            num_partitions=-1 if withheld else self._partitions(requested),
+            replication_factor=-1 if withheld else len(self._brokers()),
+            configs=() if withheld else self._configs(request, requested),
         )  # fmt: skip
 
     def _configs(self, request: Request, requested: Any) -> tuple[Any, ...]:
@@ -177,7 +182,7 @@ class TopicApis:
         several = Countdown(len(requested), lambda: portions.answer(request, "responses", rows, len(rows)))
 
         def failed(row_number: int) -> None:
-            rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=NOT_KEPT))
+            rows[row_number] = self._deleted(request, requested[row_number]._replace(refusal=self._not_kept.why()))
 
         for row_number, one in enumerate(requested):
             if one.topic is None or one.refusal:
@@ -257,7 +262,7 @@ class TopicApis:
                 continue
 
             def failed(name: str = name) -> None:
-                rows[name] = self._grown(request, name, NOT_KEPT)
+                rows[name] = self._grown(request, name, self._not_kept.why())
 
             self._topics.grow(self._topics.by_name[name], one.count, several.after(failed))
 

@@ -179,7 +179,7 @@ class TransactionApis:
         good = self._good(request, errors)
 
         def answer(error: Error) -> None:
-            self._answer_offsets(request, errors, _told_of_offsets(request, error))
+            self._answer_offsets(request, errors, _error_of_offsets(request, error))
 
         if not body.group_id:
             answer(Error.INVALID_GROUP_ID)
@@ -226,7 +226,7 @@ class TransactionApis:
         request.answer(topics=tuple(topics))
 
 
-def _told_of_offsets(request: Request, error: Error) -> Error:
+def _error_of_offsets(request: Request, error: Error) -> Error:
     """Group members know fewer errors of transactions, in all versions."""
     if error is Error.PRODUCER_FENCED:
         return Error.INVALID_PRODUCER_EPOCH

@@ -19,6 +19,7 @@ from waterclock.broker.buffers import Buffer
 
 LAYOUT: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER: Final = LAYOUT.size  # 61 bytes
+MAGIC: Final = 2  # the format's number, in every header
 PREFIX: Final = 12  # base offset and length: not counted in the length
 CHECKED: Final = 21  # where what the checksum covers begins
 FRAME: Final = struct.Struct(">qiibIhi")  # as far as the last offset delta: what a walk from batch to batch needs

@@ -27,9 +27,8 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 from typing import IO, Final, NamedTuple, TypeAlias
 
-from waterclock.broker.buffers import Slice
 from waterclock.broker.log.aborted import ROW
-from waterclock.broker.log.batch import PREFIX, Batch
+from waterclock.broker.log.batch import Batch
 from waterclock.broker.log.decided import DecidedTransactions
 from waterclock.broker.log.index import NEVER, Index
 from waterclock.broker.log.partition import Partition
@@ -305,9 +304,10 @@ class Compaction:
 
 
 def _batches(segments: Iterable[Segment]) -> Iterator[tuple[Batch, bytes]]:
+    """Every batch as its checksum says it is: what is damaged must not get a checksum of its own. LogDamaged."""
     for segment in segments:
-        for at, batch in segment.headers():
-            yield batch, Slice(segment, at, PREFIX + batch.length).read()
+        for _, batch, data in segment.batches():
+            yield batch, bytes(data)
 
 
 def _groups(segments: Iterable[Segment], most: int) -> Iterator[list[Segment]]:
@@ -326,5 +326,6 @@ def adopt(partition: Partition, swapped: Swap) -> None:
     """Take a new segment in place of the old ones; in the loop's thread."""
     first = partition.segments.index(swapped.old[0])
     new = Segment(partition.folder, swapped.old[0].base)
+    new.unread = 0
     partition.segments[first : first + len(swapped.old)] = [new]
     partition.aborted.replace(new.base, swapped.upto, swapped.aborted)

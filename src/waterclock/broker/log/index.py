@@ -16,6 +16,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import compress, count, repeat
 from operator import ge, gt, ne, xor
@@ -147,6 +148,13 @@ def last_row(path: str, start: int) -> tuple[int, int, int] | None:
         return None
     base, at, latest, check = ENTRY.unpack(raw)
     return (base, at, latest) if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0 else None
+
+
+def read_rows(path: str, start: int) -> Iterator[tuple[int, int]]:
+    """Offset and byte of each good row in the file of the segment from offset `start` on, damaged ones left out."""
+    for base, at, latest, check in ENTRY.iter_unpack(_whole_rows(path)):
+        if check == base ^ at ^ latest ^ SALT ^ start and base >= start and at >= 0:
+            yield base, at
 
 
 def _whole_rows(path: str) -> bytes:

@@ -10,12 +10,14 @@ Rule 3: only the event loop's thread calls these methods. A flusher touches noth
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer, Slice
+from waterclock.broker.errors import LogDamaged
 from waterclock.broker.log.aborted import AbortedTransactions
 from waterclock.broker.log.batch import (
     BASE,
@@ -35,6 +37,7 @@ from waterclock.broker.log.producers import AbortedTransaction, Producers
 from waterclock.broker.log.records import keyless
 from waterclock.broker.log.segment import Segment
 from waterclock.broker.log.snapshot import Snapshots, packed
+from waterclock.broker.log.sound import sound_bytes
 from waterclock.broker.wire.errors import Error
 from waterclock.broker.worker import Do, at_once
 
@@ -61,6 +64,7 @@ class Partition:
         self.deleted = False
         self.deposed = False  # another broker leads it: who waits gets NOT_LEADER_OR_FOLLOWER
         self.upkept = False  # a compaction has its closed segments: nobody else removes any
+        self._said: set[str] = set()
         self._unsnapped = 0  # bytes since the last snapshot
         self._snapshot_every = SNAPSHOT_EVERY
         self._snapshot: tuple[int, bytes] | None = None  # one taken, to be written once all before it is durable
@@ -293,6 +297,12 @@ class Partition:
 
     # Reading
 
+    def is_news(self, damage: LogDamaged) -> bool:
+        """Whether nobody has said that yet: readers ask again and again."""
+        news = str(damage) not in self._said
+        self._said.add(str(damage))
+        return news
+
     def segment_of(self, offset: int) -> int:
         """The index in `segments` of the one that holds `offset`, or of the first if it lies before."""
         return max(0, bisect_right(self.segments, offset, key=lambda s: s.base) - 1)
@@ -308,14 +318,20 @@ class Partition:
             stop = segment.durable if upto >= self.durable else self._byte_of(segment, upto)
             at, first = segment.locate(offset) if self._holds(segment, offset) else (stop, 0)
             if at < stop:
-                return Slice(segment, at, max(first, self._fitting(segment, at, stop, limit)))
+                size = max(first, self._fitting(segment, at, stop, limit))
+                if at < segment.unread or segment.damages:
+                    size = sound_bytes(segment, at, size)
+                return Slice(segment, at, size)
         return None
 
     def _holds(self, segment: Segment, offset: int) -> bool:
         """Whether a batch at or after `offset` lies in the segment: a compacted one may end early."""
         if segment is self.active:
             return offset < self.end
-        return segment.size > 0 and segment.tail.end > offset
+        try:
+            return segment.size > 0 and segment.tail.end > offset
+        except LogDamaged:  # its last batches: who asks for those gets an error where they are looked for
+            return True
 
     def _byte_of(self, segment: Segment, upto: int) -> int:
         """Where the first batch at or after `upto` begins in the segment, or its end."""
@@ -336,10 +352,11 @@ class Partition:
         if stop - at <= limit:
             return stop - at
         fits = max(at, segment.lookup.before_byte(at + limit))
-        for byte, batch in segment.headers(fits):
-            if byte + PREFIX + batch.length - at > limit:
-                break
-            fits = byte + PREFIX + batch.length
+        with suppress(LogDamaged):  # what lies before it is handed out
+            for byte, batch in segment.headers(fits):
+                if byte + PREFIX + batch.length - at > limit:
+                    break
+                fits = byte + PREFIX + batch.length
         return fits - at
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -22,7 +22,8 @@ from crc32c import crc32c
 
 from waterclock.broker.buffers import Buffer
 from waterclock.broker.errors import LogDamaged
-from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, PREFIX, Batch, header_of
+from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, Batch, header_of
+from waterclock.broker.log.damage import Damage, begin_beyond, lost_with
 from waterclock.broker.log.index import INDEX_EVERY, NEVER, Index, last_row
 from waterclock.broker.log.stored_index import StoredIndex
 from waterclock.disk import flush_file, flush_folder
@@ -52,6 +53,10 @@ class Segment:
         self.latest = NEVER  # the latest timestamp, in ms, of what was noted since it was opened
         self.began_ms = NEVER  # the latest timestamp of its first batch: from there on segment.ms counts
         self._pinned: int | None = None  # its index, opened
+        self.unread = (
+            self.size
+        )  # bytes that nobody has read since it was opened: their headers are looked at (sound.py)
+        self.damages: tuple[Damage, ...] = ()  # what is known to be damaged, in its order
 
     @cached_property
     def index(self) -> Index:
@@ -147,25 +152,52 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, int]:
         """Byte and size of the batch that holds `offset`, or of the first one after it. It must be there."""
         at = self.lookup.before_offset(offset)
+        if self.damages:
+            at = self._beyond_damage(at, offset)
         while True:
             chunk = os.pread(self.fd, INDEX_EVERY + HEADER, at)
             here = 0
             while here + HEADER <= len(chunk):
-                base, length, _, _, _, _, delta = FRAME.unpack_from(chunk, here)
-                if length < HEADER - PREFIX:
+                base, length, _, magic, _, _, delta = FRAME.unpack_from(chunk, here)
+                if length < HEADER - PREFIX or magic != MAGIC:
                     raise self.broken(at + here)
                 if base + delta >= offset:
+                    if at + here + PREFIX + length > self.size:
+                        raise self.broken(at + here)
                     return at + here, PREFIX + length
                 here += PREFIX + length
-            if not here:
+            if not here or at + here > self.size:
                 raise self.broken(at)
             at += here
+
+    def _beyond_damage(self, at: int, offset: int) -> int:
+        """Where to begin instead of byte `at`; LogDamaged if the offset is lost."""
+        lost = lost_with(self.damages, offset)
+        if lost is not None:
+            raise self.lost(lost)
+        return begin_beyond(self.damages, at, offset)
 
     def broken(self, at: int) -> LogDamaged:
         """The error that says where the file is damaged."""
         return LogDamaged(
             f"{self.path}.log is broken at byte {at} of {self.size}: no batch starts there, or none that is whole. "
             f"Restore the file, or delete it to go on without its records"
+        )
+
+    def know(self, damages: Sequence[Damage], latest: int, *, grows: bool) -> None:
+        """All of it was read, and this is damaged; its latest timestamp is `latest`. `grows`: it is written to."""
+        self.unread, self.damages = 0, tuple(damages)
+        if damages and not grows and damages[-1].upto == self.size:
+            self.tail = Tail(damages[-1].end, latest)
+
+    def lost(self, damage: Damage) -> LogDamaged:
+        """The error that says what cannot be read, and that all else can."""
+        offsets = (
+            f"offsets {damage.first} to {damage.end - 1} are lost" if damage.end > damage.first else "no offset is lost"
+        )
+        return LogDamaged(
+            f"{self.path}.log is damaged from byte {damage.at} to before byte {damage.upto} of {self.size}: {offsets}, all "
+            f"others can be read. Restore the file while the broker is stopped, or let readers go on at offset {damage.end}"
         )
 
     def shortened(self, at: int) -> LogDamaged:
@@ -237,23 +269,23 @@ class Segment:
         return None
 
     def _find_tail(self) -> Tail:
-        """The tail, by the whole index, which is mended on the way."""
+        """The tail, by the whole index, which is mended on the way; LogDamaged if it is the log that is damaged."""
         index = self.index
         try:
-            return self._walked()
-        except LogDamaged:
-            index.forget(0)  # it may be the index that is wrong
-            return self._walked()
-        finally:
-            self.rest()
+            tail = self._walked(index)
+        except LogDamaged:  # it may be the index that is wrong: only then it goes
+            tail = self._walked(fresh := Index(self.path + ".index", self.base))
+            index.forget(0)
+            index = self.__dict__["index"] = fresh
+        index.save(self.durable)
+        self.rest()
+        return tail
 
-    def _walked(self) -> Tail:
-        index = self.index
+    def _walked(self, index: Index) -> Tail:
         end, latest = self.base, index.times[-1] if index.times else NEVER
         for at, batch in self.headers(index.at[-1] if index.at else 0):
             index.note(batch.base, at, latest)
             end, latest = batch.last + 1, max(latest, batch.max_timestamp)
-        index.save(self.durable)
         return Tail(end, latest)
 
     def check_end(self) -> int:

@@ -66,8 +66,13 @@ def begin_anew(partition: Partition, start: int) -> Partition:
 
 def begin_at(partition: Partition, start: int) -> None:
     """Hide what lies before `start`, and remove the segments that lie before it entirely."""
-    partition.memo.start = max(partition.memo.start, min(start, partition.end))
-    partition.memo.save()
+    memo, was = partition.memo, partition.memo.start
+    memo.start = max(was, min(start, partition.end))
+    try:
+        memo.save()
+    except OSError:
+        memo.start = was
+        raise
     before = [after.base for after in partition.segments[1:] if after.base <= partition.memo.start]
     gone = partition.drop(len(before))
     if gone:

@@ -15,7 +15,9 @@ Rule 2: who rewrites bytes of a segment flushes it before, and says STANDS. Nobo
     twice are the same, and a segment or a partition that is gone is passed over.
 Rule 3: the files are there from the first small append on until everything stands in its own files, at a stop. A start that
     finds them puts back what they hold before a partition is opened (replay.py), and removes them.
-Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py.
+Rule 4: any thread may write a frame, one at a time. A flush that fails ends the process: durable.py. A frame that the disk
+    does not take (reserved room is no promise where files are copied on write, or their size is limited) was not flushed:
+    whoever hands it in is told, and flushes the files themselves.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class WriteAheadLog:
         )  # of each half: size up to which it has it
 
     def write(self, appended: Collection[SegmentBytes]) -> None:
-        """Make these bytes durable, some MOST at most. OSError if there is no room for a log; then nothing was done."""
+        """Make these bytes durable, some MOST at most. OSError if there is no room for them; then nothing was done."""
         rows = b"".join(self._row(*one) for one in appended)
         with self._lock:
             self._write(rows)
@@ -102,9 +104,9 @@ class WriteAheadLog:
         number = self._number + 1
         checksum = crc32c(rows, crc32c(SUMMED.pack(number, self._first, len(rows))))
         frame = HEAD.pack(MARK, number, self._first, len(rows), checksum) + rows
+        if os.pwrite(self._files[self._half], frame, self._at) != size:  # the next one is written over it
+            raise OSError(28, "a frame was not written whole", NAMES[self._half])
         try:
-            if os.pwrite(self._files[self._half], frame, self._at) != size:
-                raise OSError(28, "a frame was not written whole", NAMES[self._half])
             os.fdatasync(self._files[self._half])
         except OSError as error:
             flush_failed(error)

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from waterclock.broker.buffers import Slice
+from waterclock.broker.net.frame import SIZE, Frame
 from waterclock.broker.net.hub import Hub
 from waterclock.broker.net.outgoing import Part, Ready, Slot
 from waterclock.broker.net.turns import MANY, SLICE_NS
@@ -29,8 +30,6 @@ from waterclock.broker.net.turns import MANY, SLICE_NS
 INBOX: Final = 256 << 10  # bytes of one read
 MOST_SLOTS: Final = 1000
 MOST_UNSENT: Final = 4 << 20
-MOST_GROWTH: Final = 1 << 20  # bytes at once: to fill fifty million of them would take all others' time
-LEAST_FRAME: Final = 4 << 10  # what a request that has begun gets first, if it claims so much
 log = logging.getLogger("waterclock.broker")
 
 Serve = Callable[["Connection", memoryview], None]
@@ -56,8 +55,7 @@ class Connection:
         self.heard = hub.idle.turn  # when something last went through, by the turns of `idle.py`
         self.unsent = 0  # bytes of answers, those in files not counted
         self._out: deque[Part | memoryview] = deque()
-        self._frame: bytearray | None = None
-        self._size = self._have = 0  # of the request that arrives in it: bytes claimed, and there
+        self._frame: Frame | None = None  # the request that arrives, where it does not fit a read
         self._kept: memoryview | None = None  # requests that came together with others, and have not had their turn
         self._keeps = 0  # bytes of memory that are held for it
         self._works = 0  # requests that take long: those behind them wait
@@ -108,13 +106,15 @@ class Connection:
                 inbox = inbox[: self._memory.small]
             self._split(inbox[: self._received(self._receive_into(inbox))])
         elif self._grows(self._frame):
-            with memoryview(self._frame) as whole, whole[self._have :] as free:
-                self._have += self._received(self._receive_into(free))
-            if self._have == self._size:
-                self._frame_full()
+            self._frame.receive(self._receive_counted)
+            if self._frame.whole:
+                self._frame_whole()
 
     def _receive_into(self, buffer: memoryview) -> int:
         return self.sock.recv_into(buffer)
+
+    def _receive_counted(self, buffer: memoryview) -> int:
+        return self._received(self._receive_into(buffer))
 
     def _received(self, count: int) -> int:
         if not count:
@@ -123,26 +123,24 @@ class Connection:
         self.heard = self._hub.idle.turn
         return count
 
-    def _grows(self, frame: bytearray) -> bool:
+    def _grows(self, frame: Frame) -> bool:
         """Whether there is a free byte in it; if not, and there is no memory for more, wait."""
-        if self._have < len(frame):
+        if not frame.filled:
             return True
-        if not self._memory.may_grow(self, self._have):
+        if not self._memory.may_grow(self, frame.have):
             self._read_no_more()
             if not self._stranger:
                 self._hub.arriving.end(self)
             return False
-        more = min(self._have, self._size - self._have, MOST_GROWTH)
-        frame.extend(bytes(more))
-        self._memory.take(more)
+        self._memory.take(frame.grow())
         return True
 
-    def _frame_full(self) -> None:
-        frame = self._drop_frame()
-        if len(frame) == 4:
-            self._open_frame(frame)
+    def _frame_whole(self) -> None:
+        data = self._drop_frame().bytes()
+        if len(data) == SIZE:
+            self._open_frame(data)
         else:
-            self._serve(self, frame[4:])
+            self._serve(self, data[SIZE:])
 
     def _split(self, data: memoryview) -> None:
         """Serve whole requests, as many as a slice takes; keep the others, and the start of the next."""
@@ -206,29 +204,23 @@ class Connection:
         if self._kept is None:
             self._let_go()
 
-    def _open_frame(self, head: memoryview | bytearray) -> None:
+    def _open_frame(self, head: memoryview) -> None:
         """A buffer for a request that begins with `head`, or for its size."""
-        self._size = 4
-        if len(head) >= 4:
-            self._size += int.from_bytes(head[:4], "big", signed=True)
-            if not 4 <= self._size <= self._largest + 4:
-                raise ValueError(f"a request of {self._size - 4} bytes; {self._largest} are allowed")
-        self._frame, self._have = bytearray(min(self._size, max(LEAST_FRAME, 2 * len(head)))), len(head)
-        self._frame[: len(head)] = head
-        self._memory.take(len(self._frame))
+        self._frame = frame = Frame(head, self._largest)
+        self._memory.take(len(frame))
         if not self._stranger:
             self._hub.arriving.begin(self)
-        if len(head) == self._size:
-            self._frame_full()  # a request of no bytes at all: it is for the table to say so
+        if frame.whole:
+            self._frame_whole()  # a request of no bytes at all: it is for the table to say so
 
-    def _drop_frame(self) -> memoryview:
+    def _drop_frame(self) -> Frame:
         frame, self._frame = self._frame, None
         assert frame is not None
         self._memory.give_back(len(frame))
         self._memory.done(self)
         if not self._stranger:
             self._hub.arriving.end(self)
-        return memoryview(frame)
+        return frame
 
     def resume(self) -> None:
         """There is memory again for a request that has begun."""
@@ -238,7 +230,7 @@ class Connection:
 
     def arrived(self) -> int:
         """Bytes of the request that has begun; nothing of a stranger's, whose way in is what must end."""
-        return 0 if self._stranger else self._have
+        return 0 if self._stranger or self._frame is None else self._frame.have
 
     def holds_up(self) -> bool:
         """Whether others wait for the memory that it has."""

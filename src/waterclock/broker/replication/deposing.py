@@ -35,11 +35,11 @@ log = logging.getLogger("waterclock.broker")
 
 async def depose(address: str, node: int, name: str, epoch: int, access: LinkAccess = OPEN) -> None:
     """Try until the broker at `address` has heard of `epoch`; `node` and `name` are the new leader's."""
-    told = ""
+    logged = ""
     while (failure := await _tell(address, node, name, epoch, access)) is not None:
-        if str(failure) != told:
-            told = str(failure)
-            log.warning("the old leader has not heard of epoch %d yet: %s", epoch, told)
+        if str(failure) != logged:
+            logged = str(failure)
+            log.warning("the old leader has not heard of epoch %d yet: %s", epoch, logged)
         await asyncio.sleep(AGAIN_S)
 
 

@@ -9,7 +9,9 @@
 
 Rule 1: nothing is asked for from an offset before everything below it is durable.
 Rule 2: a follower believes its leader but for one thing: a leader of an older epoch than its own is none.
-Rule 3: partitions are named by their topics' ids: one of the same name may be another by now.
+Rule 3: where the disk is full it waits for room, connects anew and goes on. Cutting and copying anew are the exception:
+    they end the broker, and the next start makes good what they had begun.
+Rule 4: partitions are named by their topics' ids: one of the same name may be another by now.
 Source: KIP-101, KIP-279 (epochs that one of the two has never heard of).
 """
 
@@ -27,7 +29,7 @@ from waterclock.broker.log.partition import Partition
 from waterclock.broker.log.truncation import begin_anew, begin_at, cut
 from waterclock.broker.replication.leader import JOURNAL_KEYS
 from waterclock.broker.replication.link import CannotFollow, Link, LinkLost
-from waterclock.broker.replication.replica import Replica
+from waterclock.broker.replication.replica import NoRoom, Replica, room_awaited
 from waterclock.broker.store import Entry
 from waterclock.broker.wire import client as asking
 from waterclock.broker.wire.errors import Error
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 WAIT_MS: Final = 500
 MOST: Final = 16 << 20
 AGAIN_S: Final = 0.1
+NO_ROOM_S: Final = 1.0
 METADATA, METADATA_VERSION = 3, 4
 LEADER_EPOCH, LEADER_EPOCH_VERSION = 23, 3
 JOURNAL_KEY: Final = JOURNAL_KEYS[1]
@@ -59,15 +62,16 @@ class Fetcher:
         self.rounds = 0
         self.says = ""
         """What it logged last: whom it follows, or why it cannot."""
+        self._no_room = False
         self._thawed = asyncio.Event()
         self._thawed.set()
 
     async def run(self) -> None:
         """Copy until it is cancelled; CannotFollow if that is impossible."""
-        await self._replica.catch_up()
         while True:
             await self._thawed.wait()
             try:
+                await self._replica.catch_up()
                 await self._link.connect()
                 await self._introduce()  # 1
                 await self._agree([self._replica.journal])  # 2
@@ -81,6 +85,10 @@ class Fetcher:
                 self._say(str(lost))
                 self._link.close()
                 await asyncio.sleep(AGAIN_S)
+            except NoRoom as full:
+                self._say_room(str(full))
+                self._link.close()
+                await asyncio.sleep(NO_ROOM_S)
 
     def freeze(self, frozen: bool) -> None:
         """Ask for nothing more until it is thawed; what is on its way is dropped, and asked for again then."""
@@ -97,6 +105,12 @@ class Fetcher:
         if what != self.says:
             self.says = what
             log.warning("%s", what)
+
+    def _say_room(self, lacks: str = "") -> None:
+        if bool(lacks) != self._no_room:
+            self._no_room = bool(lacks)
+            why = f"{lacks}. Nothing is copied until there is room: that is tried every {NO_ROOM_S:.0f} s"
+            log.error("%s", why if lacks else "there is room again: what the leader has is copied")
 
     # 1
 
@@ -125,8 +139,9 @@ class Fetcher:
             )
         if self._chosen:
             raise CannotFollow(f"{address} is broker {us.node} too: give this one another node.id and an empty folder")
-        us.node = beside(us.node)
-        await self._replica.keep([Entry("self", "node", us.node)])
+        node = beside(us.node)
+        await self._replica.keep([Entry("self", "node", node)])
+        us.node = node
 
     # 2 and 3
 
@@ -217,21 +232,24 @@ class Fetcher:
         elif row.error in (
             Error.UNKNOWN_TOPIC_ID,
             Error.KAFKA_STORAGE_ERROR,
+            Error.CORRUPT_MESSAGE,
         ):  # about to go; and the leader has said it
             await asyncio.sleep(AGAIN_S)
         else:
             raise LinkLost(f"{self._link.address} refuses {partition.topic}-{partition.number}: {row.error.name}")
 
     async def _take(self, rows: list[tuple[Partition, asking.PartitionCopy]]) -> None:
-        for partition, row in rows:
-            for batch in _batches(row.records):
-                _append(partition, batch)
-        await self._replica.flush()
-        for partition, row in rows:
-            partition.high = max(partition.high, min(row.high, partition.durable))
-            if row.start > partition.start:
-                begin_at(partition, row.start)
+        with room_awaited():
+            for partition, row in rows:
+                for batch in _batches(row.records):
+                    _append(partition, batch)
+            await self._replica.flush()
+            for partition, row in rows:
+                partition.high = max(partition.high, min(row.high, partition.durable))
+                if row.start > partition.start:
+                    begin_at(partition, row.start)
         await self._replica.catch_up()
+        self._say_room()
 
 
 def _batches(data: memoryview) -> list[memoryview]:
@@ -254,6 +272,15 @@ def _append(partition: Partition, data: memoryview) -> None:
     if batch.base < partition.end:
         return
     if batch.leader_epoch > partition.memo.epoch:
-        partition.memo.epochs.append((batch.leader_epoch, batch.base))
-        partition.memo.save()
+        _keep_epoch(partition, batch.leader_epoch, batch.base)
     partition.copy(data, batch)
+
+
+def _keep_epoch(partition: Partition, epoch: int, first: int) -> None:
+    """Remember a leader's epoch, durably, or not at all: OSError."""
+    partition.memo.epochs.append((epoch, first))
+    try:
+        partition.memo.save()
+    except OSError:
+        partition.memo.epochs.pop()
+        raise

@@ -96,7 +96,8 @@ class Leader:
         self._coming: KnownFollower | None = None
         self._highs: dict[str, int] = {}
         self._stranger = ""
-        self._refuses = False  # whether the last commit was refused by Rule 4
+        self.refuses = False
+        """Whether the last commit was refused by Rule 4."""
         self.epoch: int = store.load(NAMESPACE).get("epoch", 0)  # since when it leads; the first leader's is 0
 
     def remember(self, partitions: Iterable[Partition]) -> None:
@@ -203,15 +204,16 @@ class Leader:
         return (then or nobody_waits) if self.journal is None else self.journal.commit(changes, then)
 
     def _see_replicas(self) -> None:
-        too_few = self._too_few
-        if too_few != self._refuses:
-            self._refuses = too_few
+        too_few = self.too_few
+        if too_few != self.refuses:
+            self.refuses = too_few
             log.warning(SAYS[too_few])
         if too_few:
             raise OSError("fewer replicas are in sync than min.insync.replicas asks for")
 
     @property
-    def _too_few(self) -> bool:
+    def too_few(self) -> bool:
+        """Whether fewer replicas are in sync than a commit of the store needs."""
         if self.journal is None:
             return self.replicas.leader_is_too_few
         return self.journal.partition.deposed or bool(self.replicas.refused(self.journal.partition))

@@ -44,10 +44,11 @@ class CannotFollow(WaterclockError):
 
 
 class Link:
-    """A connection to the broker at `address` (HOST:PORT), under the name `client_id`, secured as `access` says."""
+    """A connection to the broker at `address` (HOST:PORT), under the name `client_id`, secured as `access` says; an answer
+    may take `silent_s` seconds."""
 
-    def __init__(self, address: str, client_id: str, access: LinkAccess = OPEN) -> None:
-        self.address, self._client_id, self._access = address, client_id, access
+    def __init__(self, address: str, client_id: str, access: LinkAccess = OPEN, silent_s: float = SILENT_S) -> None:
+        self.address, self._client_id, self._access, self._silent_s = address, client_id, access, silent_s
         self._correlations = itertools.count()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -109,7 +110,7 @@ class Link:
         if self._reader is None or self._writer is None:
             raise LinkLost(f"there is no connection to {self.address}")
         try:
-            async with asyncio.timeout(SILENT_S):
+            async with asyncio.timeout(self._silent_s):
                 self._writer.write(len(request).to_bytes(4, "big") + request)
                 await self._writer.drain()
                 size = int.from_bytes(await self._reader.readexactly(4), "big")

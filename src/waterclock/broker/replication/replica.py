@@ -2,14 +2,17 @@
 
 Rule 1: the journal is durable here before what it says is done; up to where it is done stands in the store, in the same
     commit. What is missing after a crash is done at the next start, or before this broker leads.
+    Where the disk is full it stays undone, and is tried again.
 Rule 2: a reset is done whole: the records of one that has not come to its end change nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,11 +27,13 @@ from waterclock.broker.settings import Settings, TopicSettings
 from waterclock.broker.store import Entry, Forget, Store
 from waterclock.broker.topics import Topics
 from waterclock.disk import make_folder
+from waterclock.errors import WaterclockError
 
 if TYPE_CHECKING:
     from waterclock.broker.identity import Identity
 
 CHUNK: Final = 4 << 20
+FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
@@ -40,6 +45,21 @@ def open_journal(folder: str, settings: Settings, stop: CleanStop) -> Partition:
     path = os.path.join(folder, JOURNAL)
     make_folder(path)
     return open_partition(TOPIC, 0, path, own, stop.take(path))
+
+
+class NoRoom(WaterclockError):
+    """The disk takes no more. Nothing is lost: it can be copied again when there is room."""
+
+
+@contextmanager
+def room_awaited() -> Iterator[None]:
+    """Where a full disk leaves everything as it was: NoRoom instead of its OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise NoRoom(str(error)) from error
+        raise
 
 
 class Replica:
@@ -57,6 +77,12 @@ class Replica:
         """Read the journal from where it was done; what a leader of before left in it says nothing here."""
         end = self.journal.end
         self._read = end if self.applied is None else max(self.journal.start, min(self.applied, end))
+        self._done = self._read
+        self._gather_anew()
+
+    def _gather_anew(self) -> None:
+        """From what is done on."""
+        self._read = self._done
         self._gathered: list[Entry] = []
         self._reset = self._more = False
 
@@ -65,6 +91,7 @@ class Replica:
 
     def replace(self, old: Partition, new: Partition) -> None:
         """A partition was cut and opened anew."""
+        old.deleted = True  # for whoever holds it still
         if old is self.journal:
             self.journal = new
             self._begin_reading()
@@ -72,7 +99,15 @@ class Replica:
             self.topics.replace(old, new)
 
     async def catch_up(self) -> None:
-        """Do what the durable part of the journal says, as far as it was not done."""
+        """Do what the durable part of the journal says, as far as it was not done; NoRoom."""
+        try:
+            with room_awaited():
+                await self._catch_up()
+        except NoRoom:
+            self._gather_anew()
+            raise
+
+    async def _catch_up(self) -> None:
         while (records := self.journal.read(self._read, CHUNK, self.journal.durable)) is not None:
             data, at = records.read(), 0
             while at < len(data):
@@ -102,7 +137,7 @@ class Replica:
                 self._identity.join(change.value)
         forget: list[Entry | Forget] = [Forget(OWN)] if reset else []
         await self.keep([*forget, *changes, Entry("self", "applied", self._read)])
-        self.applied = self._read
+        self.applied = self._done = self._read
         self.changed(reset, {change.namespace for change in changes})
 
     def _apply_to_topics(self, reset: bool, changes: list[Entry]) -> None:
@@ -115,11 +150,11 @@ class Replica:
             self.topics.adopt(name, value)
 
     async def keep(self, changes: Iterable[Entry | Forget]) -> None:
-        """Commit to the store; OSError if it is refused."""
+        """Commit to the store; NoRoom if it is refused."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.store.commit(changes, partial(_tell, done))
         if not await done:
-            raise OSError("the replica of the store cannot be written")
+            raise NoRoom("the replica of the store cannot be written")
 
     async def flush(self) -> None:
         """Make all durable that was appended."""

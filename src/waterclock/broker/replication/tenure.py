@@ -30,7 +30,7 @@ class Tenure:
         self._loop, self._identity, self._store, self._access = loop, identity, store, access
         self.lease = Lease(elapsed_ns)
         self.watch = Watch(self.lease, store.load(NAMESPACE).get("epoch", 0), deposed)
-        self._told = False
+        self._has_heard = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def followed_by(self, address: str) -> None:
@@ -41,16 +41,16 @@ class Tenure:
         """Before clients are let in: see that the leader of before answers nobody. Given up once `over` is done."""
         old = self._old_leader()
         if old is not None:
-            telling = self._loop.create_task(shut_out(*old))
-            await asyncio.wait([telling, over], return_when=asyncio.FIRST_COMPLETED)
-            self._told = telling.done() and telling.result()
-            telling.cancel()
+            asking = self._loop.create_task(shut_out(*old))
+            await asyncio.wait([asking, over], return_when=asyncio.FIRST_COMPLETED)
+            self._has_heard = asking.done() and asking.result()
+            asking.cancel()
 
     def begin(self) -> None:
         """Clients are let in."""
         self._tasks.append(self._loop.create_task(self.watch.run()))
         old = self._old_leader()
-        if old is not None and not self._told:
+        if old is not None and not self._has_heard:
             self._tasks.append(self._loop.create_task(depose(*old)))
 
     def _old_leader(self) -> tuple[str, int, str, int, LinkAccess] | None:

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from waterclock.broker.store.aside import set_aside, set_bytes_aside
 from waterclock.broker.store.file import ALL_BUT, Contents, Damage, Row, StoreContents, StoreFile, apply, read
+from waterclock.broker.store.last_commit import LastCommit
 from waterclock.broker.store.sqlite import kept_by_sqlite
 
 NAME: Final = "store.log"
@@ -83,6 +84,9 @@ class Store:
         found = _found(folder)
         self.new, self.damaged = not found.number, bool(found.damages)
         """Whether nothing was kept before, and whether some of what was is damaged."""
+        self._last = LastCommit(folder)
+        self.latest = self._last.found
+        """The number of the last commit that an earlier process made; 0 if that is not known."""
         self._contents = found.contents
         self._file = StoreFile(os.path.join(folder, NAME), found.number, found.end)
         self._mend(folder, found)
@@ -146,6 +150,7 @@ class Store:
         self._thread.join()
         self._closed = True
         self._file.close()
+        self._last.close()
 
     @staticmethod
     def kept_at(folder: str, namespace: str) -> dict[str, Any]:
@@ -194,6 +199,7 @@ class Store:
     def _write(self, rows: list[Row]) -> None:
         if rows:
             self._file.append(rows)
+            self._last.note(self._file.number)
         for row in rows:
             apply(self._contents, row)
 

@@ -85,12 +85,16 @@ def _partition(data: memoryview, at: int, topic: bytes) -> tuple[PartitionCopy, 
 
 def request(key: int, version: int, correlation: int, client_id: str, fields: dict[str, Any]) -> bytes:
     """A request of another API, header included."""
+    return written(key, version, correlation, client_id, _request_class(key, version)(**fields))
+
+
+def written(key: int, version: int, correlation: int, client_id: str, body: Any) -> bytes:
+    """A request whose body is one of kio's entities, header included."""
     from kio.serial import entity_writer
 
-    entity = _request_class(key, version)
     out = io.BytesIO()
-    entity_writer(entity)(out, entity(**fields))
-    tags = b"\0" if entity.__header_schema__.__flexible__ else b""
+    entity_writer(type(body))(out, body)
+    tags = b"\0" if body.__header_schema__.__flexible__ else b""
     return header(key, version, correlation, client_id) + tags + out.getvalue()
 
 

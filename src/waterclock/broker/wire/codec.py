@@ -125,7 +125,9 @@ class Request:
         return out.getvalue()
 
     def send(self, body: list[bytes]) -> None:
-        """Send an answer that is written already, in parts."""
+        """Send an answer that is written already, in parts; nothing where it was given up and answered before."""
+        if self.slot.parts is not None:
+            return
         head = INT32.pack(self.correlation) + (b"\0" if self.schema.answer.__header_schema__.__flexible__ else b"")
         size = len(head) + sum(map(len, body))
         self.slot.answer([b"".join([INT32.pack(size), head, *body])])

@@ -3,6 +3,7 @@
 Rule 1: a row of the answer that can carry an error mirrors a row of the request: topic for topic, partition for partition.
 Rule 2: everything else is as empty as the schema allows.
 Rule 3: the answers of ROWS_ONLY keep their own error code at NONE: there it speaks of sessions, not of partitions.
+Rule 4: AlterUserScramCredentials names users in two arrays, and calls them otherwise in its answer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from waterclock.broker.wire.codec import Request
 from waterclock.broker.wire.errors import Error
 
 ROWS_ONLY: Final = {1, 3}  # Fetch, Metadata
+ALTER_CREDENTIALS: Final = 51
 EMPTY: Final = (
     (bool, False), (int, -1), (str, ""), (bytes, b""),
     (timedelta, timedelta(0)), (datetime, datetime.fromtimestamp(0, UTC)),
@@ -27,11 +29,24 @@ PARTITION: Final = ("partition_index", "partition", "index")  # names for a part
 
 def refuse(request: Request, error: Error) -> None:
     """Answer `error` for everything that the request names."""
+    if request.key == ALTER_CREDENTIALS:
+        _refuse_users(request, error)
+        return
     values = _values(request.schema.answer, request.body, error)
     if request.key in ROWS_ONLY and "error_code" in values:
         values["error_code"] = Error.NONE
     values.pop("throttle_time", None)
     request.answer(**values)
+
+
+def _refuse_users(request: Request, error: Error) -> None:
+    """Rule 4."""
+    names = dict.fromkeys(one.name for one in (*request.body.deletions, *request.body.upsertions))
+    rows = (
+        request.make("AlterUserScramCredentialsResult", user=name, error_code=error, error_message=None)
+        for name in names
+    )
+    request.answer(results=tuple(rows))
 
 
 def topics_of(body: Any) -> Iterator[Any]:

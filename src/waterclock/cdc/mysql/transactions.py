@@ -223,7 +223,7 @@ class Transactions:
         table = found.written()
         if table is None or self._wanted(*table) or self._reaches_further(table, found):
             what = f"the statement {found.text[:80]!r} and not the rows it wrote. Set binlog_format=ROW everywhere"
-            yield from self._put_aside(event, self._told(what))
+            yield from self._put_aside(event, self._sentence(what))
         elif table not in self._passed:
             self._passed.add(table)
             log.warning(
@@ -274,7 +274,7 @@ class Transactions:
         elif emptied is None and found.word == "TRUNCATE":
             refused = f"the statement {found.text[:80]!r}, whose table is not certain"
         if refused:
-            yield from self._put_aside(event, self._told(refused))
+            yield from self._put_aside(event, self._sentence(refused))
         elif emptied and self._wanted(*emptied):
             database, table = emptied
             where = (database, table, TRUNCATE, event.ts, self._gtid, self._sequence, 0, False)
@@ -292,7 +292,7 @@ class Transactions:
         if event.kind in _NO_WAY_PAST:
             self._refuse(what)
         if not self._skipping:
-            yield from self._put_aside(event, self._told(what))
+            yield from self._put_aside(event, self._sentence(what))
         if event.kind == binlog.TRANSACTION_PAYLOAD:  # the commit is packed with the rest
             yield from self._commit()
 
@@ -304,13 +304,15 @@ class Transactions:
         self._xoffset += 1
         yield from self._give(letter)
 
-    def _told(self, what: str) -> str:
+    def _sentence(self, what: str) -> str:
         return (
             f"The binlog has, in the transaction {self._gtid or 'without a GTID'}, {what}. What it wrote would be lost."
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        raise Unreadable(f"{self._told(what)} To go on without it, and mend the target by hand: --skip {self._gtid}")
+        raise Unreadable(
+            f"{self._sentence(what)} To go on without it, and mend the target by hand: --skip {self._gtid}"
+        )
 
 
 def _nothing(event: Event) -> Iterator[Item]:

@@ -7,15 +7,17 @@ Rule 2: a row is looked for in the table that has the number now, whatever it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from waterclock.cdc.postgres.rows import Relation
 from waterclock.errors import Unreadable
 
+log = logging.getLogger("waterclock.cdc")
 _KEY = (
     "select a.attname, a.attnum from pg_index i "
     "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey) "
@@ -26,7 +28,16 @@ _COLUMNS = (
     "select attname, attisdropped or attgenerated <> '' from pg_attribute "
     "where attrelid = %s and attnum > 0 order by attnum"
 )
-_NAME = "select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s"
+_TABLE = (  # a partitioned table has no rows but those of its partitions; of another one, heirs are other tables
+    "select n.nspname, c.relname, c.relkind <> 'p', array(select attname::text from pg_attribute "
+    "where attrelid = c.oid and attnum > 0 and not attisdropped) "
+    "from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = %s"
+)
+_CHANGED = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.DataError,
+)  # meanwhile, or a key's type
 
 
 class TableCatalog:
@@ -34,6 +45,7 @@ class TableCatalog:
 
     def __init__(self, asking: psycopg.Connection[Any]) -> None:
         self._asking = asking
+        self._said: set[tuple[object, ...]] = set()
 
     def key_of(self, number: int, names: Sequence[str]) -> tuple[str, ...]:
         """The primary key of the table `number`, in the names that its columns had; none where it has none now."""
@@ -54,29 +66,65 @@ class TableCatalog:
         same = all(name not in now or now.index(name) == place for place, name in enumerate(names))
         return not any(gone for _, gone in columns) and (same or sorted(now) == sorted(names))
 
-    def values_of(self, number: int, key: Mapping[str, str], names: Sequence[str]) -> dict[str, str | None]:
-        """Columns of the row that has that key, as PostgreSQL prints them; empty where table, column or row are gone."""
-        found = self._asking.execute(_NAME, (number,)).fetchone()
-        if found is None:
-            return {}
-        asked = sql.SQL("select {} from {} where {}").format(
-            sql.SQL(", ").join(map(sql.Identifier, names)),
-            sql.Identifier(*found),
-            sql.SQL(" and ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in key),
-        )
-        with suppress(psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
-            return self._printed(asked, list(key.values()), names)
-        return {}
+    def rows_of(
+        self, relation: Relation, keys: Sequence[tuple[str, ...]], names: Sequence[str]
+    ) -> list[dict[str, str | None]]:
+        """Of the rows that have these keys, key and columns as PostgreSQL prints them; without the columns that are gone.
 
-    def _printed(self, asked: sql.Composed, key: list[str], names: Sequence[str]) -> dict[str, str | None]:
+        None where the table, or a column of its key, is gone. Unreadable where this role may not look.
+        """
+        found = self._asking.execute(_TABLE, (relation.number,)).fetchone()
+        if found is None or not set(relation.key) <= set(found[3]):
+            self._gone(relation, relation.key)
+            return []
+        schema, table, alone, columns = found
+        there = [name for name in names if name in columns]
+        if len(there) < len(names):
+            self._gone(relation, [name for name in names if name not in columns])
+        asked = [*relation.key, *there]
+        query = sql.SQL("select {} from {}{} where {} in ({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, asked)),
+            sql.SQL("only " if alone else ""),
+            sql.Identifier(schema, table),
+            _together(map(sql.Identifier, relation.key)),
+            sql.SQL(", ").join([_together(sql.Placeholder() for _ in relation.key)] * len(keys)),
+        )
         try:
-            result = self._asking.execute(asked, key).pgresult
+            return self._printed(query, [text for key in keys for text in key], asked)
+        except _CHANGED:
+            self._gone(relation, asked)
+            return []
+
+    def _printed(self, query: sql.Composed, keys: list[str], names: Sequence[str]) -> list[dict[str, str | None]]:
+        try:
+            result = self._asking.execute(query, keys).pgresult
         except psycopg.errors.InsufficientPrivilege as error:
             raise Unreadable(
-                f"A row got another key, its {', '.join(names)} were not sent, and this role may not look them up "
+                f"The values of {', '.join(names)} were not sent, and this role may not look them up "
                 f"({str(error).strip()}): GRANT SELECT on the table, and start again."
             ) from None
-        if result is None or not result.ntuples:
-            return {}
-        values = [result.get_value(0, place) for place in range(len(names))]
-        return {name: None if value is None else value.decode() for name, value in zip(names, values, strict=True)}
+        assert result is not None
+        return [
+            {
+                name: None if (text := result.get_value(row, place)) is None else text.decode()
+                for place, name in enumerate(names)
+            }
+            for row in range(result.ntuples)
+        ]
+
+    def _gone(self, relation: Relation, names: Sequence[str]) -> None:
+        """Said once for each table as it was: what no later change tells is lost to a reader."""
+        if (said := (relation.number, *names)) not in self._said:
+            self._said.add(said)
+            log.warning(
+                "%s.%s was dropped, or its columns %s were changed, since updates were written that left out large "
+                "values: what cannot be looked up by that is left out.",
+                relation.schema,
+                relation.table,
+                ", ".join(names),
+            )
+
+
+def _together(parts: Iterable[sql.Composable]) -> sql.Composable:
+    """A key's columns, or its values, as one value where they are several."""
+    return sql.SQL("({})").format(sql.SQL(", ").join(parts))

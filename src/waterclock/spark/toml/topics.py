@@ -219,9 +219,9 @@ def _check_way(made: Topics) -> None:
         raise UsageError(
             "[source]: Spark's own connector reads to the end: leave out 'ending', or take way = \"python\""
         )
-    if made.way == "connector" and (untold := list(_untranslated(made.client))):
+    if made.way == "connector" and (strange := list(_untranslated(made.client))):
         raise UsageError(
-            f"[source.client]: {untold[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
+            f"[source.client]: {strange[0]!r} is a setting of librdkafka that Spark's own connector does not know: give "
             'it Kafka\'s own under [source.connector], such as "kafka.ssl.truststore.location"'
         )
 

@@ -1,0 +1,59 @@
+"""Requests whose change stands in the store and waits for a follower that has dropped out: they are answered in time.
+
+What stands in the store cannot be taken back, and is done when the follower has it (replication/journal.py). That may
+take for ever; its client need not know. As Apache Kafka's coordinators do after offsets.commit.timeout.ms, it is answered
+with an error after which clients try again, while fewer brokers are in sync than min.insync.replicas asks for. The change
+may be made all the same, as after any request that timed out.
+
+Rule 1: who waits for something else, such as the other members of a group, goes on waiting.
+Rule 2: an answer that comes after that goes nowhere: `Request.send`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from waterclock.broker.wire.errors import Error
+from waterclock.broker.wire.refusal import refuse
+
+if TYPE_CHECKING:
+    from waterclock.broker.wire.codec import Request
+
+PATIENCE_S: Final = 5.0  # Kafka's offsets.commit.timeout.ms
+EVERY_S: Final = 1.0
+COORDINATED: Final = dict.fromkeys((8, 22, 24, 25, 26, 28, 42, 47, 68), Error.COORDINATOR_NOT_AVAILABLE)
+ADMINISTERED: Final = dict.fromkeys((19, 20, 30, 31, 33, 37, 44, 51), Error.REQUEST_TIMED_OUT)
+ERRORS: Final = {**COORDINATED, **ADMINISTERED}  # of the APIs that are answered once the store has kept something
+
+
+class Overdue:
+    """`too_few()` says whether fewer are in sync than there must be."""
+
+    def __init__(self, too_few: Callable[[], bool], now_ns: Callable[[], int]) -> None:
+        self._too_few, self._now_ns = too_few, now_ns
+        self._waiting: deque[tuple[int, Request]] = deque()  # the earliest first, some of them answered by now
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def watch(self, request: Request) -> None:
+        """Its handler has not answered it yet."""
+        waiting = self._waiting
+        while waiting and not _waits(waiting[0][1]):
+            waiting.popleft()
+        waiting.append((self._now_ns() + int(PATIENCE_S * 1e9), request))
+
+    def look(self) -> None:
+        """Answer those whose time is up; to be called every EVERY_S."""
+        waiting = [(due_ns, request) for due_ns, request in self._waiting if _waits(request)]
+        now_ns = self._now_ns() if waiting and self._too_few() else -1
+        for due_ns, request in waiting:
+            if due_ns <= now_ns:
+                refuse(request, ERRORS[request.key])
+        self._waiting = deque((due_ns, request) for due_ns, request in waiting if due_ns > now_ns)
+
+
+def _waits(request: Request) -> bool:
+    return request.slot.parts is None and not request.slot.gone

@@ -1,0 +1,186 @@
+"""A segment read again, batch by batch: which bytes are damaged, which offsets are lost with them, and where it goes on.
+
+    a batch                                            then
+    is whole: length, format, checksum                 its offset is looked at
+    follows the one before it                          good
+    comes later, and the one behind it later still     good: a compaction has left a gap, or what lies between is damaged
+    anything else                                      damaged
+
+Behind damage the segment goes on where the damaged header says, if a whole batch stands there with the offset that the
+header says too. Otherwise it goes on at the next row of its index where a whole batch stands, or before it, at the first
+byte from which whole batches lead to exactly that row. Bytes that a client made look like a batch do neither.
+
+Rule 1: what is read here is durable, so nothing but damage changes it. Who cuts a log while this runs drops what is found.
+Rule 2: bytes that the disk refuses to give are damaged like any others.
+Rule 3: nothing is changed, and any thread may do it, a step at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from waterclock.broker.log.batch import CHECKED, EPOCH, FRAME, HEADER, MAGIC, PREFIX, header_of
+from waterclock.broker.log.damage import Damage
+from waterclock.broker.log.index import NEVER, read_rows
+
+if TYPE_CHECKING:
+    from waterclock.broker.log.segment import Segment
+
+CHUNK: Final = 256 << 10  # bytes read at once
+NEAR: Final = 1 << 20  # how far before a row of the index whole batches are looked for
+MAGIC_AT: Final = 16
+
+
+class Place(NamedTuple):
+    """A byte at which a whole batch starts, and its offset; or the end of both."""
+
+    at: int
+    offset: int
+
+
+class SegmentScrub:
+    """The first `size` bytes of `segment`, which end before offset `end`. `at` is how far it has come."""
+
+    def __init__(self, segment: Segment, size: int, end: int) -> None:
+        self.segment, self.size, self._end = segment, size, end
+        self.at, self._next = 0, segment.base  # the offset that comes next if nothing is missing
+        self.latest = NEVER
+        self.damages: list[Damage] = []
+
+    @property
+    def done(self) -> bool:
+        return self.at >= self.size
+
+    def steps(self, most: int) -> Iterator[None]:
+        """Read some `most` bytes more, a batch a step."""
+        until = min(self.at + most, self.size)
+        while self.at < until:
+            chunk, here = self._chunk(), 0
+            while self.at + here < until and (after := self._after(chunk, here)):
+                here = after
+                yield
+            self.at += here
+            if not here:
+                yield from self._pass_over()
+
+    def _chunk(self) -> memoryview:
+        """The batch here, the next one's header, and more if there is room; less if the file has no such batch."""
+        size = PREFIX + self._length_at(self.at) + HEADER
+        return memoryview(self._read(self.at, max(CHUNK, size)) or self._read(self.at, size))
+
+    def _length_at(self, at: int) -> int:
+        """The length that the batch at byte `at` says it has, if it can have that; one of CHUNK or more ends at a row."""
+        head = self._read(at, PREFIX)
+        length = EPOCH.unpack_from(head, 8)[0] if len(head) == PREFIX else 0
+        if length >= CHUNK and PREFIX + length > next((row.at for row in self._rows if row.at > at), self.size) - at:
+            return 0
+        return max(0, int(length))
+
+    def _read(self, at: int, size: int) -> bytes:
+        """Bytes that are to be checked; none where the disk refuses (rule 2)."""
+        try:
+            return os.pread(self.segment.fd, min(size, self.size - at), at)
+        except OSError:
+            return b""
+
+    def _after(self, chunk: memoryview, here: int) -> int:
+        """Where the batch at place `here` of the chunk ends, if it is good; 0 if not, or if more is to be read first."""
+        if here + HEADER > len(chunk):
+            return 0
+        batch = header_of(chunk, here)
+        after = here + PREFIX + batch.length
+        if here and after + HEADER > len(chunk) and self.at + after < self.size:
+            return 0  # read on from here: what is behind it says something of its offset
+        if not _whole(chunk, here) or not self._follows(batch.base, batch.last, chunk, after):
+            return 0
+        self._next, self.latest = batch.last + 1, max(self.latest, batch.max_timestamp)
+        return after
+
+    def _follows(self, base: int, last: int, chunk: memoryview, after: int) -> bool:
+        """Whether a batch may have these offsets: they lie outside of its checksum."""
+        if base <= self._next:
+            return base == self._next
+        behind = self._end
+        if self.at + after < self.size and after + HEADER <= len(chunk):
+            offset, _, _, magic, *_ = FRAME.unpack_from(chunk, after)
+            behind = offset if magic == MAGIC else behind  # one that is damaged itself says nothing
+        return last < behind
+
+    # Behind damage
+
+    def _pass_over(self) -> Generator[None, None, None]:
+        """What is here is damaged: go on at the next good place."""
+        place = self._where_it_says()
+        if place is None:
+            row = yield from self._good_row()
+            place = yield from self._before(row)
+        self.damages.append(Damage(self.at, place.at, self._next, max(self._next, place.offset)))
+        self.at, self._next = place.at, max(self._next, place.offset)
+
+    def _where_it_says(self) -> Place | None:
+        """The place that the header here leads to, if a whole batch stands there with the offset that it leads to."""
+        head = self._read(self.at, HEADER)
+        if len(head) < HEADER:
+            return None
+        batch = header_of(head)
+        behind = Place(self.at + PREFIX + batch.length, batch.last + 1)
+        if batch.base != self._next or batch.last_delta < 0 or batch.length < HEADER - PREFIX or behind.at >= self.size:
+            return None
+        return behind if self._stands(behind) else None
+
+    def _stands(self, place: Place) -> bool:
+        """Whether a whole batch stands there."""
+        data = memoryview(self._read(place.at, PREFIX + self._length_at(place.at)))
+        return _whole(data, 0) and header_of(data).base == place.offset
+
+    @cached_property
+    def _rows(self) -> list[Place]:
+        return [Place(at, base) for base, at in read_rows(self.segment.path + ".index", self.segment.base)]
+
+    def _good_row(self) -> Generator[None, None, Place]:
+        """The next row of the index where a whole batch stands; the end if there is none."""
+        later = [row for row in self._rows if self.at < row.at < self.size and row.offset >= self._next]
+        for row in later:
+            if self._stands(row):
+                return row
+            yield
+        return Place(self.size, self._end)
+
+    def _before(self, row: Place) -> Generator[None, None, Place]:
+        """The first place from which whole batches lead to a row, or the row itself."""
+        start = max(self.at + 1, row.at - NEAR)
+        data = memoryview(between := self._read(start, row.at - start))
+        magic = between.find(MAGIC, MAGIC_AT)
+        while magic >= 0:
+            here = magic - MAGIC_AT
+            if self._leads(data, here, row.offset):
+                return Place(start + here, header_of(data, here).base)
+            magic = between.find(MAGIC, magic + 1)
+            yield
+        return row
+
+    def _leads(self, data: memoryview, here: int, upto: int) -> bool:
+        """Whether whole batches go from place `here` to the end of the bytes, with offsets that rise to before `upto`."""
+        least = self._next
+        while here + HEADER <= len(data):
+            base, length, _, _, _, _, delta = FRAME.unpack_from(data, here)
+            if not least <= base <= base + delta < upto or not _whole(data, here):
+                return False
+            here, least = here + PREFIX + length, base + delta + 1
+        return here == len(data)
+
+
+def _whole(data: memoryview, here: int) -> bool:
+    """Whether a batch stands at place `here`, all of it, as its checksum says."""
+    if here + HEADER > len(data):
+        return False
+    _, length, _, magic, crc, _, delta = FRAME.unpack_from(data, here)
+    after = here + PREFIX + length
+    if magic != MAGIC or length < HEADER - PREFIX or after > len(data) or delta < 0:
+        return False
+    return bool(crc32c(data[here + CHECKED : after]) == crc)

@@ -1,0 +1,105 @@
+"""Tables and rows as the messages of `pgoutput` describe them: bytes in, columns as JSON text out.
+
+Rule 1: a value is the text that PostgreSQL prints, and stays it: whole numbers, NUMERIC, floats, booleans and JSON stand
+        bare, everything else is a string. NaN and Infinity, which JSON has not, are strings too.
+Rule 2: a large value that was not sent (TOAST) is UNTOUCHED, which is the text of no value.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from waterclock.cdc.mysql.jsonb import json_of
+from waterclock.changes.maxwell_message import JSON, NUMBER, quoted
+
+_NUMBERS = {20, 21, 23, 26, 700, 701, 1700}  # int8, int2, int4, oid, float4, float8, numeric
+_JSON, _BOOLEAN = {114, 3802}, 16
+_KINDS = {**dict.fromkeys(_JSON, JSON), **dict.fromkeys((700, 701, 1700), NUMBER)}  # whose values do not say it all
+UNTOUCHED = ""  # no JSON text is empty
+
+Row = dict[str, str]
+
+
+class Relation(NamedTuple):
+    """A table as the message before its first row describes it. `key` are the columns of its primary key; `unsure` says
+    why they are not known."""
+
+    number: int
+    schema: str
+    table: str
+    names: tuple[str, ...]
+    types: tuple[int, ...]
+    key: tuple[str, ...]
+    full: bool
+    kinds: Mapping[str, str]
+    unsure: str = ""
+
+    def key_of(self, row: Row) -> tuple[str, ...]:
+        """The key's values as PostgreSQL prints them."""
+        types = dict(zip(self.names, self.types, strict=True))
+        return tuple(_plain(types[name], row[name]) for name in self.key)
+
+    def as_json(self, name: str, printed: str | None) -> str:
+        """The JSON text of a column's value that PostgreSQL printed."""
+        return "null" if printed is None else _json(self.types[self.names.index(name)], printed)
+
+
+def described(message: bytes) -> tuple[Relation, tuple[str, ...]]:
+    """A relation, its key not looked up yet, and the key that the message itself tells."""
+    (number,) = struct.unpack_from(">I", message, 1)
+    schema, at = _text(message, 5)
+    table, at = _text(message, at)
+    full = message[at : at + 1] == b"f"
+    (count,) = struct.unpack_from(">H", message, at + 1)
+    at += 3
+    names, types, key = [], [], []
+    for _ in range(count):
+        is_key = message[at]
+        name, at = _text(message, at + 1)
+        names.append(name)
+        types.append(struct.unpack_from(">I", message, at)[0])
+        key += [name] if is_key else []
+        at += 8
+    kinds = {name: _KINDS[kind] for name, kind in zip(names, types, strict=True) if kind in _KINDS}
+    return Relation(number, schema or "pg_catalog", table, tuple(names), tuple(types), (), full, kinds), tuple(key)
+
+
+def row_at(relation: Relation, message: bytes, at: int) -> tuple[Row, int]:
+    """The columns of a tuple as JSON text, and what follows it."""
+    (count,) = struct.unpack_from(">H", message, at)
+    at += 2
+    row = {}
+    for name, kind in zip(relation.names[:count], relation.types, strict=False):
+        how, at = message[at], at + 1
+        row[name] = "null" if how == ord("n") else UNTOUCHED
+        if how == ord("t"):
+            (length,) = struct.unpack_from(">I", message, at)
+            at += 4 + length
+            row[name] = _json(kind, message[at - length : at].decode())
+    return row, at
+
+
+def touched(row: Row) -> Row:
+    """What was sent of a row."""
+    return {name: text for name, text in row.items() if text != UNTOUCHED}
+
+
+def _text(message: bytes, at: int) -> tuple[str, int]:
+    end = message.index(b"\0", at)
+    return message[at:end].decode(), end + 1
+
+
+def _json(kind: int, text: str) -> str:
+    if kind in _NUMBERS:
+        return text if text[-1].isdigit() else quoted(text)  # NaN, Infinity
+    if kind == _BOOLEAN:
+        return "true" if text == "t" else "false"
+    return json_of(text) if kind in _JSON else quoted(text)
+
+
+def _plain(kind: int, text: str) -> str:
+    """A value as PostgreSQL printed it, of its JSON text."""
+    return str(json.loads(text)) if text.startswith('"') and kind not in _JSON else text
