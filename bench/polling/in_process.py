@@ -97,7 +97,8 @@ def main() -> None:
     idle = tasks.idle(seconds / 2)
     found = [figures.throughput([tasks.add_burst(burst)], tasks.given) for _ in range(rounds)]
     found.sort(key=lambda one: one["a_second"])
-    print(json.dumps([late | idle, found[len(found) // 2]]))
+    middle = found[(len(found) - 1) // 2]  # the slower one of two
+    print(json.dumps([late | idle, middle]))
 
 
 if __name__ == "__main__":

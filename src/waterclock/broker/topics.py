@@ -124,6 +124,10 @@ class Topics:
         """A topic whose name is `name` but for dots and underscores: names of metrics could not tell them apart."""
         return self._namesakes.of(name)
 
+    def why_no_room(self, partitions: int) -> str | None:
+        """Why so many partitions more cannot be made; None if they can."""
+        return self._maker.why_no_room(partitions)
+
     def partitions(self) -> Iterator[Partition]:
         for topic in self:
             yield from topic.partitions
@@ -166,6 +170,8 @@ class Topics:
             raise UsageError(f"there is a topic {name!r} already: choose another name, or delete it first")
         if not 1 <= partitions <= MOST_PARTITIONS:
             raise UsageError(f"a topic has 1 to {MOST_PARTITIONS} partitions, got {partitions!r}")
+        if (no_room := self.why_no_room(partitions)) is not None:
+            raise UsageError(no_room)
         return self.create(name, partitions, given, then)
 
     def when_made(self, name: str, then: Then) -> None:

@@ -65,7 +65,12 @@ class Worker:
 
     def _work(self) -> None:
         while (job := self._short.get()) is not None:
+            if not self._short.empty():  # thousands may have been asked for at once
+                switching.begins("deeds")
             self._do(*job)
+            if self._short.empty():
+                switching.ends("deeds")
+        switching.ends("deeds")
 
     def _do(self, deed: Callable[[], Any], then: Then) -> None:
         at_once(deed, partial(self._soon, then))

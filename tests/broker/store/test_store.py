@@ -14,6 +14,7 @@ pytest.importorskip("crc32c")
 
 from waterclock.broker.store import Entry, Forget, Store
 from waterclock.broker.store.file import RESERVED, Row, StoreFile
+from waterclock.disk import write_whole
 
 PATIENCE_S = 20.0
 LARGE = "x" * 200_000
@@ -244,6 +245,28 @@ def test_a_renewal_that_the_disk_refuses_costs_nothing_but_room(
     again = Store(str(tmp_path), lambda *arguments: None)
     assert again.load("r") == {"k": f"{49:0100}"}
     again.close()
+
+
+def test_a_renewal_that_fails_behind_its_rename_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(Exception):
+        """In place of the process's end."""
+
+    def refuse(path: str, data: bytes, mode: int) -> NoReturn:
+        write_whole(path, data, mode)
+        raise OSError(5, "the folder is not flushed")
+
+    def end(error: Exception) -> NoReturn:
+        raise Ended
+
+    file = StoreFile(str(tmp_path / "store.log"), 0, 0)
+    file.append([Row("r", "k", b"1")])
+    monkeypatch.setattr("waterclock.broker.store.file.write_whole", refuse)
+    monkeypatch.setattr("waterclock.broker.store.file.flush_failed", end)
+    with pytest.raises(Ended):
+        file.renew({"r": {"k": b"1"}})
+    file.close()
 
 
 def test_nobody_but_its_owner_may_read_it_however_often_it_was_renewed(tmp_path: Path) -> None:

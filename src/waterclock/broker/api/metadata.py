@@ -62,7 +62,11 @@ class MetadataApis:
         names = {requested.name: None for requested in body.topics or () if not getattr(requested, "topic_id", None)}
         free = [name for name in names if name and legal(name) and name not in topics.by_name]
         seen = [name for name in free if not self._refused(request, name)]
-        return [name for name in seen if name in topics.making or (may and topics.namesake(name) is None)]
+        return [name for name in seen if name in topics.making or (may and self._can_be_made(name))]
+
+    def _can_be_made(self, name: str) -> bool:
+        topics = self._topics
+        return topics.namesake(name) is None and topics.why_no_room(self._settings["num.partitions"]) is None
 
     def _makes_topics(self, request: Request) -> bool:
         wanted = getattr(request.body, "allow_auto_topic_creation", True)

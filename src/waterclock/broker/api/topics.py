@@ -107,7 +107,7 @@ class TopicApis:
 
     def _size_refused(self, requested: Any) -> Refusal | None:
         if requested.assignments:
-            return self._assignments_refused(requested)
+            return self._assignments_refused(requested) or self._no_room(requested)
         if requested.num_partitions == 0 or requested.num_partitions < UNSET:
             return Error.INVALID_PARTITIONS, f"A topic has 1 partition or more, got {requested.num_partitions}"
         if self._partitions(requested) > MOST_PARTITIONS:
@@ -117,7 +117,11 @@ class TopicApis:
         ):
             there = len(self._brokers())
             return Error.INVALID_REPLICATION_FACTOR, f"A replication factor is 1 to {there}: so many brokers are there"
-        return None
+        return self._no_room(requested)
+
+    def _no_room(self, requested: Any) -> Refusal | None:
+        no_room = self._topics.why_no_room(self._partitions(requested))
+        return None if no_room is None else (Error.POLICY_VIOLATION, no_room)
 
     def _brokers(self) -> set[int]:
         return {node for node, _, _ in self._identity.brokers()}
@@ -283,6 +287,8 @@ class TopicApis:
             )
         if requested.count > MOST_PARTITIONS:
             return Error.INVALID_PARTITIONS, f"At most {MOST_PARTITIONS} partitions"
+        if (no_room := self._topics.why_no_room(requested.count - has)) is not None:
+            return Error.POLICY_VIOLATION, no_room
         if requested.assignments is None:
             return None
         wrong = assignments.of_partitions((one.broker_ids for one in requested.assignments), self._brokers())

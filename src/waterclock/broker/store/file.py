@@ -213,12 +213,24 @@ class StoreFile:
         for rows in _in_portions(contents):
             number += 1
             data += frame(number, rows)
-        write_whole(self._path, bytes(data), PRIVATE)
-        fd = os.open(self._path, os.O_RDWR)
+        try:
+            write_whole(self._path, bytes(data), PRIVATE)
+            fd = os.open(self._path, os.O_RDWR)
+        except OSError as error:
+            if self._is_replaced():  # what would be appended to the old one, nobody would read
+                flush_failed(error)
+            raise
         os.close(self._fd)
         self._fd, self.number, self.size = fd, number, len(data)
         self._room = self.size
         self._renew_at = max(RENEW, SHARE * self.size)
+
+    def _is_replaced(self) -> bool:
+        """Whether another file has the name."""
+        try:
+            return not os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+        except OSError:
+            return True
 
     def close(self) -> None:
         """Close the file."""
