@@ -16,6 +16,7 @@ from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
+from waterclock.relay.pace import TIMEOUT_MS
 from waterclock.relay.settlement import mark_of
 from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
@@ -25,7 +26,7 @@ from waterclock.relay.topics import Topics
 # it for ever in a transaction (its issues 5511 and 5456)
 STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
-    "transaction.timeout.ms": 10_000,  # so long a dead relay's transaction hides what stands behind it in the targets
+    "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
 }
 _SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
@@ -62,6 +63,10 @@ class Around:
         name = f"{self.group}-{self.topics.input}-{partition}"
         sending = _ALONE if alone else _SENDING
         return TransactionalProducer({**self.settings, **_PRODUCER}, name, partial(_error_of, name), None, sending)
+
+    def place_of(self, partition: int) -> str:
+        """How a partition of the input is named."""
+        return f"{self.topics.input}-{partition}"
 
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""

@@ -1,6 +1,6 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
-from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
@@ -11,6 +11,7 @@ from waterclock.relay.store.store import PartitionStore
 
 __all__ = [
     "ROW",
+    "DiskRefused",
     "Found",
     "Identity",
     "Level",
