@@ -90,7 +90,6 @@ _REFUSED: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError._MSG_TIMED_OUT,
 )
 
 
