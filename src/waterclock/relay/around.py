@@ -29,7 +29,8 @@ _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
 }
-_SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
+# large batches while a turn is being sent; a commit waits for no linger, it flushes
+_SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": False}
 _ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
 
 

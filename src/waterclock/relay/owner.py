@@ -13,6 +13,7 @@ Rule 4: where the disk refuses, what was read is held as it came, and filed befo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -21,13 +22,13 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.incoming import Incoming, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
 from waterclock.relay.pace import Pace
-from waterclock.relay.request import Action, BadRequest, Request, request_of
 from waterclock.relay.room import Room
-from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
+from waterclock.relay.store import ROW, PartitionStore, State, rows_of
 from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
@@ -102,20 +103,16 @@ class Owner:
         return done
 
     def _ingest(self, messages: Sequence[Message]) -> int:
-        news = [message for message in messages if message.offset() >= self.position]
-        if not news:
+        news = read(messages, self.position)
+        if news.last is None or not news.looked_at:
             return 0
-        read = [(message, _request(message)) for message in news]
-        requests = [(message, asked) for message, asked in read if isinstance(asked, Request)]
-        absent = self.around.targets.missing({asked.target for _, asked in requests if asked.target})
-        self._file([(message, asked) for message, asked in requests if message.offset() >= self._filed])
-        for message, asked in read:  # what was filed is filed: from here on nothing fails
-            if message.offset() >= self.command_position:
-                self._note(message, asked, absent)
-        self.position = news[-1].offset() + 1
+        absent = self.around.targets.missing(set(news.targets))
+        self._file(news)
+        self._note(news, absent)  # what was filed is filed: from here on nothing fails
+        self.position = news.last.offset() + 1
         if self.position > self._filed:
-            self._fingerprint, self._changed = fingerprint_of(news[-1]), True
-        return len(news)
+            self._fingerprint, self._changed = fingerprint_of(news.last), True
+        return news.looked_at
 
     def reached(self, offset: int) -> None:
         """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
@@ -142,24 +139,25 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, requests: Sequence[tuple[Message, Request]]) -> None:
-        requests = [each for each in requests if each[1].target]
-        if not requests:
+    def _file(self, news: Incoming) -> None:
+        """What lies behind the data position."""
+        first = bisect_left(news.origins, self._filed)
+        if first == len(news.origins):
             return
-        rows = rows_of([request.due_ms for _, request in requests], [message.offset() for message, _ in requests])
-        blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, request in requests]
-        rows = self.store.append(rows, blobs, [request.target for _, request in requests])
+        rows = rows_of(news.dues[first:], news.origins[first:])
+        rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
 
-    def _note(self, message: Message, request: Request | BadRequest, absent: dict[str, str]) -> None:
-        if isinstance(request, BadRequest):
-            self.letters.append(letter_of(message, str(request), False))
-            return
-        if request.action is not Action.SCHEDULE:
-            self.waiting.append(Command(message.offset(), request.action, request.id))
-        if request.target in absent:
-            self.letters.append(letter_of(message, absent[request.target], True))
+    def _note(self, news: Incoming, absent: dict[str, str]) -> None:
+        """What lies behind the command position."""
+        answered = self.command_position
+        self.waiting += [command for command in news.commands if command.offset >= answered]
+        letters = [letter_of(message, why, False) for message, why in news.bad]
+        if absent:
+            named = zip(news.messages, news.targets, strict=True)
+            letters += [letter_of(message, absent[target], True) for message, target in named if target in absent]
+        self.letters += [letter for letter in letters if letter.offset >= answered]
 
     # What is due
 
@@ -266,13 +264,6 @@ class Owner:
         for rows in self.store.load(now_ms + NEAR_MS, SLICE):
             near.add(rows if near is self.near else rows[~np.isin(rows["origin"], self.ready["origin"])])
         self.near, self._loaded_until = near, self.store.loaded_until
-
-
-def _request(message: Message) -> Request | BadRequest:
-    try:
-        return request_of(message.headers(), message.timestamp()[1])
-    except BadRequest as error:
-        return error
 
 
 def letter_of(message: Message, reason: str, pending: bool) -> Letter:
