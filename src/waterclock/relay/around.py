@@ -16,6 +16,7 @@ from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
+from waterclock.relay.pace import TIMEOUT_MS
 from waterclock.relay.settlement import mark_of
 from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
@@ -25,10 +26,11 @@ from waterclock.relay.topics import Topics
 # it for ever in a transaction (its issues 5511 and 5456)
 STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
-    "transaction.timeout.ms": 10_000,  # so long a dead relay's transaction hides what stands behind it in the targets
+    "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
 }
-_SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
+# large batches while a turn is being sent; a commit waits for no linger, it flushes
+_SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": False}
 _ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
 
 
@@ -63,6 +65,10 @@ class Around:
         sending = _ALONE if alone else _SENDING
         return TransactionalProducer({**self.settings, **_PRODUCER}, name, partial(_error_of, name), None, sending)
 
+    def place_of(self, partition: int) -> str:
+        """How a partition of the input is named."""
+        return f"{self.topics.input}-{partition}"
+
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""
         return f"{self.topics.input}-{partition}-{offset}"
@@ -85,7 +91,6 @@ _REFUSED: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError._MSG_TIMED_OUT,
 )
 
 

@@ -46,6 +46,9 @@ def _of(owner: Owner) -> PartitionStatistics:
         position=owner.position,
         bytes_on_disk=store.bytes_on_disk,
         caught_up=owner.has_caught_up,
+        held=sum(map(len, owner.held)),
+        bytes_wanted=owner.room.wanted,
+        refusals=owner.room.refusals,
     )
 
 

@@ -6,10 +6,14 @@ Rule 2: whether a target is there is asked when the request comes, and again whe
         is filed all the same, and settled with its dead letter: who reads the log again later, when there is such a
         topic, must not take it for pending.
 Rule 3: what is due within `NEAR_MS` waits in the wheel, the rest on the disk.
+Rule 4: where the disk refuses, what was read is held as it came, and filed before anything that comes later. Where it
+        refuses to have a coarse span split, nothing is delivered that is due later than all that was loaded: it could
+        overtake.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -18,11 +22,13 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.incoming import Incoming, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.request import Action, BadRequest, Request, request_of
-from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
+from waterclock.relay.pace import Pace
+from waterclock.relay.room import Room
+from waterclock.relay.store import ROW, PartitionStore, State, rows_of
 from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
@@ -45,7 +51,8 @@ class Owner:
     """What a process knows of a partition while it owns it; `TakeOver` makes it.
 
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `alone`: the producer
-    sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why.
+    sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why. `held`: records that
+    wait for room on the disk.
     """
 
     def __init__(
@@ -63,6 +70,9 @@ class Owner:
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
+        self.pace = Pace()
+        self.room = Room(around.place_of(number), around.clock)
+        self.held: list[Sequence[Message]] = []
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
@@ -71,29 +81,38 @@ class Owner:
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
         store.unload()
-        now_ms = around.clock.wall_ms()
-        self.near = Near(now_ms)
-        self._load(now_ms + NEAR_MS)
+        self.near = Near(around.clock.wall_ms())
+        self._loaded_until = 0  # what is due before is in the wheel, or was
+        with self.room.asking():
+            self._load()
 
     # What comes in
 
     def ingest(self, messages: Sequence[Message]) -> int:
-        """File and note records of the input, in their order; how many were new."""
+        """File and note records of the input, in their order; how many were new. Without room on the disk they are held."""
         self.heard()
-        news = [message for message in messages if message.offset() >= self.position]
-        if not news:
+        self.held.append(messages)
+        return self._take_in() if self.room.is_time else 0
+
+    def _take_in(self) -> int:
+        done = 0
+        with self.room.asking():
+            while self.held:
+                done += self._ingest(self.held[0])
+                del self.held[0]
+        return done
+
+    def _ingest(self, messages: Sequence[Message]) -> int:
+        news = read(messages, self.position)
+        if news.last is None or not news.looked_at:
             return 0
-        missing = self.around.targets.missing
-        requests = [(message, self._request(message)) for message in news]
-        absent = missing({request.target for _, request in requests if request is not None and request.target})
-        self._file([(message, request) for message, request in requests if request and message.offset() >= self._filed])
-        for message, request in requests:
-            if request is not None and message.offset() >= self.command_position:
-                self._note(message, request, absent)
-        self.position = news[-1].offset() + 1
+        absent = self.around.targets.missing(set(news.targets))
+        self._file(news)
+        self._note(news, absent)  # what was filed is filed: from here on nothing fails
+        self.position = news.last.offset() + 1
         if self.position > self._filed:
-            self._fingerprint, self._changed = fingerprint_of(news[-1]), True
-        return len(news)
+            self._fingerprint, self._changed = fingerprint_of(news.last), True
+        return news.looked_at
 
     def reached(self, offset: int) -> None:
         """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
@@ -112,7 +131,7 @@ class Owner:
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
-        return max(self.position, self._reached) >= self._catch_up_to
+        return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
 
     @property
     def is_behind(self) -> bool:
@@ -120,34 +139,31 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _request(self, message: Message) -> Request | None:
-        try:
-            return request_of(message.headers(), message.timestamp()[1])
-        except BadRequest as error:
-            if message.offset() >= self.command_position:
-                self.letters.append(letter_of(message, str(error), False))
-            return None
-
-    def _file(self, requests: Sequence[tuple[Message, Request]]) -> None:
-        requests = [each for each in requests if each[1].target]
-        if not requests:
+    def _file(self, news: Incoming) -> None:
+        """What lies behind the data position."""
+        first = bisect_left(news.origins, self._filed)
+        if first == len(news.origins):
             return
-        rows = rows_of([request.due_ms for _, request in requests], [message.offset() for message, _ in requests])
-        blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, request in requests]
-        rows = self.store.append(rows, blobs, [request.target for _, request in requests])
+        rows = rows_of(news.dues[first:], news.origins[first:])
+        rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
+        self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
 
-    def _note(self, message: Message, request: Request, absent: dict[str, str]) -> None:
-        if request.action is not Action.SCHEDULE:
-            self.waiting.append(Command(message.offset(), request.action, request.id))
-        if request.target in absent:
-            self.letters.append(letter_of(message, absent[request.target], True))
+    def _note(self, news: Incoming, absent: dict[str, str]) -> None:
+        """What lies behind the command position."""
+        answered = self.command_position
+        self.waiting += [command for command in news.commands if command.offset >= answered]
+        letters = [letter_of(message, why, False) for message, why in news.bad]
+        if absent:
+            named = zip(news.messages, news.targets, strict=True)
+            letters += [letter_of(message, absent[target], True) for message, target in named if target in absent]
+        self.letters += [letter for letter in letters if letter.offset >= answered]
 
     # What is due
 
     def due(self, now_ms: int, most: int) -> Array:
         """What is to be delivered now, by due time, then in the order of the input; `most` or TURN_BYTES at once."""
-        rows = self.near.take(now_ms)
+        rows = self.near.take(min(now_ms, self._loaded_until - 1))
         if len(rows) and len(self.ready):
             rows = np.concatenate([self.ready, rows])
             rows = rows[np.lexsort((rows["origin"], rows["due"]))]
@@ -157,6 +173,12 @@ class Owner:
         self.ready = rows[most:]
         return rows[:most]
 
+    def answered(self, position: int) -> None:
+        """It is committed that what stands before this is answered."""
+        self.command_position = position
+        self.waiting = [command for command in self.waiting if command.offset >= position]
+        self.letters = [letter for letter in self.letters if letter.offset >= position]
+
     def drop(self, origins: Sequence[int]) -> None:
         """These are not to be delivered."""
         gone = np.array(origins, "<i8")
@@ -165,31 +187,54 @@ class Owner:
 
     def next_due_ms(self) -> int | None:
         """When something is to be delivered; None where nothing is near."""
-        return int(self.ready["due"][0]) if len(self.ready) else self.near.next_due()
+        if len(self.ready):
+            return int(self.ready["due"][0])
+        due_ms = self.near.next_due()
+        return due_ms if due_ms is None or due_ms < self._loaded_until else None
 
     # Now and then
 
-    def keep_up(self) -> None:
-        """Load what has come near, and go on with a checkpoint by a step, where it is time for one."""
+    def keep_up(self) -> int:
+        """File what is held, load what has come near, go on with a checkpoint by a step: each where it is time for it. How
+        many held records were filed."""
+        if not self.room.is_time:
+            return 0
+        done = self._take_in() if self.held else 0
         now_ns = self.around.clock.monotonic_ns()
-        if now_ns - self._checkpointed_ns >= CHECKPOINT_NS:
-            self._checkpointed_ns = now_ns
-            self._load(self.around.clock.wall_ms() + NEAR_MS)
-            self.has_work = True
-            if self._changed and self._steps is None:
-                self._steps = self._checkpoint()
-        if self._steps is not None and next(self._steps, _DONE) is _DONE:
-            self._steps = None
+        with self.room.asking():
+            if now_ns - self._checkpointed_ns >= CHECKPOINT_NS:
+                self._checkpointed_ns, self.has_work = now_ns, True
+                self._load()
+                if self._changed and self._steps is None:
+                    self._steps = self._checkpoint()
+            self._go_on()
+        return done
+
+    def _go_on(self) -> None:
+        """A step of the checkpoint that is being written; of one that fails, nothing more."""
+        steps, self._steps = self._steps, None
+        try:
+            if steps is not None and next(steps, _DONE) is not _DONE:
+                self._steps = steps
+            elif steps is not None and not self.held:
+                self.room.took()
+        except OSError:
+            self._changed = True
+            raise
 
     def tidy(self) -> None:
         """A few milliseconds of work on the files, while nothing else is to be done."""
-        self.has_work = self._steps is not None or (self.has_work and self.store.tidy())
+        had_work, self.has_work = self.has_work, False
+        if self.room.is_time:
+            with self.room.asking():
+                self.has_work = self._steps is not None or (had_work and self.store.tidy())
 
     def checkpoint(self) -> None:
-        """What was filed and settled so far outlasts a crash."""
-        for steps in (self._steps or (), self._checkpoint()):
-            for _ in steps:
-                pass
+        """What was filed and settled so far outlasts a crash, unless the disk refuses it."""
+        with self.room.asking():
+            for steps in (self._steps or (), self._checkpoint()):
+                for _ in steps:
+                    pass
         self._steps = None
 
     def _checkpoint(self) -> Iterator[None]:
@@ -200,7 +245,8 @@ class Owner:
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""
         if len(origins):
-            self.store.settle(origins, state)
+            with self.room.asking():  # it is settled all the same, and the next checkpoint writes it down
+                self.store.settle(origins, state)
         self._changed = True
 
     def close(self) -> None:
@@ -208,9 +254,16 @@ class Owner:
         self.producer.close()
         self.store.close()
 
-    def _load(self, until_ms: int) -> None:
-        for rows in self.store.load(until_ms, SLICE):
-            self.near.add(rows)
+    def _load(self) -> None:
+        """Have all in the wheel that is due within `NEAR_MS`. OSError where a span is to be split for it and cannot: then
+        the next attempt begins anew."""
+        now_ms, near = self.around.clock.wall_ms(), self.near
+        if self._loaded_until < self.store.loaded_until:
+            near = Near(now_ms)
+            self.store.unload()
+        for rows in self.store.load(now_ms + NEAR_MS, SLICE):
+            near.add(rows if near is self.near else rows[~np.isin(rows["origin"], self.ready["origin"])])
+        self.near, self._loaded_until = near, self.store.loaded_until
 
 
 def letter_of(message: Message, reason: str, pending: bool) -> Letter:

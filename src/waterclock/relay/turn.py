@@ -15,29 +15,31 @@ Rule 2: a command sees what stands before it in the input, and what this turn se
         turn was not: its cancel, which can only come later, is told so.
 Rule 3: a record that Kafka refuses is put aside alone: the turn that meets it is thrown away, the next one sends each
         record in a batch of its own to find it, and the one after that writes a dead letter for it.
+Rule 4: a turn carries no more than the owner's pace says. Where more commands wait, it answers the first of them, and
+        delivers nothing: a cancel is heard before what is due goes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
 from confluent_kafka import KafkaError, Message
 
+from waterclock.errors import ConnectionLost
 from waterclock.relay.around import is_the_records
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
-from waterclock.relay.request import FROM, UNTIL
+from waterclock.relay.pace import MOST, MOST_ALONE
+from waterclock.relay.request import FROM, UNTIL, Header
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
-from waterclock.relay.store import Payload, State, unpack
+from waterclock.relay.store import State, handed_on
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
-MOST: Final = 50_000  # deliveries of one transaction
-MOST_ALONE: Final = 2_000  # where each is a batch of its own: a transaction has ten seconds
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
@@ -48,17 +50,29 @@ class Turn:
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
         self._owner, self._counts, self._around = owner, counts, owner.around
+        self._most = min(owner.pace.most, MOST_ALONE if owner.alone else MOST)
         self._gone: dict[int, State] = {}  # what this turn settles besides deliveries
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
-        self._payloads: list[Payload] = []
+        self._blobs: list[bytes] = []
+        self._position = owner.position  # of the commands, once this is committed
         self._settled_position = owner.settled_position
 
     def run(self) -> None:
         """Steps 1 to 8. Whatever is raised, the owner is of no more use."""
+        owner, clock = self._owner, self._around.clock
+        began_ns = clock.monotonic_ns()
+        try:
+            self._run()
+        except ConnectionLost:
+            owner.pace = owner.pace.failed(len(self._rows) + len(self._replies) + len(self._letters))
+            raise
+        owner.pace = owner.pace.took(clock.monotonic_ns() - began_ns)
+
+    def _run(self) -> None:
         self.answer()
-        if self._owner.has_caught_up:
+        if self._owner.has_caught_up and self._position == self._owner.position:
             self.take()
             self.read()
         for step in (self.deliver, self.settle, self.send_position, self.commit, self.mark):
@@ -66,13 +80,26 @@ class Turn:
 
     def answer(self) -> None:
         """Step 1."""
-        self._letters = sorted(self._owner.letters, key=lambda letter: letter.offset)
+        waiting, letters = self._first()
+        self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
-        waiting = self._owner.waiting
         found = self._owner.store.find_many([command.id for command in waiting])
         self._replies = [self._reply(command, of_id) for command, of_id in zip(waiting, found, strict=True)]
         if self._gone:
             self._owner.drop(list(self._gone))
+
+    def _first(self) -> tuple[list[Command], list[Letter]]:
+        """What is answered in this turn, in the order of the input: all that waits, or as much as the pace allows."""
+        owner, most = self._owner, self._most
+        if len(owner.waiting) + len(owner.letters) <= most:
+            return owner.waiting, owner.letters
+        offsets = sorted({each.offset for each in owner.waiting} | {each.offset for each in owner.letters})
+        if len(offsets) > most:
+            self._position = offsets[most]
+        return (
+            [command for command in owner.waiting if command.offset < self._position],
+            [letter for letter in owner.letters if letter.offset < self._position],
+        )
 
     def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
         before = [one for one in found if one.origin < command.offset]
@@ -86,7 +113,7 @@ class Turn:
     def take(self) -> None:
         """Step 2."""
         owner = self._owner
-        rows = owner.due(self._around.clock.wall_ms(), MOST_ALONE if owner.alone else MOST)
+        rows = owner.due(self._around.clock.wall_ms(), self._most)
         targets = owner.store.targets
         names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
         absent = self._around.targets.missing(names.values()) if names else {}
@@ -106,18 +133,25 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        self._payloads = [unpack(blob) for blob in self._owner.store.read(self._rows)]
+        self._blobs = list(self._owner.store.read(self._rows))
 
     def deliver(self) -> None:
         """Step 4."""
-        owner, send = self._owner, self._owner.producer.send
-        owner.producer.begin()
-        prefix, names = self._around.place(owner.number, 0)[:-1], owner.store.targets
-        watch = partial(partial, self._hear) if owner.alone else _unwatched
+        producer = self._owner.producer
+        producer.begin()
+        if not self._owner.alone:
+            producer.send_many(self._messages())
+            return
+        for origin, (topic, value, key, headers) in zip(self._rows["origin"].tolist(), self._messages(), strict=True):
+            producer.send(topic, value, key, headers=headers, on_delivery=partial(self._hear, origin))
+
+    def _messages(self) -> Iterator[tuple[str, bytes | None, bytes | None, list[Header]]]:
+        """What is delivered: topic, value, key, headers."""
+        prefix, names = self._around.place(self._owner.number, 0)[:-1].encode(), self._owner.store.targets
         columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
-        for origin, target, due, payload in zip(*columns, self._payloads, strict=True):
-            headers = [*payload.headers, (FROM, f"{prefix}{origin}".encode()), (UNTIL, b"%d" % due)]
-            send(names[target], payload.value, payload.key, headers=headers, on_delivery=watch(origin))
+        for origin, target, due, blob in zip(*columns, self._blobs, strict=True):
+            value, key, headers = handed_on(blob)
+            yield names[target], value, key, [*headers, (FROM, b"%s%d" % (prefix, origin)), (UNTIL, b"%d" % due)]
 
     def settle(self) -> None:
         """Step 5."""
@@ -125,7 +159,7 @@ class Turn:
         gone = np.array(list(self._gone), "<i8")
         parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
-            for value in settlements(state, origins, owner.position, self._around.mark):
+            for value in settlements(state, origins, self._position, self._around.mark):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
         for reply in self._replies:
             owner.producer.send(topics.replies, reply.as_json(), reply.id.encode())
@@ -146,7 +180,7 @@ class Turn:
     def send_position(self) -> None:
         """Step 6."""
         owner = self._owner
-        owner.producer.send_offsets({(self._around.topics.input, owner.number): owner.position}, self._around.member())
+        owner.producer.send_offsets({(self._around.topics.input, owner.number): self._position}, self._around.member())
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
@@ -157,9 +191,8 @@ class Turn:
         owner = self._owner
         owner.settled(self._rows["origin"], State.FIRED)
         owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
-        owner.settled_position, owner.command_position = self._settled_position, owner.position
-        owner.waiting.clear()
-        owner.letters.clear()
+        owner.settled_position = self._settled_position
+        owner.answered(self._position)
         owner.refused.clear()
         owner.rest_until_ns = self._around.clock.monotonic_ns() + REST_NS
         self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters)
@@ -171,7 +204,3 @@ class Turn:
     def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and is_the_records(error):
             self._owner.refused[origin] = f"{message.topic()} does not take it: {error.str()}."
-
-
-def _unwatched(origin: int) -> None:
-    """Nobody asks what becomes of it."""

@@ -1,16 +1,17 @@
 """The local files of an input partition: a cache of what is pending. The log is the truth."""
 
-from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.packing import Payload, pack, unpack
+from waterclock.relay.store.packing import Payload, handed_on, pack, unpack
 from waterclock.relay.store.rows import ROW, rows_of
 from waterclock.relay.store.spans import Level, Span
 from waterclock.relay.store.store import PartitionStore
 
 __all__ = [
     "ROW",
+    "DiskRefused",
     "Found",
     "Identity",
     "Level",
@@ -19,6 +20,7 @@ __all__ = [
     "Span",
     "State",
     "StoreDamaged",
+    "handed_on",
     "pack",
     "rows_of",
     "unpack",

@@ -7,7 +7,9 @@ Rule 2: the mark is in the file and in the manifest: a file of the same name tha
 Rule 3: a write goes to where the file ends as far as is known, so that one that failed half way is written over.
 Rule 4: before the manifest is replaced, all that was written is flushed, and the names of new files too. A file that the
     new one does not name is removed after.
-Rule 5: only names like our own are removed; whatever else lies in the folder stays.
+Rule 5: a write that the disk refuses takes no room: what it left is cut off, and a file that was to begin with it is
+    removed. Else each attempt would fill the disk a little more.
+Rule 6: only names like our own are removed; whatever else lies in the folder stays.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
 from waterclock.disk import flush_folder
-from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 
 MAGIC: Final = b"wcrelay1"
 HEADER: Final = 16  # bytes: the magic, the mark
@@ -43,22 +46,53 @@ class Files:
         self._flush = Flush(self, set(), set(), False)
 
     def create(self, name: str) -> bytes:
-        """Begin a file; returns its mark."""
+        """Begin a file; returns its mark. OSError if the disk refuses: then there is none."""
         mark = secrets.token_bytes(8)
         path = self.folder / name
-        self._remember(name, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
+        with self._refusing(name, HEADER):
+            self._remember(name, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600))
         self._new_names = True
-        self.write(name, MAGIC + mark, 0)
+        with self.scrapping(name):
+            self.write(name, MAGIC + mark, 0)
         return mark
+
+    @contextmanager
+    def scrapping(self, name: str) -> Iterator[None]:
+        """Remove a file that no manifest has named yet, where the disk refuses what is done with it. Rule 5."""
+        try:
+            yield
+        except OSError:
+            self.scrap(name)
+            raise
+
+    def scrap(self, name: str) -> None:
+        """Remove a file that no manifest has named yet."""
+        self._close(name)
+        self._unflushed.discard(name)
+        self._flush.written.discard(name)
+        (self.folder / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _refusing(self, name: str, wanted: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DiskRefused(error, self.folder / name, wanted) from None
 
     def write(self, name: str, data: bytes, at: int) -> None:
         """Write all of it. OSError if the disk refuses; then nothing of it counts (rule 3)."""
-        fd = self._fd(name)
+        fd, end = self._fd(name), at
         self._unflushed.add(name)
         left = memoryview(data)
-        while left:
-            written = os.pwrite(fd, left, at)
-            left, at = left[written:], at + written
+        with self._refusing(name, len(data)):
+            try:
+                while left:
+                    written = os.pwrite(fd, left, at)
+                    left, at = left[written:], at + written
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(fd, end)  # rule 5
+                raise
 
     def read(self, name: str, size: int, at: int) -> bytes:
         """So many bytes; `StoreDamaged` where the file ends before, is gone, or the disk cannot read it."""
@@ -147,9 +181,10 @@ class Flush:
         ask once more would not tell."""
         try:
             for name in sorted(self.written):
-                self._files.flush(name)
-                self.written.discard(name)
-                yield
+                if name in self.written:  # it was not scrapped meanwhile
+                    self._files.flush(name)
+                    self.written.discard(name)
+                    yield
             if self.new_names:
                 flush_folder(self._files.folder)
                 self.new_names = False
@@ -204,6 +239,10 @@ class AppendedFile:
     def drop(self) -> None:
         """Remove it after the next checkpoint."""
         self.files.drop(self.name)
+
+    def scrapping(self) -> AbstractContextManager[None]:
+        """Remove it at once, where the disk refuses what is done with it and no manifest has named it yet."""
+        return self.files.scrapping(self.name)
 
 
 class CheckedFile(AppendedFile):

@@ -58,8 +58,10 @@ class Ids:
         """What is in memory becomes a run. The log goes with the next checkpoint."""
         _, entries = _in_order(np.concatenate([entries for _, entries in self._pieces]))
         writer = RunWriter(self._files, f"ids.{self._number()}.run")
-        writer.append(entries)
-        if run := writer.finish():
+        with writer.file.scrapping():
+            writer.append(entries)
+            run = writer.finish()
+        if run:
             self._runs.append(run)
         if self._log:
             self._log.drop()
@@ -100,15 +102,16 @@ class Ids:
     def _merge(self, runs: list[Run], now_ms: int) -> Iterator[None]:
         writer = RunWriter(self._files, f"ids.{self._number()}.run")
         try:
-            for entries in merged(runs):
-                kept = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
-                writer.append(entries[kept | self._pending(entries["origin"])])
-                yield
+            with writer.file.scrapping():
+                for entries in merged(runs):
+                    kept = (entries["due_target"] >> TARGET_BITS) + self._kept_ms > now_ms
+                    writer.append(entries[kept | self._pending(entries["origin"])])
+                    yield
+                # what is pending though it was due long ago is looked at again after as long
+                run = writer.finish(now_ms if len(runs) == 1 else 0)
         except BaseException:  # given up too
             writer.file.drop()
             raise
-        # what is pending though it was due long ago is looked at again after as long
-        run = writer.finish(now_ms if len(runs) == 1 else 0)
         self._runs = [one for one in self._runs if one not in runs] + ([run] if run else [])
         for one in runs:
             one.file.drop()

@@ -81,15 +81,19 @@ class Ledger:
         """Write all down anew, and begin another journal."""
         old = [file for file in (self._snapshot, self._journal) if file]
         fresh = CheckedFile.create(self._files, f"origins.{self._number()}.snapshot")
+        with fresh.scrapping():
+            self._write_snapshot(fresh)
+        self._snapshot, self._journal, self._has_gap = fresh, None, False
+        for file in old:
+            file.drop()
+
+    def _write_snapshot(self, fresh: CheckedFile) -> None:
         table, chunks, packed = self.slots.table(), self.origins.open, self.origins.packed
         fresh.append(_COUNTS.pack(len(table), len(chunks), len(packed)) + table.tobytes())
         for which, chunk in chunks.items():
             fresh.append(struct.pack("<q", which) + chunk.tobytes())
         for which, data in packed.items():
             fresh.append(struct.pack("<qI", which, len(data)) + data)
-        self._snapshot, self._journal, self._has_gap = fresh, None, False
-        for file in old:
-            file.drop()
 
     def stored(self) -> dict[str, Any]:
         """What the manifest says of it."""

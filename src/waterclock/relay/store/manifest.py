@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from waterclock.disk import write_whole
-from waterclock.relay.store.errors import StoreDamaged
+from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 
 NAME: Final = "manifest"
 FORMAT: Final = 1
@@ -50,7 +50,10 @@ def sealed(identity: Identity, content: dict[str, Any]) -> bytes:
 
 def write(folder: Path, data: bytes) -> None:
     """Replace the manifest, durably. OSError if the disk refuses; then the old one holds."""
-    write_whole(folder / NAME, data, 0o600)
+    try:
+        write_whole(folder / NAME, data, 0o600)
+    except OSError as error:
+        raise DiskRefused(error, folder / NAME, len(data)) from None
 
 
 def read(folder: Path, identity: Identity) -> dict[str, Any] | None:

@@ -34,7 +34,9 @@ class SpanFiles:
     def create(cls, files: Files, number: int, level: Level, start_ms: int) -> SpanFiles:
         """An empty one."""
         name = f"{label(level, start_ms)}.{number}"
-        data, index = AppendedFile.create(files, f"{name}.data"), CheckedFile.create(files, f"{name}.index")
+        data = AppendedFile.create(files, f"{name}.data")
+        with data.scrapping():
+            index = CheckedFile.create(files, f"{name}.index")
         return cls(number, level, start_ms, data, index)
 
     @classmethod

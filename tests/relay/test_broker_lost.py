@@ -1,0 +1,49 @@
+"""A broker that loses its power at a step of a turn, and comes back: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.relay.test_kills import TURN, check, fill
+from tests.relay.world import World, step_until
+from waterclock.relay.turn import Turn
+from waterclock.testing import Broker
+
+QUICK = {"commit"}
+
+
+@pytest.fixture
+def relay_broker(tmp_path: Path) -> Iterator[Broker]:
+    """One of the test's own, which keeps its folder."""
+    settings = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
+    with Broker(tmp_path / "broker", settings=settings) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(one, marks=() if one in QUICK else pytest.mark.long(seconds=4)) for one in TURN]
+)
+def test_a_broker_that_loses_its_power_at_a_step_loses_nothing_and_doubles_nothing(
+    step: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = world.started()
+    fill(world)
+    real, calls = getattr(Turn, step), 0
+
+    def around(self: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in (1, 3):
+            world.broker.cut_power()
+            world.broker.start()
+        real(self)
+
+    monkeypatch.setattr(Turn, step, around)
+    step_until(lambda: calls and relay._counts.turns, relay)
+    world.advance_ms(2_000)
+    step_until(lambda: world.advance_ms(10) or len(world.values()) >= 5, relay)
+    check(world)
