@@ -21,6 +21,7 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.extent import EACH, Extent
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
@@ -38,12 +39,14 @@ _DONE: Final = object()
 
 
 class Start(NamedTuple):
-    """Where an owner begins: up to where the input is filed and answered, its end, and that of what is settled."""
+    """Where an owner begins: up to where the input is filed and answered, its end, and that of what is settled; how much of
+    both logs there is."""
 
     filed: int
     answered: int
     end: int
     settled: int
+    extent: Extent
 
 
 class Owner:
@@ -65,7 +68,7 @@ class Owner:
     ) -> None:
         self.around, self.number, self.store, self.producer, self.alone = around, number, store, producer, alone
         self.position, self.command_position = min(start.filed, start.answered), start.answered
-        self.settled_position = start.settled
+        self.settled_position, self.extent = start.settled, start.extent
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
@@ -105,14 +108,15 @@ class Owner:
         news = [message for message in messages if message.offset() >= self.position]
         if not news:
             return 0
-        read = [(message, _request(message)) for message in news]
-        requests = [(message, asked) for message, asked in read if isinstance(asked, Request)]
-        absent = self.around.targets.missing({asked.target for _, asked in requests if asked.target})
-        self._file([(message, asked) for message, asked in requests if message.offset() >= self._filed])
-        for message, asked in read:  # what was filed is filed: from here on nothing fails
-            if message.offset() >= self.command_position:
+        read = [(message, *self._request(message)) for message in news]
+        requests = [(message, origin, asked) for message, origin, asked in read if isinstance(asked, Request)]
+        absent = self.around.targets.missing({asked.target for *_, asked in requests if asked.target})
+        size = self._file([each for each in requests if each[0].offset() >= self._filed])
+        for message, origin, asked in read:  # what was filed is filed: from here on nothing fails
+            if self.command_position <= message.offset() == origin:
                 self._note(message, asked, absent)
         self.position = news[-1].offset() + 1
+        self.extent.volume.grow(self.position, size + EACH * len(news))
         if self.position > self._filed:
             self._fingerprint, self._changed = fingerprint_of(news[-1]), True
         return len(news)
@@ -142,15 +146,25 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, requests: Sequence[tuple[Message, Request]]) -> None:
-        requests = [each for each in requests if each[1].target]
+    def _request(self, message: Message) -> tuple[int, Request | BadRequest]:
+        """What it asks for, and its origin: another than where it stands, if it is a copy."""
+        origin, headers, timestamp_ms = self.extent.moves.asked(message)
+        try:
+            return origin, request_of(headers, timestamp_ms)
+        except BadRequest as error:
+            return origin, error
+
+    def _file(self, requests: Sequence[tuple[Message, int, Request]]) -> int:
+        """File what is to be delivered; how many bytes came."""
+        requests = [each for each in requests if each[2].target]
         if not requests:
-            return
-        rows = rows_of([request.due_ms for _, request in requests], [message.offset() for message, _ in requests])
-        blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, request in requests]
-        rows = self.store.append(rows, blobs, [request.target for _, request in requests])
+            return 0
+        rows = rows_of([request.due_ms for *_, request in requests], [origin for _, origin, _ in requests])
+        blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, _, request in requests]
+        rows = self.store.append(rows, blobs, [request.target for *_, request in requests])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
+        return sum(map(len, blobs))
 
     def _note(self, message: Message, request: Request | BadRequest, absent: dict[str, str]) -> None:
         if isinstance(request, BadRequest):
@@ -240,15 +254,20 @@ class Owner:
         self._steps = None
 
     def _checkpoint(self) -> Iterator[None]:
-        self._changed = False
+        self._changed, self.store.notes = False, self.extent.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""
         if len(origins):
+            self.extent.unsaved += 64 + origins.nbytes
             with self.room.asking():  # it is settled all the same, and the next checkpoint writes it down
                 self.store.settle(origins, state)
+        self.changed()
+
+    def changed(self) -> None:
+        """There is something for the next checkpoint."""
         self._changed = True
 
     def close(self) -> None:
@@ -266,13 +285,6 @@ class Owner:
         for rows in self.store.load(now_ms + NEAR_MS, SLICE):
             near.add(rows if near is self.near else rows[~np.isin(rows["origin"], self.ready["origin"])])
         self.near, self._loaded_until = near, self.store.loaded_until
-
-
-def _request(message: Message) -> Request | BadRequest:
-    try:
-        return request_of(message.headers(), message.timestamp()[1])
-    except BadRequest as error:
-        return error
 
 
 def letter_of(message: Message, reason: str, pending: bool) -> Letter:
