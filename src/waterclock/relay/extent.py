@@ -1,7 +1,7 @@
 """How much of both logs there is: what is behind, what is swept, what the next snapshot waits for. No Kafka client here.
 
-Rule 1: bytes are those of messages before compression, with `EACH` for what a record has besides. Of what is pending they are
-        an estimate: in each span of due times, as many as its messages have in the middle.
+Rule 1: bytes are those of messages before compression, with `EACH` for what a record has besides. Of what is pending they
+        are an estimate: in each span of due times, as many as its messages have in the middle.
 Rule 2: what is known here is written down with each checkpoint, and what TOPIC.settled says since is added at a take-over.
 """
 
@@ -66,8 +66,9 @@ class Volume:
 class Extent:
     """That of one partition.
 
-    `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last snapshot,
-    which had `saved` bytes. `snapshots`: from where TOPIC.settled is read beside the last one, and beside that before it.
+    `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
+    snapshot, which had `saved` bytes. `snapshots`: from where TOPIC.settled is read beside the last one, and beside that
+    before it.
     """
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ One turn of a lap, one transaction:
 Rule 1: a lap is a matter of volume. It goes on while the input from the swept mark on has more than twice what is pending
         and `lap_bytes`. Half of what is swept then is not pending, at least: a message is copied once for as many bytes
         as all that is pending has, or more.
-Rule 2: should what is pending be larger than it is taken to be, the input is not copied again and again: a lap ends where the
-        input ended when it began, and the next one begins when `lap_bytes` more were written.
+Rule 2: should what is pending be larger than it is taken to be, the input is not copied again and again: a lap ends where
+        the input ended when it began, and the next one begins when `lap_bytes` more were written.
 Rule 3: what is not pending is not read, but where copies stand: there nothing tells what is.
 Rule 4: no position of commands moves. A copy is a request that came long ago, and was answered: moves.py.
 Rule 5: a copy that Kafka does not take stays where it is, and the swept mark before it, until it is not pending any more.
@@ -207,7 +207,7 @@ class Laps:
             self._note(turn.refused)
             raise
         if self._from >= self._until:
-            self._ended = self._owner.position
+            self._ended = max(self._owner.position, self._owner.extent.moves.end)
             self._counts.laps += 1
         return 1
 

@@ -1,6 +1,6 @@
 """What was moved on to the end of the input: how a copy is told from what a user writes, and what it is a copy of.
 
-    a copy has the headers of the request that it copies, as they came, and `delay-origin`: ORIGIN TIMESTAMP of the first one
+    a copy has the headers of the request that it copies, as they came, and `delay-origin`: ORIGIN TIMESTAMP of the first
     a record of TOPIC.settled, in the transaction of the copies, names the offsets of all copies of that transaction:
     MAGIC | version (u1) | command position (i8) | swept (i8) | count (u4) | mark of the input (8 bytes) |
     CRC-32 of this and of what follows | from (i8) and to (i8) of each stretch of copies
@@ -127,9 +127,10 @@ class Moves:
         which = bisect_right(self._ends, offset)
         return max(offset, self._starts[which]) if which < len(self._ends) else None
 
-    def ends_behind(self, offset: int) -> bool:
-        """Whether copies stand at this offset or behind it."""
-        return bool(self._ends) and self._ends[-1] > offset
+    @property
+    def end(self) -> int:
+        """That of the last copy; 0 if there is none."""
+        return self._ends[-1] if self._ends else 0
 
     @property
     def stretches(self) -> list[tuple[int, int]]:

@@ -141,6 +141,11 @@ class Owner:
         return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
 
     @property
+    def copies_to_come(self) -> bool:
+        """Whether copies stand in the input that were not read: a command that waits may be of what they are copies of."""
+        return self.extent.moves.end > self.position
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group should hear how far the input was read: seldom, where nothing is delivered."""
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns

@@ -364,7 +364,7 @@ class Relay:
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
             is_much = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
-            return is_much and not owner.extent.moves.ends_behind(owner.position)  # a cancel may be of what stands behind
+            return is_much and not owner.copies_to_come
         due_ms = owner.next_due_ms()
         is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
         return bool(is_due or owner.waiting or owner.letters or owner.is_behind)

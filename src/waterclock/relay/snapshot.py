@@ -2,16 +2,16 @@
 
     MAGIC | version (u1) | part (u4) | parts (u4) | replay from (i8) | command position (i8) | mark of the input (8 bytes) |
     CRC-32 of this and of what follows | a part of the body
-    the body: end (i8), swept (i8), number of stretches (u4) and of chunks (u4) | from, to (i8 each) of the stretches of copies |
+    the body: end (i8), swept (i8), number of stretches of copies (u4) and of chunks (u4) | from, to (i8 each) of those |
     of each chunk of 65,536 origins: its number (i8), its length (u4), the states of its origins, compressed
 
 Rule 1: below `end`, what is in no chunk is settled. The chunks are those in which something is pending, and those from
         `swept` on, for who cancels what was delivered already. In a chunk, what is not settled is pending or no message.
-Rule 2: it need not be of one moment: who uses it applies what stands in TOPIC.settled from `replay from` on, where its making
-        began. To settle again is the same.
+Rule 2: it need not be of one moment: who uses it applies what stands in TOPIC.settled from `replay from` on, where its
+        making began. To settle again is the same.
 Rule 3: its records are written in one transaction. A snapshot that lacks one, or has a damaged one, is none.
-Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: where the last one is damaged, that one
-        holds. Where no snapshot covers what was cut off, no relay starts: it would deliver again what was delivered.
+Rule 4: TOPIC.settled is cut off where the reading for the last snapshot but one begins: where the last one is damaged,
+        that one holds. Where no snapshot covers what was cut off, no relay starts: it would deliver that again.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def part_of(value: bytes) -> Part:
     data = value[_HEAD.size :]
     if zlib.crc32(data, zlib.crc32(_HEAD.pack(*fields, 0))) != crc:
         raise NoSettlement("its checksum is wrong")
-    return Part(*fields[2:], data)
+    _, _, part, parts, replay_from, position, mark = fields
+    return Part(part, parts, replay_from, position, mark, data)
 
 
 class Gathering:
@@ -127,9 +128,7 @@ def _read(part: Part, body: bytes) -> Snapshot:
 class Capture:
     """Makes one of a store, by steps: `end`, `swept` and `replay_from` are those of its beginning."""
 
-    def __init__(
-        self, store: PartitionStore, replay_from: int, end: int, swept: int, stretches: Stretches
-    ) -> None:
+    def __init__(self, store: PartitionStore, replay_from: int, end: int, swept: int, stretches: Stretches) -> None:
         self._origins = store.ledger.origins
         self._made = Snapshot(replay_from, 0, end, swept, stretches, {})
         self._chunks: dict[int, bytes] = {}

@@ -33,8 +33,9 @@ class PartitionStatistics:
     """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None.
 
     `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last, `refusals`
-    how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset `begins` on,
-    where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is TOPIC.settled's.
+    how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset `begins`
+    on, where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
+    TOPIC.settled's.
     """
 
     pending: int
@@ -77,8 +78,9 @@ class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 
     `requests` were read of the input, copies too; `moved` messages were copied to its end, `laps` times all of it was gone
-    through for that, and `snapshots` of what is settled were taken; `turns` are transactions; `breaks` were survived. `lateness_ms` has for
-    each edge how many messages were delivered that late or less, beyond the edge before; the last one has no edge.
+    through for that, and `snapshots` of what is settled were taken; `turns` are transactions; `breaks` were survived.
+    `lateness_ms` has for each edge how many messages were delivered that late or less, beyond the edge before; the last one
+    has no edge.
     """
 
     group: str = ""

@@ -48,7 +48,7 @@ class TakeOver:
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
         self._answered = 0
-        self._extent = Extent()
+        self._extent, self._is_new = Extent(), False
         self._snapshots = Gathering()
         self._covered_from = 0  # TOPIC.settled is known from here on, and what was before too
 
@@ -88,7 +88,8 @@ class TakeOver:
         """Step 4."""
         if (why := self._why_not()) is not None:
             self.store.discard(why)
-        if not self.store.data_position:
+        self._is_new = not self.store.data_position
+        if self._is_new:
             low, _ = self._input
             self.store.begin(low)
             self.store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
@@ -143,7 +144,7 @@ class TakeOver:
                 f"start with another --topic. Or give the relay the folder that it had (--folder)."
             )
         low, _ = self._input
-        if self._extent.moves.swept < low:
+        if self._is_new and self._extent.moves.swept < low:
             log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
 
     def _apply(self, message: Message) -> int:
@@ -151,8 +152,7 @@ class TakeOver:
         place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            told = moved_of(value) if value.startswith(MOVED) else part_of(value) if value.startswith(SNAPSHOT) else None
-            told = told or settlement_of(value)
+            told = _told(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
@@ -206,3 +206,10 @@ class TakeOver:
             self._producer.close()
         if self._store is not None:
             self._store.close()
+
+
+def _told(value: bytes) -> Settlement | Moved | Part:
+    """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
+    if value.startswith(MOVED):
+        return moved_of(value)
+    return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)

@@ -2,9 +2,9 @@
 
 Rule 1: the input below the swept mark, as far as commands are answered and this owner's files have it durably.
         TOPIC.settled below where it is read beside the last snapshot but one, as far as these files have that.
-Rule 2: what these marks hang on was committed before. A zombie that cuts off by its own marks cuts off nothing that is needed:
+Rule 2: what these marks hang on was committed before. A zombie that cuts off by its own marks takes nothing that is needed:
         what was swept once stays so.
-Rule 3: nobody waits for it. Where Kafka refuses it, that is said, and asked again after `AGAIN_NS`; the logs grow meanwhile.
+Rule 3: nobody waits for it. Where Kafka refuses it, that is said, and asked again after `AGAIN_NS`: the logs grow.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Cutter:
 
     def cut(self, topic: str, partition: int, offset: int) -> Future[Any]:
         """Delete what stands before the offset. What comes back has `low_watermark`, or raises KafkaException."""
+        asked: Future[Any]
         (asked,) = self._client.delete_records([TopicPartition(topic, partition, offset)]).values()
         return asked
 

@@ -122,7 +122,9 @@ class Turn:
             bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), absent[names[number]]))
         here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
         lost = rows[here]
-        self._letters += [self._letter(lost[n : n + 1], bad[origin]) for n, origin in enumerate(lost["origin"].tolist())]
+        self._letters += [
+            self._letter(lost[n : n + 1], bad[origin]) for n, origin in enumerate(lost["origin"].tolist())
+        ]
         self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
         self._rows = rows[~here]
 

@@ -50,10 +50,10 @@ KEPT_MS: Final = 7 * 24 * HOUR_MS
 class PartitionStore:
     """The store of one partition, in a folder of its own inside `folder`. For one thread.
 
-    `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here.
-    `fingerprint`: of the last input record that was filed. All three are those of the last checkpoint. `rebuilt`: why what
-    was in the folder was discarded, a sentence, or None. `kept_ms`: how long after its due time a message that is settled
-    is found by its id. `notes`: the owner's, kept with each checkpoint. `ledger`: what is pending and what was settled.
+    `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here. `fingerprint`:
+    of the last record filed. All three are those of the last checkpoint, as are `notes`, the owner's. `rebuilt`: why what
+    was in the folder was discarded, or None. `kept_ms`: for how long what is settled is found by its id. `ledger`: what is
+    pending, what was settled.
 
     UsageError if another process has the folder; OSError if the disk refuses.
     """
@@ -310,7 +310,7 @@ class PartitionStore:
 
     @property
     def pending_bytes(self) -> int:
-        """About how many bytes their messages have."""
+        """About how many bytes they have."""
         return self._table.bytes_of(self.ledger.slots.pending())
 
     @property
