@@ -49,7 +49,7 @@ def saved(world: World, relay: Relay, many: int = 1) -> None:
     wanted = relay._counts.snapshots + many
     while relay._counts.snapshots < wanted:
         fill(world, relay, 20)
-        step_until(lambda: not relay._upkeep._keepings[0].saving.is_wanted, relay)
+        step_until(lambda: relay._upkeep.wait_s(owner_of(relay)) is None, relay)
 
 
 def cut_off(world: World, relay: Relay) -> None:

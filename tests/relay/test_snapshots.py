@@ -16,7 +16,6 @@ from waterclock.relay.moves import Moved, moved_of
 from waterclock.relay.relay import Relay
 from waterclock.relay.settlement import NoSettlement, mark_of
 from waterclock.relay.snapshot import Gathering, Snapshot, part_of
-from waterclock.relay.store import State
 
 MARK = mark_of("an id")
 STRETCHES = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5)
@@ -238,4 +237,3 @@ def test_what_is_settled_and_how_is_told_from_a_snapshot(world: World) -> None:
         world.put(None, delay_id=id, delay_action="cancel")
     step_until(lambda: len(world.replies()) == 2, relay)
     assert world.replies() == [("old", "unknown", 0), ("new", "already delivered", 0)]
-    assert owner_of(relay).store.is_settled(np.array([0])).all() or State.SETTLED
