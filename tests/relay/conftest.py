@@ -22,6 +22,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     if "relay_broker" in request.fixturenames:
         monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
         monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
+        monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
 
 
 @pytest.fixture(scope="module")

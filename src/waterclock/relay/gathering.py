@@ -19,6 +19,9 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner])
         dead_letters=counts.dead_letters,
         turns=counts.turns,
         breaks=counts.breaks,
+        moved=counts.moved,
+        laps=counts.laps,
+        snapshots=counts.snapshots,
         lateness_ms=counts.lateness_ms(),
         lateness_sum_ms=counts.lateness_sum_ms,
         lateness_worst_ms=counts.lateness_worst_ms,
@@ -49,6 +52,10 @@ def _of(owner: Owner) -> PartitionStatistics:
         held=sum(map(len, owner.held)),
         bytes_wanted=owner.room.wanted,
         refusals=owner.room.refusals,
+        log_bytes=owner.extent.volume.since(owner.extent.low),
+        swept=owner.extent.moves.swept,
+        begins=owner.extent.low,
+        settled_begins=owner.extent.settled_low,
     )
 
 

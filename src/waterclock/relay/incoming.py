@@ -1,7 +1,8 @@
 """Records of the input on their way into the files, as columns, read in one pass: there are ten thousand at a time.
 
 Rule 1: a record that is no request has no place in the columns; it is bad, with a sentence.
-Rule 2: nothing is kept here, and nothing fails: who files the columns may be refused, and reads the same records again.
+Rule 2: a copy is filed as what it is a copy of, and asks for nothing else: its commands and its faults were the first's.
+Rule 3: nothing is kept here, and nothing fails: who files the columns may be refused, and reads the same records again.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import NamedTuple
 from confluent_kafka import Message
 
 from waterclock.relay.letters import Command
+from waterclock.relay.moves import Moves
 from waterclock.relay.request import Action, BadRequest, request_of
 from waterclock.relay.store import pack
 
 
 class Incoming(NamedTuple):
-    """`messages`, `targets`, `dues`, `origins` and `blobs` are columns of what is to be delivered some time. `last` is the
-    last record that was looked at, `looked_at` how many there were."""
+    """`messages`, `offsets`, `targets`, `dues`, `origins` and `blobs` are columns of what is to be delivered some time.
+    `last` is the last record that was looked at, `looked_at` how many there were."""
 
     messages: list[Message]
+    offsets: list[int]
     targets: list[str]
     dues: list[int]
     origins: list[int]
@@ -31,31 +34,37 @@ class Incoming(NamedTuple):
     last: Message | None
 
 
-def read(messages: Sequence[Message], position: int) -> Incoming:
-    """The requests of records, leaving out those before `position`."""
+def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
+    """The requests of records, leaving out those before `position`; `moves` knows the copies."""
     kept: list[Message] = []
+    offsets: list[int] = []
     targets: list[str] = []
     dues: list[int] = []
     origins: list[int] = []
     blobs: list[bytes] = []
     commands: list[Command] = []
     bad: list[tuple[Message, str]] = []
-    count, message = 0, None
+    count, message, copies_end = 0, None, moves.end
     for message in messages:
-        if (origin := message.offset()) < position:
+        if (offset := message.offset()) < position:
             continue
         count += 1
+        origin, headers, timestamp_ms = offset, message.headers(), message.timestamp()[1]
+        if offset < copies_end:
+            origin, headers, timestamp_ms = moves.asked(message)
         try:
-            action, target, due_ms, id, headers = request_of(message.headers(), message.timestamp()[1])
+            action, target, due_ms, id, headers = request_of(headers, timestamp_ms)
         except BadRequest as error:
-            bad.append((message, str(error)))
+            if origin == offset:
+                bad.append((message, str(error)))
             continue
         if target:
             kept.append(message)
+            offsets.append(offset)
             targets.append(target)
             dues.append(due_ms)
             origins.append(origin)
             blobs.append(pack(message.value(), message.key(), id, headers))
-        if action is not Action.SCHEDULE:
-            commands.append(Command(origin, action, id))
-    return Incoming(kept, targets, dues, origins, blobs, commands, bad, count, message)
+        if action is not Action.SCHEDULE and origin == offset:
+            commands.append(Command(offset, action, id))
+    return Incoming(kept, offsets, targets, dues, origins, blobs, commands, bad, count, message)

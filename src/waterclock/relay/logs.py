@@ -22,6 +22,7 @@ from waterclock.kafka.settings import READING
 
 _PATIENCE_S: Final = 30.0
 _AT_ONCE: Final = 1000
+_AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 
 
 class Logs:
@@ -52,8 +53,14 @@ class Logs:
         finally:
             consumer.close()
 
+    def reading(self, topic: str, partition: int, start: int) -> Reading:
+        """The records from `start` on, for who does not wait."""
+        return Reading({**self._settings, **_AHEAD}, topic, partition, start)
+
     def record(self, topic: str, partition: int, offset: int) -> Message | None:
         """The record at that offset; None if there is none."""
+        if offset < self.bounds(topic, partition)[0]:
+            return None
         for message in self.read(topic, partition, offset, offset + 1):
             return message if message.offset() == offset else None
         return None
@@ -72,6 +79,37 @@ class Logs:
                 if (message.offset() or 0) >= (end - 1 if error is None else end):
                     return
         raise ConnectionLost(f"Kafka does not give the records of {topic}.")
+
+
+class Reading:
+    """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
+    come since it was last asked."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
+        self._topic, self.position, self.is_awaited = topic, start, True
+        self._ahead: list[Message] = []
+        self._consumer = Consumer(dict(settings))
+        self._consumer.assign([TopicPartition(topic, partition, start)])
+
+    def ahead(self, offset: int, most: int) -> list[Message]:
+        """`most` or more of the records from `offset` on, or as many as have come by now; they are kept, for the next call.
+        ConnectionLost where they are not to be had."""
+        self.position = offset
+        if len(self._ahead) < most:
+            self._ahead += [message for message in self._consumer.consume(most, 0) if self._is_record(message)]
+        self._ahead = [message for message in self._ahead if message.offset() >= offset]
+        self.is_awaited = not self._ahead
+        return self._ahead
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
+            raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
+        return error is None
+
+    def close(self) -> None:
+        """Read no more."""
+        self._consumer.close()
 
 
 _FINGERPRINT: Final = struct.Struct("<q16s")

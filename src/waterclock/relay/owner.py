@@ -22,6 +22,7 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.extent import EACH, Extent
 from waterclock.relay.incoming import Incoming, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
@@ -39,12 +40,14 @@ _DONE: Final = object()
 
 
 class Start(NamedTuple):
-    """Where an owner begins: up to where the input is filed and answered, its end, and that of what is settled."""
+    """Where an owner begins: up to where the input is filed and answered, its end, and that of what is settled; how much of
+    both logs there is."""
 
     filed: int
     answered: int
     end: int
     settled: int
+    extent: Extent
 
 
 class Owner:
@@ -66,7 +69,7 @@ class Owner:
     ) -> None:
         self.around, self.number, self.store, self.producer, self.alone = around, number, store, producer, alone
         self.position, self.command_position = min(start.filed, start.answered), start.answered
-        self.settled_position = start.settled
+        self.settled_position, self.extent = start.settled, start.extent
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
@@ -103,13 +106,14 @@ class Owner:
         return done
 
     def _ingest(self, messages: Sequence[Message]) -> int:
-        news = read(messages, self.position)
+        news = read(messages, self.position, self.extent.moves)
         if news.last is None or not news.looked_at:
             return 0
         absent = self.around.targets.missing(set(news.targets))
-        self._file(news)
+        size = self._file(news)
         self._note(news, absent)  # what was filed is filed: from here on nothing fails
         self.position = news.last.offset() + 1
+        self.extent.volume.grow(self.position, size + EACH * news.looked_at)
         if self.position > self._filed:
             self._fingerprint, self._changed = fingerprint_of(news.last), True
         return news.looked_at
@@ -134,20 +138,26 @@ class Owner:
         return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
 
     @property
+    def copies_to_come(self) -> bool:
+        """Whether copies stand in the input that were not read: a command that waits may be of what they are copies of."""
+        return self.extent.moves.end > self.position
+
+    @property
     def is_behind(self) -> bool:
         """Whether the group should hear how far the input was read: seldom, where nothing is delivered."""
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, news: Incoming) -> None:
-        """What lies behind the data position."""
-        first = bisect_left(news.origins, self._filed)
-        if first == len(news.origins):
-            return
+    def _file(self, news: Incoming) -> int:
+        """What lies behind the data position; how many bytes that were."""
+        first = bisect_left(news.offsets, self._filed)
+        if first == len(news.offsets):
+            return 0
         rows = rows_of(news.dues[first:], news.origins[first:])
         rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
+        return sum(map(len, news.blobs[first:]))
 
     def _note(self, news: Incoming, absent: dict[str, str]) -> None:
         """What lies behind the command position."""
@@ -155,8 +165,12 @@ class Owner:
         self.waiting += [command for command in news.commands if command.offset >= answered]
         letters = [letter_of(message, why, False) for message, why in news.bad]
         if absent:
-            named = zip(news.messages, news.targets, strict=True)
-            letters += [letter_of(message, absent[target], True) for message, target in named if target in absent]
+            named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
+            letters += [
+                letter_of(message, absent[target], True)
+                for message, offset, origin, target in named
+                if target in absent and offset == origin
+            ]
         self.letters += [letter for letter in letters if letter.offset >= answered]
 
     # What is due
@@ -238,15 +252,20 @@ class Owner:
         self._steps = None
 
     def _checkpoint(self) -> Iterator[None]:
-        self._changed = False
+        self._changed, self.store.notes = False, self.extent.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""
         if len(origins):
+            self.extent.unsaved += 64 + origins.nbytes
             with self.room.asking():  # it is settled all the same, and the next checkpoint writes it down
                 self.store.settle(origins, state)
+        self.changed()
+
+    def changed(self) -> None:
+        """There is something for the next checkpoint."""
         self._changed = True
 
     def close(self) -> None:

@@ -12,6 +12,9 @@ COUNTED = {
     "delivered": "Messages that are committed in their topics.",
     "dead_letters": "Requests that could not be done and are committed in TOPIC.dead.",
     "turns": "Transactions that are committed.",
+    "moved": "Messages copied to the end of the input.",
+    "laps": "Times that all of the input was gone through for that.",
+    "snapshots": "Snapshots of what is settled.",
     "breaks": "Times that a partition had to be taken over anew.",
 }
 
@@ -46,6 +49,10 @@ def _of_partitions(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Met
         ("pending_messages", "Messages that are pending.", [Sample(one.pending, its) for its, one in each]),
         ("near_messages", "Messages that are due soon, and wait in memory.", [Sample(one.near, its) for its, one in each]),
         ("files_bytes", "What the partition's files hold.", [Sample(one.bytes_on_disk, its) for its, one in each]),
+        ("log_bytes", "What the input holds, before compression.", [Sample(one.log_bytes, its) for its, one in each]),
+        ("swept_offset", "What is pending was moved on from before this offset of the input.",
+         [Sample(one.swept, its) for its, one in each]),
+        ("trimmed_offset", "The input was cut off at this offset.", [Sample(one.begins, its) for its, one in each]),
         ("held_requests", "Records of the input that wait for room on the disk.",
          [Sample(one.held, its) for its, one in each]),
         ("refused_bytes", "What the disk refused to take last; 0 where it takes all.",

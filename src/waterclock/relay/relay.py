@@ -41,6 +41,7 @@ from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare
 from waterclock.relay.turn import Turn
+from waterclock.relay.upkeep import LAP_BYTES, Upkeep
 
 log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
@@ -77,6 +78,7 @@ class RelayOptions:
     partitions: int = 3
     name: str | None = None
     settings: Mapping[str, Any] | None = None
+    lap_bytes: int = LAP_BYTES
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class Relay:
             self._committed,
             self._consumer.consumer_group_metadata,
         )
+        self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -155,6 +158,7 @@ class Relay:
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
         self._leave()
+        self._upkeep.close()
         self._logs.close()
 
     # The group
@@ -285,6 +289,7 @@ class Relay:
         due_ms = owner.next_due_ms()
         now = owner.waiting or owner.letters
         until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
+        until_due_s = min(until_due_s, IDLE_S if (wait_s := self._upkeep.wait_s(owner)) is None else wait_s)
         return max(until_due_s, (owner.rest_until_ns - self._clock.monotonic_ns()) / 1e9)
 
     def _read(self, wait_s: float) -> list[Message]:
@@ -342,7 +347,7 @@ class Relay:
             self._counts.requests += owner.keep_up()
             owner.tidy()
             self._look_after(owner)
-            return 0
+            return self._upkeep.step(owner)
         Turn(owner, self._counts).run()
         self._counts.requests += owner.keep_up()
         if owner.alone:
@@ -358,7 +363,8 @@ class Relay:
 
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
-            return len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
+            is_much = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
+            return is_much and not owner.copies_to_come
         due_ms = owner.next_due_ms()
         is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
         return bool(is_due or owner.waiting or owner.letters or owner.is_behind)

@@ -30,6 +30,7 @@ ID: Final = "delay-id"
 ACTION: Final = "delay-action"
 FROM: Final = "delayed-from"
 UNTIL: Final = "delayed-until"
+ORIGIN: Final = "delay-origin"  # of a copy that the relay has moved on: moves.py
 _OURS: Final = frozenset((TO, AT, DELAY, ID, ACTION, FROM, UNTIL))
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -88,6 +89,8 @@ def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
     others: list[Header] = []
     for header in headers:
         name = header[0]
+        if name == ORIGIN:
+            raise BadRequest(f"the header {ORIGIN} is the relay's own: leave it out.")
         if name not in _OURS:
             others.append(header)
         elif name in asked and name not in (FROM, UNTIL):

@@ -33,7 +33,9 @@ class PartitionStatistics:
     """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None.
 
     `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last, `refusals`
-    how often it did since the owner's start.
+    how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset `begins`
+    on, where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
+    TOPIC.settled's.
     """
 
     pending: int
@@ -45,6 +47,10 @@ class PartitionStatistics:
     held: int = 0
     bytes_wanted: int = 0
     refusals: int = 0
+    log_bytes: int = 0
+    swept: int = 0
+    begins: int = 0
+    settled_begins: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,10 @@ class MessageStatistics:
 class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 
-    `requests` were read of the input, moved or not; `turns` are transactions; `breaks` were survived. `lateness_ms` has for
-    each edge how many messages were delivered that late or less, beyond the edge before; the last one has no edge.
+    `requests` were read of the input, copies too; `moved` messages were copied to its end, `laps` times all of it was gone
+    through for that, and `snapshots` of what is settled were taken; `turns` are transactions; `breaks` were survived.
+    `lateness_ms` has for each edge how many messages were delivered that late or less, beyond the edge before; the last one
+    has no edge.
     """
 
     group: str = ""
@@ -83,6 +91,9 @@ class RelayStatistics:
     dead_letters: int = 0
     turns: int = 0
     breaks: int = 0
+    moved: int = 0
+    laps: int = 0
+    snapshots: int = 0
     lateness_ms: Mapping[str, int] = field(default_factory=dict)
     lateness_sum_ms: int = 0
     lateness_worst_ms: int = 0
@@ -100,6 +111,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.requests = self.delivered = self.dead_letters = self.turns = self.breaks = 0
+        self.moved = self.laps = self.snapshots = 0
         self.replies: dict[str, int] = {}
         self.lateness_sum_ms = self.lateness_worst_ms = 0
         self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")

@@ -5,7 +5,7 @@
     3. find ends of both logs, and the command position
     4. verify    the files are of these logs: both still hold its positions, and the last record filed is the one that
                  stands there; else they are discarded, and everything is filed anew
-    5. replay    what was settled since the files were written
+    5. replay    what was settled since the files were written, or a snapshot of what was settled and what came after it
     6. begin     to read the input at the smaller of the two positions
     7. fire      once the input was read up to the end of step 3 (turn.py)
 
@@ -26,9 +26,14 @@ from confluent_kafka import Message
 from waterclock.errors import UsageError
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
+from waterclock.relay.moves import MAGIC as MOVED
+from waterclock.relay.moves import Moved, moved_of
 from waterclock.relay.owner import Owner, Start
-from waterclock.relay.settlement import NoSettlement, settlement_of
+from waterclock.relay.settlement import NoSettlement, Settlement, settlement_of
+from waterclock.relay.snapshot import MAGIC as SNAPSHOT
+from waterclock.relay.snapshot import Gathering, Part, part_of, restore
 from waterclock.relay.store import PartitionStore
 
 log = logging.getLogger("waterclock.relay")
@@ -43,6 +48,9 @@ class TakeOver:
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
         self._answered = 0
+        self._extent, self._is_new = Extent(), False
+        self._snapshots = Gathering()
+        self._covered_from = 0  # TOPIC.settled is known from here on, and what was before too
 
     def run(self) -> Owner:
         """Steps 1 to 6. On an error nothing is held."""
@@ -80,12 +88,13 @@ class TakeOver:
         """Step 4."""
         if (why := self._why_not()) is not None:
             self.store.discard(why)
-        if not self.store.data_position:
+        self._is_new = not self.store.data_position
+        if self._is_new:
             low, _ = self._input
-            if low:
-                log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
             self.store.begin(low)
             self.store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
+        self._covered_from = self.store.settled_position
+        self._extent = Extent.of(self.store.notes)
 
     @property
     def _name(self) -> str:
@@ -117,6 +126,7 @@ class TakeOver:
         told = -1
         for message in self._around.logs.read(topic, self._number, start, end):
             told = max(told, self._apply(message))
+        self._look_behind()
         if start == low and self._answered > told:
             raise UsageError(
                 f"{topic} does not hold what was settled, up to offset {self._answered} of {self._name}: it was made "
@@ -124,23 +134,61 @@ class TakeOver:
             )
         self._answered = max(self._answered, told)
 
+    def _look_behind(self) -> None:
+        """Whether all is known of what was cut off."""
+        low, _ = self._settled
+        if self._covered_from < low:
+            raise UsageError(
+                f"{self._around.topics.settled}-{self._number} begins at offset {low}, and no snapshot of what was settled "
+                f"before can be read. All that still stands in {self._name} would be delivered once more; to have that, "
+                f"start with another --topic. Or give the relay the folder that it had (--folder)."
+            )
+        low, _ = self._input
+        if self._is_new and self._extent.moves.swept < low:
+            log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
+
     def _apply(self, message: Message) -> int:
         """Take in one record of TOPIC.settled; the command position that it holds, -1 where it is none of ours."""
         place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
+        value = message.value() or b""
         try:
-            settlement = settlement_of(message.value())
+            told = _told(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
             log.warning("%s is no settlement, and is passed over: %s", place, error)
             return -1
-        if settlement.mark != self._around.mark:
+        is_ours = told.mark == self._around.mark
+        if not is_ours:
             log.warning("%s is of an earlier topic %s, and is passed over", place, self._around.topics.input)
-            return -1
-        if len(settlement.origins):
+        if isinstance(told, Part):
+            return self._take(told, is_ours)
+        if is_ours:
+            self._settle(told, len(value))
+        return told.command_position if is_ours else -1
+
+    def _settle(self, told: Settlement | Moved, size: int) -> None:
+        if isinstance(told, Moved):
+            self._extent.moved(told)
+        elif len(told.origins):
+            self._extent.unsaved += size
             with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
-                self.store.settle(settlement.origins, settlement.state)
-        return settlement.command_position
+                self.store.settle(told.origins, told.state)
+
+    def _take(self, part: Part, is_ours: bool) -> int:
+        """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. That
+        of an earlier topic says that nothing of this one was cut off."""
+        snapshot = self._snapshots.take(part)
+        if snapshot is None:
+            return -1
+        if is_ours:
+            self._extent.moves.note(snapshot.swept, snapshot.stretches)
+            self._extent.snapshotted(snapshot.replay_from, sum(map(len, snapshot.chunks.values())))
+            if self._covered_from < self._settled[0]:
+                restore(self.store, snapshot)
+        if snapshot.replay_from >= self._settled[0]:
+            self._covered_from = max(self._covered_from, snapshot.replay_from)
+        return snapshot.command_position if is_ours else -1
 
     def begin(self) -> Owner:
         """Step 6."""
@@ -148,7 +196,8 @@ class TakeOver:
         low, end = self._input
         answered = max(self._answered, low)
         filed = self.store.data_position or low
-        start = Start(filed, answered, end, self._settled[1])
+        self._extent.begins(low, self._settled[0])
+        start = Start(filed, answered, end, self._settled[1], self._extent)
         return Owner(self._around, self._number, self.store, self._producer, start, self._alone)
 
     def give_up(self) -> None:
@@ -157,3 +206,10 @@ class TakeOver:
             self._producer.close()
         if self._store is not None:
             self._store.close()
+
+
+def _told(value: bytes) -> Settlement | Moved | Part:
+    """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
+    if value.startswith(MOVED):
+        return moved_of(value)
+    return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)

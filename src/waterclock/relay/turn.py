@@ -33,10 +33,10 @@ from waterclock.relay.around import is_the_records
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
 from waterclock.relay.pace import MOST, MOST_ALONE
-from waterclock.relay.request import FROM, UNTIL, Header
+from waterclock.relay.request import AT, FROM, ID, TO, UNTIL, Header
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
-from waterclock.relay.store import State, handed_on
+from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
@@ -121,15 +121,23 @@ class Turn:
         for number in (number for number, name in names.items() if name in absent):
             bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), absent[names[number]]))
         here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
-        self._letters += [self._letter(origin, bad[origin]) for origin in rows["origin"][here].tolist()]
+        lost = rows[here]
+        self._letters += [
+            self._letter(lost[n : n + 1], bad[origin]) for n, origin in enumerate(lost["origin"].tolist())
+        ]
         self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
         self._rows = rows[~here]
 
-    def _letter(self, origin: int, reason: str) -> Letter:
+    def _letter(self, row: Array, reason: str) -> Letter:
+        """The record as it came; if it is cut off by now, as it is in the files."""
+        origin, store = int(row["origin"][0]), self._owner.store
         record = self._around.logs.record(self._around.topics.input, self._owner.number, origin)
-        if record is None:
-            return Letter(origin, reason, None, None, [], True)
-        return letter_of(record, reason, True)
+        if record is not None:
+            return letter_of(record, reason, True)
+        (payload,) = map(unpack, store.read(row))
+        said = [(TO, store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
+        said += [(ID, payload.id)] if payload.id else []
+        return Letter(origin, reason, payload.value, payload.key, [*said, *payload.headers], True)
 
     def read(self) -> None:
         """Step 3."""

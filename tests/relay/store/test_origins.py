@@ -42,8 +42,8 @@ def test_what_was_settled_long_ago_takes_little_room_and_is_known(
     append(store, [(0, NOON), (1, NOON), (CHUNK, NOON + 5 * DAY)])
     settle(store, 0, 1)
     checkpoint(store, 2 * CHUNK)
-    assert (list(store._ledger.origins.open), list(store._ledger.origins.packed)) == ([1], [0])
-    assert len(store._ledger.origins.packed[0]) < 200
+    assert (list(store.ledger.origins.open), list(store.ledger.origins.packed)) == ([1], [0])
+    assert len(store.ledger.origins.packed[0]) < 200
     settle(store, 2 * CHUNK)
     checkpoint(store, 2 * CHUNK)
     again = reopened(store)
@@ -68,7 +68,7 @@ def test_the_slot_of_a_span_that_was_dropped_is_given_again(store: PartitionStor
         settle(store, 2 * hour)
         turn(store, HOUR)
         checkpoint(store, 2 * hour + 2)
-    assert len(store._ledger.slots.table()) == 1
+    assert len(store.ledger.slots.table()) == 1
     again = reopened(store)
     assert [span.pending for span in again.spans()] == [{"reminders": 5}]
     append(again, [(99, NOON + 20 * HOUR)])

@@ -14,7 +14,7 @@ Rule 2: when the journal has grown larger than a quarter of the snapshot and `JO
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -56,6 +56,15 @@ class Ledger:
         if len(news):
             self._note(b"S", state, len(news), news.astype("<i8").tobytes())
         return len(news)
+
+    def begin_with(self, chunks: Mapping[int, Array], end: int) -> None:
+        """Below `end`, all is settled that these do not name: by number of a chunk, the states of its origins, a byte each,
+        0 where it is not settled. The next checkpoint writes it down."""
+        self._has_gap = True
+        below = end - end % CHUNK
+        for number in {*chunks, *(known for known in self.origins.numbers(below))}:
+            self.origins.begin_with(number, chunks.get(number))
+        self.origins.settled_below = max(self.origins.settled_below, below)
 
     def free(self, span: int) -> None:
         """Nothing is pending in a span, and it was dropped."""
@@ -100,6 +109,7 @@ class Ledger:
         return {
             "snapshot": self._snapshot.stored() if self._snapshot else None,
             "journal": self._journal.stored() if self._journal else None,
+            "settled_below": self.origins.settled_below,
         }
 
     def restore(self, stored: dict[str, Any]) -> None:
@@ -110,6 +120,7 @@ class Ledger:
         if stored["journal"]:
             self._journal = CheckedFile.restore(self._files, stored["journal"])
             self._replay(self._journal.content())
+        self.origins.settled_below = stored["settled_below"]
 
     def names(self) -> set[str]:
         """Of its files."""

@@ -19,7 +19,7 @@ from waterclock.disk import write_whole
 from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 
 NAME: Final = "manifest"
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Rule 1: this alone says what is pending. An index names rows that were settled s
 Rule 2: an origin that is not known is remembered as settled, unless its message would be known: everything from `began` up
     to the data position was filed. (The settlement of a copy may be read before the copy.)
 Rule 3: a chunk in which nothing is pending any more, below the data position, is kept packed: some bytes.
+Rule 4: below `settled_below`, all is settled in chunks of which nothing else is known.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class State(IntEnum):
     FIRED = 1
     CANCELLED = 2
     MOVED = 3
+    SETTLED = 4  # fired or cancelled long ago: nobody knows which
     PENDING = 8
 
 
@@ -41,6 +43,7 @@ class Origins:
         self.open: dict[int, Array] = {}
         self.packed: dict[int, bytes] = {}
         self._pending: dict[int, int] = {}  # by open chunk
+        self.settled_below = 0
 
     def values(self, origins: Array) -> Array:
         """The two bytes of each."""
@@ -51,6 +54,8 @@ class Origins:
                 chunk = _unpacked(self.packed[number])
             if chunk is not None:
                 found[which] = chunk[origins[which] % CHUNK]
+            elif self._is_over(number):
+                found[which] = State.SETTLED
         return found
 
     def place(self, origins: Array, slots: Array) -> None:
@@ -97,9 +102,47 @@ class Origins:
     def _opened(self, number: int) -> Array:
         if number not in self.open:
             packed = self.packed.pop(number, None)
-            self.open[number] = np.zeros(CHUNK, "<u2") if packed is None else _unpacked(packed)
+            empty = np.full(CHUNK, State.SETTLED if self._is_over(number) else State.UNKNOWN, "<u2")
+            self.open[number] = empty if packed is None else _unpacked(packed)
             self._pending[number] = 0
         return self.open[number]
+
+    def _is_over(self, number: int) -> bool:
+        return (number + 1) * CHUNK <= self.settled_below
+
+    # Snapshots
+
+    def numbers(self, end: int) -> list[int]:
+        """Of the chunks below an offset of which more is known than rule 4 says."""
+        return sorted(number for number in {*self.open, *self.packed} if number * CHUNK < end)
+
+    def has_pending(self, number: int) -> bool:
+        """Whether something is pending in a chunk."""
+        return bool(self._pending.get(number))
+
+    def settled_of(self, number: int) -> bytes:
+        """The states of a chunk, a byte each, compressed. What is pending is 0 there."""
+        chunk = self.open.get(number)
+        if chunk is None:
+            return self.packed[number]
+        return zlib.compress(np.where(chunk < FIRST_SLOT, chunk, State.UNKNOWN).astype("u1").tobytes(), 1)
+
+    def begin_with(self, number: int, states: Array | None) -> None:
+        """Settle what is settled in a chunk; all of it without `states`."""
+        first = number * CHUNK
+        given = np.full(CHUNK, State.SETTLED, "u1") if states is None else states
+        self._opened(number)
+        for state in np.unique(given[given > State.UNKNOWN]).tolist():
+            self.settle(first + np.flatnonzero(given == state), State(state), range(0))
+
+    def next_pending(self, offset: int) -> int | None:
+        """The first origin from this offset on that is pending."""
+        for number in sorted(n for n, pending in self._pending.items() if pending and (n + 1) * CHUNK > offset):
+            pending = number * CHUNK + np.flatnonzero(self.open[number] >= FIRST_SLOT)
+            which = int(np.searchsorted(pending, offset))
+            if which < len(pending):
+                return int(pending[which])
+        return None
 
 
 def _unpacked(packed: bytes) -> Array:

@@ -8,7 +8,7 @@ Rule 2: a row that is due before `loaded_until` lies in a span that begins befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,11 @@ class SpanTable:
     def names(self) -> set[str]:
         """Of their files."""
         return {file.name for span in self.by_number.values() for file in (span.data, span.index)}
+
+    def bytes_of(self, counts: Iterable[tuple[int, int, int]]) -> int:
+        """About how many bytes so many messages have: (span, target, count) each."""
+        means = {number: span.data.length / max(1, span.count) for number, span in self.by_number.items()}
+        return int(sum(count * means.get(number, 0) for number, _, count in counts if count))
 
     @property
     def bytes_on_disk(self) -> int:

@@ -50,10 +50,10 @@ KEPT_MS: Final = 7 * 24 * HOUR_MS
 class PartitionStore:
     """The store of one partition, in a folder of its own inside `folder`. For one thread.
 
-    `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here.
-    `fingerprint`: of the last input record that was filed. All three are those of the last checkpoint. `rebuilt`: why what
-    was in the folder was discarded, a sentence, or None. `kept_ms`: how long after its due time a message that is settled
-    is found by its id.
+    `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here. `fingerprint`:
+    of the last record filed. All three are those of the last checkpoint, as are `notes`, the owner's. `rebuilt`: why what
+    was in the folder was discarded, or None. `kept_ms`: for how long what is settled is found by its id. `ledger`: what is
+    pending, what was settled.
 
     UsageError if another process has the folder; OSError if the disk refuses.
     """
@@ -87,12 +87,13 @@ class PartitionStore:
         self._targets = Targets()
         self.loaded_until = 0
         self._began: int | None = None
+        self.notes: dict[str, Any] = {}
         self._next = 1  # number of a file; none is given twice
         self._files = Files(self.folder)
         self._job: Iterator[None] | None = None
         self._table = SpanTable(self._files, self._number)
-        self._ledger = Ledger(self._files, self._number)
-        self._ids = Ids(self._files, self._kept_ms, self._number, self._is_pending)
+        self.ledger = Ledger(self._files, self._number)
+        self._ids = Ids(self._files, self._kept_ms, self._number, self.is_pending)
 
     def _open(self) -> None:
         """1. read the manifest    2. restore each file that it names    3. remove the others"""
@@ -102,15 +103,15 @@ class PartitionStore:
                 raise StoreDamaged("there are files and no manifest")
             return
         self._restore(stored)  # 2
-        self._files.keep_only(self._table.names() | self._ledger.names() | self._ids.names())  # 3
+        self._files.keep_only(self._table.names() | self.ledger.names() | self._ids.names())  # 3
 
     def _restore(self, stored: dict[str, Any]) -> None:
         self.data_position, self.settled_position = stored["data_position"], stored["settled_position"]
         self.fingerprint = None if stored["fingerprint"] is None else bytes.fromhex(stored["fingerprint"])
-        self._next, self._began = stored["next"], stored["began"]
+        self._next, self._began, self.notes = stored["next"], stored["began"], stored["notes"]
         self._targets = Targets(stored["targets"])
         self._table.restore(stored["table"])
-        self._ledger.restore(stored["ledger"])
+        self.ledger.restore(stored["ledger"])
         self._ids.restore(stored["ids"])
 
     # What comes in
@@ -134,7 +135,7 @@ class PartitionStore:
         same call may be made again.
         """
         batch = Batch.of(rows, blobs, targets)
-        batch = batch.only(batch.first_of_each() & ~self._is_pending(batch.rows["origin"]))
+        batch = batch.only(batch.first_of_each() & ~self.is_pending(batch.rows["origin"]))
         batch.rows["target"] = self._targets.numbers(batch.targets)
         noted = self._note_ids(batch)
         batch = batch.only(~self.is_settled(batch.rows["origin"]))
@@ -161,7 +162,7 @@ class PartitionStore:
         now_ms = self._clock.wall_ms()
         self._table.raise_edges(now_ms, self.loaded_until)
         spans, count = self._table.write(rows, blobs, past_ms(now_ms, self.loaded_until))  # 1
-        place = self._ledger.place(spans, rows["origin"], rows["target"])  # 2
+        place = self.ledger.place(spans, rows["origin"], rows["target"])  # 2
         count()  # 3
         place()
 
@@ -178,11 +179,11 @@ class PartitionStore:
         OSError if the disk refuses: they are settled all the same, and the next checkpoint writes it down.
         """
         known = range(0) if self._began is None else range(self._began, self.data_position)
-        self._ledger.settle(np.unique(np.asarray(origins, "<i8")), state, known)
+        self.ledger.settle(np.unique(np.asarray(origins, "<i8")), state, known)
 
     def is_settled(self, origins: Array) -> Array:
         """For each, whether it was fired, cancelled or moved."""
-        values = self._ledger.origins.values(np.asarray(origins, "<i8"))
+        values = self.ledger.origins.values(np.asarray(origins, "<i8"))
         return np.asarray((values > State.UNKNOWN) & (values < FIRST_SLOT))
 
     def read(self, rows: Array) -> Iterator[bytes]:
@@ -191,12 +192,12 @@ class PartitionStore:
             yield from self._blobs(rows[start : start + READ_ROWS])
 
     def _blobs(self, rows: Array) -> list[bytes]:
-        values = self._ledger.origins.values(rows["origin"])
+        values = self.ledger.origins.values(rows["origin"])
         if (values < FIRST_SLOT).any():
             raise ValueError(
                 f"origin {rows['origin'][values < FIRST_SLOT][0]} is not pending: it has no bytes any more"
             )
-        return self._table.blobs(rows, self._ledger.slots.span[values])
+        return self._table.blobs(rows, self.ledger.slots.span[values])
 
     def find(self, id: bytes) -> list[Found]:
         """The messages that bear an id, by origin: what is pending, and what was due within `kept_ms`."""
@@ -204,10 +205,11 @@ class PartitionStore:
 
     def find_many(self, ids: Sequence[bytes]) -> list[list[Found]]:
         """The same for many: much quicker than one by one. `StoreDamaged` if a run is not what was written."""
-        return messages_of(hashes(ids), self._ids, self._ledger.origins, self.targets, self._clock.wall_ms())
+        return messages_of(hashes(ids), self._ids, self.ledger.origins, self.targets, self._clock.wall_ms())
 
-    def _is_pending(self, origins: Array) -> Array:
-        return np.asarray(self._ledger.origins.values(origins) >= FIRST_SLOT)
+    def is_pending(self, origins: Array) -> Array:
+        """For each, whether it is pending."""
+        return np.asarray(self.ledger.origins.values(origins) >= FIRST_SLOT)
 
     # What is near
 
@@ -247,7 +249,7 @@ class PartitionStore:
         """Rows of a span up to the given number of them, as far as they are pending, in slices."""
         slices = span.rows(span.moved, count, most)
         while span in self._table and (rows := next(slices, None)) is not None:
-            yield rows[self._is_pending(rows["origin"])]
+            yield rows[self.is_pending(rows["origin"])]
 
     def _split(self, span: SpanFiles, most: int) -> Iterator[Array]:
         """Move what is pending of a coarse span to finer ones, as the edges stand; gives the rows that were moved."""
@@ -290,7 +292,7 @@ class PartitionStore:
     def spans(self) -> list[Span]:
         """The spans in which something is pending, by their start, with counts by topic."""
         found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self._table.by_number.items()}
-        for number, target, count in self._ledger.slots.pending():
+        for number, target, count in self.ledger.slots.pending():
             if count:
                 name = "(other topics)" if target == OTHER else self.targets[target]
                 found[number].pending[name] = count
@@ -304,18 +306,23 @@ class PartitionStore:
     @property
     def pending(self) -> int:
         """How many messages are pending."""
-        return int(self._ledger.slots.count.sum())
+        return int(self.ledger.slots.count.sum())
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how many bytes they have."""
+        return self._table.bytes_of(self.ledger.slots.pending())
 
     @property
     def next_due(self) -> int | None:
         """Nothing pending is due before this, in ms since the epoch; None where nothing is pending."""
-        waiting = {number for number, _, count in self._ledger.slots.pending() if count}
+        waiting = {number for number, _, count in self.ledger.slots.pending() if count}
         return min((self._table.by_number[n].first_due or 0 for n in waiting), default=None)
 
     @property
     def bytes_on_disk(self) -> int:
         """The lengths of all files."""
-        return self._table.bytes_on_disk + self._ledger.bytes_on_disk + self._ids.bytes_on_disk
+        return self._table.bytes_on_disk + self.ledger.bytes_on_disk + self._ids.bytes_on_disk
 
     # Durable
 
@@ -333,10 +340,10 @@ class PartitionStore:
         One at a time: one that is begun ends before the next. `StoreDamaged` if the disk cannot flush; OSError if it
         refuses the manifest: the last checkpoint holds then.
         """
-        self._ledger.origins.pack(data_position)
+        self.ledger.origins.pack(data_position)
         self._drop_finished()  # 1
-        if self._ledger.is_long:
-            self._ledger.snapshot()
+        if self.ledger.is_long:
+            self.ledger.snapshot()
         positions = {"data_position": data_position, "settled_position": settled_position}
         told = {"fingerprint": None if fingerprint is None else fingerprint.hex()}
         content, files = manifest.sealed(self.identity, positions | told | self._stored()), self._files  # 2
@@ -353,22 +360,23 @@ class PartitionStore:
         return {
             "next": self._next,
             "began": self._began,
+            "notes": self.notes,
             "targets": self._targets.names,
             "table": self._table.stored(),
-            "ledger": self._ledger.stored(),
+            "ledger": self.ledger.stored(),
             "ids": self._ids.stored(),
         }
 
     def _drop_finished(self) -> None:
         """Forget the spans in which nothing is pending: those that are over, and those that are large."""
-        waiting = {number for number, _, count in self._ledger.slots.pending() if count}
+        waiting = {number for number, _, count in self.ledger.slots.pending() if count}
         now_ms = self._clock.wall_ms()
         for span in [span for number, span in self._table.by_number.items() if number not in waiting]:
             if span.end_ms <= now_ms or span.data.length > DROP_BYTES:
                 self._drop(span)
 
     def _drop(self, span: SpanFiles) -> None:
-        self._ledger.free(span.number)
+        self.ledger.free(span.number)
         self._table.drop(span)
 
     def discard(self, why: str) -> None:
