@@ -57,9 +57,13 @@ class Asked(NamedTuple):
     target: int = 0
     id: str = ""
     key: bytes | None = None
-    value: bytes | None = b""
+    size: int | None = 0  # of the value, None for none
     extra: int = 0
     fault: str = ""
+
+    @property
+    def value(self) -> bytes | None:
+        return None if self.size is None else bytes(number * 7 % 256 for number in range(self.size))
 
     def due_ms(self, now_ms: int) -> int:
         return (now_ms + self.in_ms) // self.round_ms * self.round_ms
@@ -131,7 +135,7 @@ def _asked(rng: random.Random, action: str) -> Asked:
         target=rng.randrange(2),
         id=rng.choice(IDS) if named else "",
         key=rng.choice(KEYS),
-        value=rng.choice((None, b"", b"v", rng.randbytes(rng.choice((30, 300, 3_000))))),
+        size=rng.choice((None, 0, 1, 30, 300, 3_000)),
         extra=rng.randrange(len(EXTRA)),
     )
 

@@ -21,6 +21,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.relay.draw import lives
 from tests.relay.life import Life
 from tests.relay.world import World, step_quietly
+from tests.test_readme import ROOT, blocks, run_block
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.settlement import mark_of, settlements
@@ -110,6 +111,19 @@ def test_what_is_due_next_week_by_topic(spark: SparkSession, world: World) -> No
     rows = pending(world.broker.bootstrap, world.topic, session=spark)
     due = rows.where((F.col("due") > until - timedelta(7)) & (F.col("due") <= until))
     assert sorted(map(tuple, due.groupBy("topic").count().collect())) == [("mail", 2), ("push", 1)]
+
+
+def test_the_sample_in_the_document_runs(
+    spark: SparkSession, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send("a", "b", in_ms=86_400_000)
+    world.send("c", in_ms=8 * 86_400_000)
+    (_, sample), *others = blocks(ROOT / "docs" / "relay.md", "python")
+    assert not others
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: spark)
+    run_block(sample.replace('"127.0.0.1:9092"', f"{world.broker.bootstrap!r}, {world.topic!r}"), {})
+    day = datetime.fromtimestamp(world.now_ms / 1000 + 86_400, UTC).date()
+    assert f"|{day}|{world.target}|    2|" in capsys.readouterr().out
 
 
 def test_two_views_of_two_relays_stay_two(spark: SparkSession, world: World, broker: Broker, tmp_path: Path) -> None:
