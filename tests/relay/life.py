@@ -274,12 +274,14 @@ class Life:
             counted.update(span.pending)
         pending = Counter(one.target for one in self.oracle.pending())
         assert +counted == pending, f"promise 6: {counted} are counted as pending, of {pending}"
-        for start_ms, end_ms in {(span.start_ms, span.end_ms) for span in spans}:
+        late = any(span.start_ms == 0 and sum(span.pending.values()) for span in spans)  # one span for all of them
+        for start_ms, end_ms in {(span.start_ms, span.end_ms) for span in spans} - {(0, HOUR_MS)}:
             told = sum(
                 sum(each.pending.values()) for each in spans if (each.start_ms, each.end_ms) == (start_ms, end_ms)
             )
             whole = range(start_ms // HOUR_MS, end_ms // HOUR_MS)
-            assert told == sum(n for (hour, _), n in hours.items() if hour in whole), f"promise 6: {start_ms}: {told}"
+            there = sum(n for (hour, _), n in hours.items() if hour in whole)
+            assert told == there or (late and told < there), f"promise 6: {told} of {there} from {start_ms} to {end_ms}"
         for relay in self._running():
             for owner in relay.owners.values():
                 self._next(owner)

@@ -6,7 +6,8 @@ Rule 2: it looks at what came between two rests. At a rest the relays have read 
 Rule 3: `known` is a request that the owner has read before it delivers anything after this moment: one from before the
     last rest, or one that was written while no relay ran (a new owner reads the input before it delivers).
 Rule 4: where the wall clock stands back by a second or less, a relay waits for it, also with what is due already.
-Rule 5: where the contract leaves two outcomes open, both are allowed, and what follows must agree with the one that came.
+Rule 5: an id of which nothing is known but a request that was put aside is unknown, or said to be cancelled.
+Rule 6: where the contract leaves two outcomes open, both are allowed, and what follows must agree with the one that came.
 """
 
 from __future__ import annotations
@@ -168,7 +169,9 @@ class Oracle:
     def _nothing(self, command: Request, before: Iterable[Request]) -> set[str]:
         """The outcomes where none was pending, with each of the old ones known or forgotten."""
         latest_ms = max(self.ever_ms, self.now_ms)
+        aside = any(one.action == "bad" and self._may_see(command, one) for one in self.requests.values())
         choices = [{one.became} | ({""} if one.due_ms < latest_ms - REMEMBERED_MS else set()) for one in before]
+        choices.append({"cancelled", ""} if aside else {""})
         return {outcome for known in _sets(choices) for outcome in _outcomes(known, command.action)}
 
     # Promise 7: what cannot be done goes aside, and nothing else does

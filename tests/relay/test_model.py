@@ -23,7 +23,7 @@ def lived(broker: Broker, folder: Path, seed: int, steps: int, partitions: int) 
 
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_a_short_life_keeps_every_promise(partitions: int, relay_broker: Broker, tmp_path: Path) -> None:
-    lived(relay_broker, tmp_path, partitions, 40, partitions)
+    lived(relay_broker, tmp_path, partitions, 25, partitions)
 
 
 @pytest.mark.long(seconds=40)

@@ -138,10 +138,10 @@ class Owner:
         self.near.add(rows[rows["due"] < self.store.loaded_until])
 
     def _note(self, message: Message, request: Request, absent: dict[str, str]) -> None:
-        if request.action is not Action.SCHEDULE:
-            self.waiting.append(Command(message.offset(), request.action, request.id))
-        if request.target in absent:
+        if request.target in absent:  # a replace, too: what it would replace stays, or neither would be delivered
             self.letters.append(letter_of(message, absent[request.target], True))
+        elif request.action is not Action.SCHEDULE:
+            self.waiting.append(Command(message.offset(), request.action, request.id))
 
     # What is due
 
