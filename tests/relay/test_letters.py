@@ -68,6 +68,17 @@ def test_a_request_without_a_target_stays_put_aside_when_there_is_such_a_topic_l
     assert (len(world.letters()), world.values(later)) == (1, [])
 
 
+def test_a_replace_without_a_target_replaces_nothing(world: World) -> None:
+    """Found by the model: the old one was cancelled, and the new one put aside."""
+    relay = world.started()
+    world.send("old", in_ms=1_000, id="x")
+    world.put(b"new", deliver_to="nobody", delay=1, delay_id="x", delay_action="replace")
+    step_quietly(relay)
+    world.advance_ms(1_000)
+    step_quietly(relay)
+    assert (world.values(), world.replies(), len(world.letters())) == (["old"], [], 1)
+
+
 def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(world: World) -> None:
     relay = world.started()
     gone = f"{world.topic}.gone"

@@ -160,18 +160,22 @@ class Owner:
         return sum(map(len, news.blobs[first:]))
 
     def _note(self, news: Incoming, absent: dict[str, str]) -> None:
-        """What lies behind the command position."""
+        """What lies behind the command position. A replace without a target replaces nothing: or neither would be delivered."""
         answered = self.command_position
-        self.waiting += [command for command in news.commands if command.offset >= answered]
         letters = [letter_of(message, why, False) for message, why in news.bad]
-        if absent:
-            named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
-            letters += [
-                letter_of(message, absent[target], True)
-                for message, offset, origin, target in named
-                if target in absent and offset == origin
-            ]
-        self.letters += [letter for letter in letters if letter.offset >= answered]
+        aside = self._without_target(news, absent) if absent else []
+        self.letters += [letter for letter in (*letters, *aside) if letter.offset >= answered]
+        nowhere = {letter.offset for letter in aside}
+        self.waiting += [each for each in news.commands if each.offset >= answered and each.offset not in nowhere]
+
+    @staticmethod
+    def _without_target(news: Incoming, absent: dict[str, str]) -> list[Letter]:
+        named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
+        return [
+            letter_of(message, absent[target], True)
+            for message, offset, origin, target in named
+            if target in absent and offset == origin
+        ]
 
     # What is due
 

@@ -1,24 +1,28 @@
-"""Rules on Spark. `transform_with` imports PySpark on first use: `pip install waterclock[spark]`.
+"""Rules on Spark, and what is pending of delayed messages. Its names import PySpark on first use: `pip install
+waterclock[spark]`, for `pending` `waterclock[spark,relay]`.
 
 Rule 1: importing this imports nothing from outside the standard library, so that the command's options cost nothing.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from waterclock.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
+    from waterclock.spark.delays import pending
     from waterclock.spark.transform import transform_with
 
-__all__ = ["transform_with"]
+__all__ = ["pending", "transform_with"]
+
+_HOME = {"pending": "delays", "transform_with": "transform"}
 
 
 def __getattr__(name: str) -> Any:
     """EnvironmentMissing where a package of the extra is not there."""
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module 'waterclock.spark' has no attribute {name!r}")
     try:
-        from waterclock.spark.transform import transform_with
+        return getattr(import_module(f"waterclock.spark.{_HOME[name]}"), name)
     except ImportError as error:
         raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[spark]'") from error
-    return transform_with

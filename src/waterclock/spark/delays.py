@@ -1,0 +1,242 @@
+"""What is pending of the relay's delayed messages, as a batch DataFrame: the input less what is settled.
+
+    origin      TOPIC-PARTITION-OFFSET of its request          id        what it can be cancelled by, or NULL
+    partition   of the input                                   key, value, headers   as they will be delivered
+    topic       that it goes to                                asked     cancel or replace, where one was sent and no relay
+    due         when                                                     has answered it yet; NULL elsewhere
+
+Rule 1: everything is read from Kafka, as a new owner does (relay/take_over.py). No relay need run, no file of one is read.
+Rule 2: where the input ends is asked before where TOPIC.settled does: of the requests up to that end, all are told that
+        were settled until then. The other way round, what is delivered in between would look pending.
+Rule 3: each action of Spark's looks anew. Who wants two answers of one moment persists the frame.
+Rule 4: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
+Rule 5: a partition of the input is read by one task, which holds a byte for each of its records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from waterclock.errors import EnvironmentMissing, UsageError
+
+try:
+    from waterclock.kafka.admin import Admin
+    from waterclock.relay.logs import Logs
+except ImportError as error:
+    raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
+
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.request import Action, BadRequest, Request, request_of
+from waterclock.relay.settlement import NoSettlement, Settlement, mark_of, settlement_of
+from waterclock.relay.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("waterclock.spark")
+NAME: Final = "waterclock_pending"
+CHUNK: Final = 10_000  # rows that go to Spark together
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])  # as Spark's own Kafka source names them
+ROWS: Final = pa.schema(
+    [
+        ("origin", pa.string()),
+        ("partition", pa.int32()),
+        ("topic", pa.string()),
+        ("due", pa.timestamp("us", "UTC")),
+        ("id", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(_HEADER)),
+        ("asked", pa.string()),
+    ]
+)
+DDL: Final = (
+    "origin string, partition int, topic string, due timestamp, id string, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>, asked string"
+)
+
+
+def pending(
+    bootstrap: str,
+    topic: str = "delays",
+    *,
+    session: SparkSession | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """A row for each delayed message that is pending, of the relays of the input `topic` at the Kafka `bootstrap`.
+
+    `session` is the active one where none is given; `settings` are librdkafka's, for TLS and SASL. Errors come with the
+    first action: UsageError's words where `topic` is no relay's, or its settlements are not whole.
+    """
+    from pyspark.sql import SparkSession
+
+    asked = session or SparkSession.getActiveSession()
+    if asked is None:
+        raise UsageError("There is no Spark session: start one, or give it as session=...")
+    plan = Plan(base_settings(bootstrap, settings or {}), Topics.of(topic))
+    asked.dataSource.register(_source_of(plan))
+    return asked.read.format(NAME).load()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the planner and the workers need to know."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    topics: Topics
+
+
+class Part(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
+    """A partition of both logs, from where to where; `mark` is that of the input in settlements."""
+
+    def __init__(self, number: int, input: tuple[int, int], settled: tuple[int, int], mark: bytes) -> None:
+        self.number, self.input, self.settled, self.mark = number, input, settled, mark
+
+
+class Command(NamedTuple):
+    """A cancel or a replace that no relay has answered."""
+
+    offset: int
+    action: Action
+
+
+class PendingReader(DataSourceReader):  # type: ignore[misc]  # PySpark is untyped here
+    """`partitions` runs in the planner, `read` in the workers; a client is made where one is needed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def partitions(self) -> list[Part]:
+        topics, admin, logs = self._plan.topics, Admin(self._plan.settings), Logs(self._plan.settings)
+        count = _count(admin.topics(), topics)
+        mark = mark_of(admin.topic_id(topics.input))
+        inputs = [logs.bounds(topics.input, number) for number in range(count)]  # rule 2: these first
+        settled = [logs.bounds(topics.settled, number) for number in range(count)]
+        logs.close()
+        return [Part(number, inputs[number], settled[number], mark) for number in range(count)]
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        logs = Logs(self._plan.settings)
+        try:
+            yield from PartView(logs, self._plan.topics, partition).rows()
+        finally:
+            logs.close()
+
+
+def _count(there: Mapping[str, int], topics: Topics) -> int:
+    """How many partitions both have; UsageError where they are not a relay's."""
+    for topic in (topics.input, topics.settled):
+        if topic not in there:
+            raise UsageError(
+                f"There is no topic {topic}: a relay makes {topics.input} and {topics.settled} when it starts. "
+                "Name the topic that its requests are written to."
+            )
+    if there[topics.input] != there[topics.settled]:
+        raise UsageError(
+            f"{topics.input} and {topics.settled} differ in partitions: `waterclock relay` says the remedy."
+        )
+    return there[topics.input]
+
+
+class PartView:
+    """What is pending of one partition: settled first, then the commands without an answer, then the rows."""
+
+    def __init__(self, logs: Logs, topics: Topics, part: Part) -> None:
+        self._logs, self._topics, self._part = logs, topics, part
+        self._low, self._end = part.input
+        self._is_gone = np.zeros(max(0, self._end - self._low), bool)
+        self._answered = self._low
+        self._asked: dict[bytes, list[Command]] = {}
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """What is pending, in the order of the input."""
+        for settlement in self._settlements():
+            self._settle(settlement)
+        for message, request in self._requests(max(self._low, self._answered)):
+            if request.action is not Action.SCHEDULE:
+                self._asked.setdefault(request.id, []).append(Command(message.offset(), request.action))
+        rows: list[dict[str, Any]] = []
+        for message, request in self._requests(self._low):
+            if request.action is not Action.CANCEL and not self._is_gone[(message.offset()) - self._low]:
+                rows.append(self._row(message, request))
+            if len(rows) == CHUNK:
+                yield pa.RecordBatch.from_pylist(rows, ROWS)
+                rows.clear()
+        yield pa.RecordBatch.from_pylist(rows, ROWS)
+
+    def _settlements(self) -> Iterator[Settlement]:
+        """All that is known to be settled; what no relay wrote so is passed over, as a relay does."""
+        topic, (low, end) = self._topics.settled, self._part.settled
+        if low:
+            raise UsageError(
+                f"{topic}-{self._part.number} begins at offset {low}: what was settled before is not known."
+            )
+        for message in self._logs.read(topic, self._part.number, low, end):
+            place = f"{topic}-{self._part.number}-{message.offset()}"
+            try:
+                settlement = settlement_of(message.value())
+            except NoSettlement as error:
+                if error.later:
+                    raise UsageError(
+                        f"{place} is written by a later relay: {error}. Read it with that version."
+                    ) from None
+                log.warning("%s is no settlement, and is passed over: %s", place, error)
+                continue
+            if settlement.mark == self._part.mark:
+                yield settlement
+
+    def _settle(self, settlement: Settlement) -> None:
+        """Fired, cancelled and moved alike are not pending where they stood."""
+        origins = settlement.origins
+        self._is_gone[origins[(origins >= self._low) & (origins < self._end)] - self._low] = True
+        self._answered = max(self._answered, settlement.command_position)
+
+    def _requests(self, start: int) -> Iterator[tuple[Any, Request]]:
+        """The requests from `start` on; a bad one is none, whether it has its dead letter or not."""
+        for message in self._logs.read(self._topics.input, self._part.number, start, self._end):
+            try:
+                yield message, request_of(message.headers(), message.timestamp()[1])
+            except BadRequest:
+                continue
+
+    def _row(self, message: Any, request: Request) -> dict[str, Any]:
+        return {
+            "origin": f"{self._topics.input}-{self._part.number}-{message.offset()}",
+            "partition": self._part.number,
+            "topic": request.target,
+            "due": request.due_ms * 1_000,
+            "id": request.id.decode() or None,
+            "key": message.key(),
+            "value": message.value(),
+            "headers": [{"key": name, "value": value} for name, value in request.headers],
+            "asked": _first_behind(message.offset(), self._asked.get(request.id, ())) if request.id else None,
+        }
+
+
+def _first_behind(offset: int, commands: Iterable[Command]) -> str | None:
+    """What was asked for first of a message at `offset`: a command is for what stands before it."""
+    return next((command.action.value for command in commands if command.offset > offset), None)
+
+
+def _source_of(plan: Plan) -> type[DataSource]:
+    """The data source of one call, with its plan inside: secrets stand in no option, which Spark would show."""
+
+    class WaterclockPending(DataSource):  # type: ignore[misc]  # PySpark is untyped here
+        @classmethod
+        def name(cls) -> str:
+            return NAME
+
+        def schema(self) -> str:
+            return DDL
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return PendingReader(plan)
+
+    return WaterclockPending

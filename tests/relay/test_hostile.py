@@ -1,0 +1,275 @@
+"""A user who means no good, and one who makes every mistake: nobody else's messages suffer, and nothing is silent."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from unittest.mock import patch
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.broker import raw_client
+from tests.broker.raw_client import RawClient
+from tests.relay.test_letters import limit
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.errors import UsageError
+from waterclock.kafka.settings import base_settings
+
+
+def reasons(world: World) -> list[str]:
+    return [(letter["dead-reason"] or b"").decode() for letter in world.letters()]
+
+
+def goes_on(world: World, *relays: object) -> None:
+    """A message of somebody else is delivered."""
+    before = len(world.values())
+    world.send("good", in_ms=0)
+    step_until(lambda: world.advance_ms(50) or len(world.values()) > before, *relays)  # type: ignore[arg-type]
+
+
+# Records
+
+
+def with_a_header(place: int, value: bytes) -> bytes:
+    """A record with the header 0xFF = "x"."""
+    number = raw_client._varint
+    header = number(1) + number(1) + b"\xff" + number(1) + b"x"
+    body = b"\0" + number(0) + number(place) + number(-1) + number(len(value)) + value + header
+    return number(len(body)) + body
+
+
+def test_a_header_whose_name_is_no_text_stops_nobody(world: World) -> None:
+    relay = world.started()
+    world.send(*map(str, range(50)), in_ms=0, trace="x")  # enough to warm Python up
+    step_quietly(relay)
+    with RawClient(world.broker.bootstrap) as raw, patch.object(raw_client, "_record", with_a_header):
+        assert raw.produce(world.topic, b"a", b"b") == (0, 50)
+    goes_on(world, relay)
+    assert reasons(world) == ["its headers cannot be read: a name in them is not UTF-8."] * 2
+    world.crash(relay)
+    step_quietly(world.started(folder=world.folder / "other"))
+    assert (len(world.values()), len(world.letters())) == (51, 2)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("deliver-at", b"9223372036854775807")], "must be milliseconds as decimal digits"),
+        ([("deliver-at", b"-9223372036854775808")], "must be milliseconds as decimal digits"),
+        ([("deliver-at", b"999999999999999999")], "later than the year 6400"),
+        ([("delay", b"999999999999999999")], "later than the year 6400"),
+        ([("deliver-at", "١٢٣".encode())], "must be milliseconds as decimal digits"),
+        ([("deliver-at", b"1_000")], "must be milliseconds as decimal digits"),
+        ([("deliver-at", b" 1")], "must be milliseconds as decimal digits"),
+        ([("deliver-at", b"1" * 100_000)], "must be milliseconds as decimal digits"),
+        ([("deliver-at", None)], "got nothing"),
+        ([("deliver-at", b"1"), ("delay-id", None)], "must have 1 to 255 bytes"),
+        ([("deliver-at", b"1"), ("delay-action", None)], "must be cancel or replace"),
+        ([("deliver-at", b"1"), ("deliver-to", b"x")], "stands there twice"),
+    ],
+)
+def test_a_strange_header_is_a_letter(headers: list[tuple[str, bytes | None]], reason: str, world: World) -> None:
+    relay = world.started()
+    world.put_raw(b"v", [("deliver-to", world.target.encode()), *headers])
+    goes_on(world, relay)
+    (told,) = reasons(world)
+    assert reason in told
+
+
+def test_a_record_of_nothing_is_a_letter(world: World) -> None:
+    relay = world.started()
+    world.put_raw(None, None)
+    world.put_raw(None, [("", None)] * 1_000)
+    goes_on(world, relay)
+    assert len(reasons(world)) == 2
+
+
+@pytest.mark.parametrize("due_ms", [0, 1, 139_000_000_000_000])
+def test_the_ends_of_time(due_ms: int, world: World) -> None:
+    relay = world.started()
+    world.put(b"end", deliver_to=world.target, deliver_at=due_ms)
+    goes_on(world, relay)
+    step_quietly(relay)
+    assert world.values() == (["end", "good"] if due_ms < 2 else ["good"])
+    assert relay.owners[0].store.pending == (due_ms > 1)
+
+
+# Many
+
+
+def test_a_hundred_thousand_of_one_id_and_a_thousand_cancels_of_it(world: World) -> None:
+    relay = world.started()
+    headers = [("deliver-to", world.target.encode()), ("deliver-at", b"99999999999999"), ("delay-id", b"same")]
+    for _ in range(100_000):
+        world._producer.produce(world.topic, b"", headers=headers)
+        world._producer.poll(0)
+    world._producer.flush(60)
+    step_quietly(relay)
+    for _ in range(1_000):
+        world._producer.produce(world.topic, b"", headers=[("delay-id", b"same"), ("delay-action", b"cancel")])
+    world._producer.flush(60)
+    began_s = time.monotonic()
+    step_quietly(relay)
+    print(f"{time.monotonic() - began_s:.1f} s")
+    assert world.replies() == [("same", "cancelled", 100_000), *[("same", "cancelled", 0)] * 999]
+
+
+def test_many_requests_for_topics_that_are_not_there(world: World) -> None:
+    relay = world.started()
+    for number in range(3_000):
+        headers = [("deliver-to", b"nobody-%d" % number), ("delay", b"1")]
+        world._producer.produce(world.topic, b"", headers=headers)
+    world._producer.flush(60)
+    began_s = time.monotonic()
+    goes_on(world, relay)
+    print(f"{time.monotonic() - began_s:.1f} s")
+    step_quietly(relay)
+    assert len(world.letters()) == 3_000
+
+
+def test_messages_that_are_too_large_with_our_headers(world: World) -> None:
+    relay = world.started()
+    limit(world, world.target, 500_000)
+    for _ in range(40):
+        world.put(os.urandom(1_000_000), deliver_to=world.target, deliver_at=world.now_ms)
+    began_s = time.monotonic()
+    goes_on(world, relay)
+    print(f"{time.monotonic() - began_s:.1f} s")
+    step_quietly(relay)
+    assert (len(world.letters()), world.values()) == (40, ["good"])
+
+
+# Topics
+
+
+def test_a_target_that_is_one_of_the_relays_own_is_a_letter(world: World) -> None:
+    relay = world.started()
+    for name in ("", ".settled", ".replies", ".dead"):
+        world.put(b"v", deliver_to=world.topic + name, deliver_at=0)
+    goes_on(world, relay)
+    assert len(reasons(world)) == 4
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_a_target_of_kafkas_own_is_a_letter(name: str, world: World) -> None:
+    relay = world.started()
+    goes_on(world, relay)
+    world.put(b"v", deliver_to=name, deliver_at=0)
+    goes_on(world, relay)
+    goes_on(world, relay)
+    assert len(reasons(world)) == 1
+
+
+@pytest.mark.parametrize("name", ["dead", "replies"])
+def test_a_topic_of_its_own_that_is_deleted_is_made_again(name: str, world: World) -> None:
+    relay = world.started()
+    topic = f"{world.topic}.{name}"
+    AdminClient(base_settings(world.broker.bootstrap, {})).delete_topics([topic])[topic].result()
+    world.put(b"bad")
+    world.put(None, delay_id="a", delay_action="cancel")
+    goes_on(world, relay)
+    assert (len(world.letters()), world.replies()) == (1, [("a", "unknown", 0)])
+
+
+@pytest.mark.parametrize("setting", [("cleanup.policy", "compact"), ("retention.ms", "1000"), ("retention.bytes", "9")])
+@pytest.mark.parametrize("which", ["", ".settled"])
+def test_topics_that_lose_records_are_refused(setting: tuple[str, str], which: str, world: World) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry(*setting, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, world.topic + which, incremental_configs=[entry])
+    AdminClient(base_settings(world.broker.bootstrap, {})).incremental_alter_configs([resource])[resource].result()
+    with pytest.raises(UsageError, match=re.escape(f"The topic {world.topic}{which} has {setting[0]}={setting[1]}")):
+        world.relay()
+
+
+# The group
+
+
+def test_a_position_that_another_program_commits_for_the_group_loses_no_cancel(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="x")
+    step_quietly(relay)
+    world.close(relay)
+    world.put(None, delay_id="x", delay_action="cancel")
+    other = Consumer({**base_settings(world.broker.bootstrap, {}), "group.id": world.topic})
+    other.commit(offsets=[TopicPartition(world.topic, 0, 2)], asynchronous=False)
+    other.close()
+    relay = world.started()
+    world.advance_ms(1_000)
+    step_quietly(relay)
+    assert (world.values(), world.replies()) == ([], [("x", "cancelled", 1)])
+
+
+def test_a_position_that_another_program_sets_back_answers_nothing_twice(world: World) -> None:
+    relay = world.started()
+    world.send("a", in_ms=1_000, id="x")
+    world.put(None, delay_id="x", delay_action="cancel")
+    step_quietly(relay)
+    world.close(relay)
+    other = Consumer({**base_settings(world.broker.bootstrap, {}), "group.id": world.topic})
+    other.commit(offsets=[TopicPartition(world.topic, 0, 0)], asynchronous=False)
+    other.close()
+    step_quietly(world.started())
+    assert world.replies() == [("x", "cancelled", 1)]
+
+
+def test_a_program_of_the_same_group_that_speaks_another_protocol(world: World) -> None:
+    settings = {**base_settings(world.broker.bootstrap, {}), "group.id": world.topic}
+    other = Consumer({**settings, "partition.assignment.strategy": "range"})
+    other.subscribe([world.target])
+    until_s = time.monotonic() + 10
+    while not other.assignment() and time.monotonic() < until_s:
+        other.poll(0.1)
+    relay = world.relay()
+    try:
+        for _ in range(100):
+            relay.step(0.02)
+    except UsageError as error:
+        print(f"refused: {error}")
+    print(world.lost, relay.owners)
+    other.close()
+    goes_on(world, relay)
+
+
+def test_two_relays_of_one_folder_and_one_name(world: World) -> None:
+    first = world.started()
+    second = world.relay()
+    with pytest.raises(UsageError) as caught:
+        step_until(lambda: False, first, second)
+    print(caught.value)
+
+
+def test_two_relays_of_one_folder_and_two_names(world: World) -> None:
+    first = world.started()
+    second = world.relay(name="two")
+    for _ in range(200):
+        first.step(0.01)
+        second.step(0.01)
+    goes_on(world, first, second)
+
+
+# The input
+
+
+def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_behind_it_and_nothing_else(
+    world: World,
+) -> None:
+    relay = world.started()
+    world.send("before", in_ms=1_000)
+    step_quietly(relay)
+    hung = Producer({**base_settings(world.broker.bootstrap, {}), "transactional.id": "hung"})
+    hung.init_transactions(10)
+    hung.begin_transaction()
+    hung.produce(world.topic, b"in", headers=[("deliver-to", world.target.encode()), ("delay", b"0")])
+    hung.flush(10)
+    world.send("behind", in_ms=0)
+    world.advance_ms(1_000)
+    step_until(world.values, relay)
+    assert world.values() == ["before"]
+    hung.commit_transaction(10)
+    step_until(lambda: len(world.values()) == 3, relay)
+    assert world.values() == ["before", "in", "behind"] or world.values() == ["before", "behind", "in"]

@@ -1,0 +1,33 @@
+"""Random lives of relays on a real broker, years in seconds, held against the promises (oracle.py, life.py, draw.py)."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.relay.draw import lives
+from tests.relay.life import Life
+from waterclock.testing import Broker
+
+_numbers = count()
+
+
+def lived(broker: Broker, folder: Path, seed: int, steps: int, partitions: int) -> None:
+    """One life; a failure says its seed, and its steps."""
+    print(f"seed {seed}")
+    topic = f"life{next(_numbers)}"
+    Life(broker, folder / topic, topic, partitions).play(lives(seed, steps))
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_short_life_keeps_every_promise(partitions: int, relay_broker: Broker, tmp_path: Path) -> None:
+    lived(relay_broker, tmp_path, partitions, 25, partitions)
+
+
+@pytest.mark.long(seconds=40)
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_so_do_long_lives(partitions: int, relay_broker: Broker, tmp_path: Path, campaign_seed: int) -> None:
+    for number in range(10):
+        lived(relay_broker, tmp_path, campaign_seed + number, 120, partitions)
