@@ -21,7 +21,7 @@ from waterclock.relay.around import Around
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.request import Action, BadRequest, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Flag, Request, request_of
 from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.rows import Array
 
@@ -63,6 +63,7 @@ class Owner:
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
+        self.nexts: dict[bytes, set[int]] = {}  # `nexts_of`, by id
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
@@ -134,12 +135,15 @@ class Owner:
             return
         rows = rows_of([request.due_ms for _, request in requests], [message.offset() for message, _ in requests])
         blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, request in requests]
+        rows["flags"] = [request.flags for _, request in requests]
         rows = self.store.append(rows, blobs, [request.target for _, request in requests])
         self.near.add(rows[rows["due"] < self.store.loaded_until])
 
     def _note(self, message: Message, request: Request, absent: dict[str, str]) -> None:
         if request.action is not Action.SCHEDULE:
             self.waiting.append(Command(message.offset(), request.action, request.id))
+        elif request.flags & Flag.NEXT:
+            self.nexts.setdefault(request.id, set()).add(message.offset())
         if request.target in absent:
             self.letters.append(letter_of(message, absent[request.target], True))
 
@@ -196,6 +200,14 @@ class Owner:
         self._changed = False
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
+
+    def nexts_of(self, id: bytes) -> dict[int, State]:
+        """Next occurrences of series with that id, by origin. A command that is not answered yet is for these too, wherever
+        they stand, and though they may not have been read yet: when the one before was delivered, it was not read."""
+        origins = sorted(self.nexts.get(id, ()))
+        settled = self.store.is_settled(np.array(origins, "<i8")).tolist()
+        states = [State.CANCELLED if is_settled else State.PENDING for is_settled in settled]
+        return dict(zip(origins, states, strict=True))
 
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""

@@ -2,8 +2,8 @@
 
     1. answer    all waiting commands, in the order of the input
     2. take      what is due, by (due time, origin)
-    3. read      the messages from the files
-    4. deliver   them to their topics
+    3. read      the messages from the files, and see what they bring about (follow_ups.py)
+    4. deliver   them to their topics, and the next occurrences of series to the input
     5. settle    their origins; replies and dead letters
     6. position  of the commands, for the group
     7. commit
@@ -27,6 +27,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.relay.around import is_the_records
+from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
 from waterclock.relay.request import FROM, UNTIL
@@ -53,6 +54,9 @@ class Turn:
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
         self._payloads: list[Payload] = []
+        self._nexts: list[Next] = []
+        self._written: dict[bytes, set[int]] = {}  # by id, where these stand in the input
+        self._missed = 0
         self._settled_position = owner.settled_position
 
     def run(self) -> None:
@@ -75,8 +79,10 @@ class Turn:
             self._owner.drop(list(self._gone))
 
     def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
-        before = [one for one in found if one.origin < command.offset]
-        states = {one.origin: self._gone.get(one.origin, one.state) for one in before}
+        before = {one.origin: one.state for one in found if one.origin < command.offset}
+        if self._owner.nexts:
+            before |= self._owner.nexts_of(command.id)
+        states = {origin: self._gone.get(origin, state) for origin, state in before.items()}
         pending = [origin for origin, state in states.items() if state is State.PENDING]
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
         told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())
@@ -106,7 +112,14 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        self._payloads = [unpack(blob) for blob in self._owner.store.read(self._rows)]
+        owner = self._owner
+        self._payloads = [unpack(blob) for blob in owner.store.read(self._rows)]
+        if self._rows["flags"].any():
+            found = follow_ups(self._rows, self._payloads, owner.store.targets, self._around.clock.wall_ms())
+            self._rows, self._payloads, self._nexts = found.rows, found.payloads, found.nexts
+            self._letters += found.letters
+            self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
+            self._missed = found.missed
 
     def deliver(self) -> None:
         """Step 4."""
@@ -118,6 +131,9 @@ class Turn:
         for origin, target, due, payload in zip(*columns, self._payloads, strict=True):
             headers = [*payload.headers, (FROM, f"{prefix}{origin}".encode()), (UNTIL, b"%d" % due)]
             send(names[target], payload.value, payload.key, headers=headers, on_delivery=watch(origin))
+        for each in self._nexts:
+            hear = partial(self._hear_next, each)
+            send(self._around.topics.input, each.value, each.key, owner.number, headers=each.headers, on_delivery=hear)
 
     def settle(self) -> None:
         """Step 5."""
@@ -158,15 +174,22 @@ class Turn:
         owner.settled(self._rows["origin"], State.FIRED)
         owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
         owner.settled_position, owner.command_position = self._settled_position, owner.position
+        owner.nexts = open_nexts(owner.nexts, self._written, owner.position)
         owner.waiting.clear()
         owner.letters.clear()
         owner.refused.clear()
         owner.rest_until_ns = self._around.clock.monotonic_ns() + REST_NS
-        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters)
+        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._settled_position = max(self._settled_position, message.offset() + 1)
+
+    def _hear_next(self, what: Next, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._written.setdefault(what.id, set()).add(message.offset())
+        elif self._owner.alone:
+            self._hear(what.after, error, message)
 
     def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and is_the_records(error):
