@@ -142,7 +142,10 @@ def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int
         (["--embedded", "x", "--bootstrap", "h:1"], "Say where Kafka is"),
         (["send", "t", "v", "--delay", "soon"], "--delay must read like"),
         (["send", "t", "v", "--at", "2026-12-01T09:00"], "has no time zone"),
-        (["send", "t", "v", "--at", "tomorrow"], "write --delay 3s or --at"),
+        (["send", "t", "v", "--at", "tomorrow"], "write --at 2026-12-01T09:00Z"),
+        (["send", "t", "v", "--delay", "1 s", "--expires", "soon"], "--expires must read like"),
+        (["send", "t", "v", "--cron", "0 9 * * *"], "--cron needs --id NAME"),
+        (["send", "t", "v", "--cron", "0 9 * *", "--id", "x"], "delay-cron must be five fields"),
     ],
 )
 def test_wrong_usage_is_one_sentence(

@@ -117,6 +117,11 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     return Request(action, _target(asked), due_ms, id, [*others, *kept], flags)
 
 
+def is_ours(name: str) -> bool:
+    """Whether a header of that name means something to a relay, or is given by one."""
+    return name in _OURS
+
+
 def expiry_ms(kept: Mapping[str, bytes | None], due_ms: int) -> int | None:
     """The last moment at which a message with these headers is delivered; None if there is none."""
     ends = [int(text) + plus for name, plus in ((EXPIRES, 0), (TTL, due_ms)) if (text := kept.get(name)) is not None]
