@@ -149,8 +149,8 @@ class Delays:
         the same `group` (TOPIC.handler by default) share the work. One that raises is tried again after each of the
         `waits`, then the message goes to GROUP.dead.
 
-        At least once: `Delivery.id` tells a second time from the first. With `database`, the URL of a PostgreSQL, the function
-        gets a connection too (psycopg's), and what it writes there is written exactly once; it does not commit.
+        At least once: `Delivery.id` tells a second time from the first. With `database`, the URL of a PostgreSQL, the
+        function gets a connection too (psycopg's), and what it writes there is written exactly once; it does not commit.
         """
         return self._handlers.decorator(topic, group, database, waits)
 

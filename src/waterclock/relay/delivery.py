@@ -13,9 +13,8 @@ from waterclock.relay.retries import TOPIC, attempts_of, id_of
 class Delivery:
     """A message that was delivered.
 
-    `id` is the same however often the message is tried, or comes again after a crash: what is done twice with the same `id`
-    is done twice. `topic`: where it was delivered first. `due_ms`: when it was due, ms since 1970; None where it did not come
-    from a relay. `attempt`: 1 for the first.
+    `id` is the same however often the message is tried, or comes again after a crash. `topic`: where it was delivered
+    first. `due_ms`: when it was due, ms since 1970; None where it did not come from a relay. `attempt`: 1 for the first.
     """
 
     id: str

@@ -5,13 +5,13 @@
     3. done      its offset is noted, and given to Kafka once a second; or, where it raised:
        fail      the message is sent on to be tried again, or put aside (retries.py), with its offset, in one transaction
 
-Rule 1: at least once: a crash between 2 and 3 calls the function with the same message again, whose `id` is the same. With a
-        database, exactly once for what the function writes there (handled.py); Kafka's offset then comes second.
+Rule 1: at least once: a crash between 2 and 3 calls the function with the same message again, whose `id` is the same. With
+        a database, exactly once for what the function writes there (handled.py); Kafka's offset then comes second.
 Rule 2: a message that fails holds nobody up: those behind it are handled while it waits.
 Rule 3: one path for crash and error: when Kafka or the database is lost, the handler is closed, and a new one begins where
         the last commit was.
-Rule 4: with a database, a message that was sent on may not be noted there when a crash comes. Its offset in the group bears a
-        note that says so (`_SENT_ON`): it is passed over when it comes again.
+Rule 4: with a database, a message that was sent on may not be noted there when a crash comes. Its offset in the group bears
+        a note that says so (`_SENT_ON`): it is passed over when it comes again.
 """
 
 from __future__ import annotations
@@ -183,12 +183,11 @@ class Handler:
 
     def _send(self, message: Message, outgoing: Outgoing) -> None:
         producer = self._producer or self._open_producer()
-        offsets = {**self._next, _partition(message): message.offset() + 1}
+        offsets = {_partition(message): message.offset() + 1}
         producer.begin()
         producer.send(outgoing.topic, outgoing.value, outgoing.key, headers=outgoing.headers)
         producer.send_offsets(offsets, self._consumer.consumer_group_metadata(), _SENT_ON)
         producer.commit()
-        self._next.clear()
 
     def _note(self, message: Message) -> None:
         """Rule 4: the database hears of a message that was sent on."""

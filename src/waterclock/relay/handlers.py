@@ -1,7 +1,7 @@
 """The functions of a program that are called with what is delivered: `Delays.handler`, `Delays.run`.
 
-Rule 1: each topic has a thread, and a consumer, of its own: a function that is slow holds up its own topic alone. To have one
-        topic's messages handled side by side, start the program several times.
+Rule 1: each topic has a thread, and a consumer, of its own: a function that is slow holds up its own topic alone. To have
+        one topic's messages handled side by side, start the program several times.
 Rule 2: whatever is lost while it runs is connected to again, after a pause that grows. What cannot be at the start, or is
         refused, is an error.
 """
@@ -42,7 +42,12 @@ class Worker:
         if self._handler is None:
             from waterclock.relay.handler import Handler
 
-            self._handler = Handler(self._settings, self._relay, self._options, SystemClock())
+            try:
+                self._handler = Handler(self._settings, self._relay, self._options, SystemClock())
+            except UsageError as error:
+                if not self._has_begun:
+                    raise
+                raise ConnectionLost(str(error)) from None  # it could be reached before
             self._has_begun = True
         return self._handler
 

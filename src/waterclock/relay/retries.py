@@ -57,8 +57,8 @@ class Outgoing(NamedTuple):
 
 
 class Retries:
-    """Where failed messages go: back `to` a topic after each of the `waits`, by way of the relay whose input is `relay`; then
-    to the topic `dead`. ValueError or TypeError for waits that are no durations.
+    """Where failed messages go: back `to` a topic after each of the `waits`, by way of the relay whose input is `relay`;
+    then to the topic `dead`. ValueError or TypeError for waits that are no durations.
 
     >>> Retries("mailer.retry", "mailer.dead", waits=["1 s", "1 min"]).attempts
     3
