@@ -26,14 +26,14 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def table(postgres: PostgresServer, world: World) -> Iterator[str]:
+def table(postgres: PostgresServer, world: World) -> str:
     """A table of the test's own."""
     name = f"done_{world.topic}"
-    with psycopg.connect(postgres.url, autocommit=True) as db:
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
         db.execute(f"DROP TABLE IF EXISTS {name}")
         db.execute(f"DROP TABLE IF EXISTS {TABLE}")
         db.execute(f"CREATE TABLE {name} (id text, value text, attempt integer)")
-    yield name
+    return name
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def own(world: World, postgres: PostgresServer) -> Iterator[Callable[..., Handle
     made: list[Handler] = []
 
     def one(function: Callable[..., Any]) -> Handler:
-        options = HandlerOptions(world.target, function, f"{world.topic}.group", postgres.url, ("1 s",))
+        options = HandlerOptions(world.target, function, f"{world.topic}.group", postgres.url(), ("1 s",))
         made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
         return made[-1]
 
@@ -63,7 +63,7 @@ def writing(table: str, *errors: Exception | None) -> Callable[[Delivery, Any], 
 
 
 def written(postgres: PostgresServer, table: str) -> list[tuple[str, int]]:
-    with psycopg.connect(postgres.url) as db:
+    with psycopg.connect(postgres.url()) as db:
         return db.execute(f"SELECT value, attempt FROM {table} ORDER BY value, attempt").fetchall()
 
 
@@ -80,7 +80,7 @@ def test_it_writes_through_the_connection_and_its_offset_is_noted_with_it(
     send(world, "a", "b")
     handle(own(writing(table)), 2)
     assert written(postgres, table) == [("a", 1), ("b", 1)]
-    with psycopg.connect(postgres.url) as db:
+    with psycopg.connect(postgres.url()) as db:
         row = db.execute(f"SELECT group_id, topic, partition, next_offset FROM {TABLE}").fetchone()
     assert row is not None
     assert row[:3] == (f"{world.topic}.group", world.target, 0)
@@ -216,7 +216,7 @@ def test_a_connection_that_goes_away_is_no_fault_of_the_handlers(
 ) -> None:
     def losing(delivery: Delivery, db: Any) -> None:
         writing(table)(delivery, db)
-        with psycopg.connect(postgres.url, autocommit=True) as other:
+        with psycopg.connect(postgres.url(), autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s, 5000)", (db.info.backend_pid,))
         db.execute("SELECT 1")
 

@@ -99,10 +99,8 @@ class Handlers:
 
         def add(function: Function) -> Function:
             if inspect.iscoroutinefunction(function) is not is_async:
-                wanted = (
-                    "an async def: with Delays, def" if not is_async else "no async def: with AsyncDelays, async def"
-                )
-                raise TypeError(f"the handler of {topic} is {wanted} is called")
+                wanted = "an async def" if is_async else "a plain def (async def is for AsyncDelays)"
+                raise TypeError(f"the handler of {topic} must be {wanted}, got {function}")
             self._all.append(HandlerOptions(topic, function, group, database, tuple(waits)))
             return function
 
