@@ -8,7 +8,7 @@ import pytest
 
 from waterclock.relay.delivery import delivery_of
 from waterclock.relay.request import BadRequest, Header, request_of
-from waterclock.relay.retries import Outgoing, Retries, RetryAfter, id_of
+from waterclock.relay.retries import Retries, RetryAfter, SentOn, id_of
 
 
 class Record(NamedTuple):
@@ -37,7 +37,7 @@ class Record(NamedTuple):
         return self.heads
 
 
-def delivered(outgoing: Outgoing, at: int = 9) -> Record:
+def delivered(outgoing: SentOn, at: int = 9) -> Record:
     """What the relay makes of it."""
     request = request_of(outgoing.headers, 1_000)
     return Record(request.target, at, [*request.headers, ("delayed-from", b"delays-0-99"), ("delayed-until", b"7")])

@@ -40,7 +40,7 @@ _IN_TRANSACTION: Final = 2  # libpq's PQTRANS_INTRANS
 _IN_ERROR: Final = 3
 
 
-class Handled:
+class HandledOffsets:
     """The offsets of a group in the database at `url`; `ids` are those of its topics. SinkLost where the connection goes
     away: what was not committed is undone, and the message comes again."""
 

@@ -33,11 +33,11 @@ from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import STAYING
 from waterclock.relay.delivery import delivery_of
-from waterclock.relay.retries import WAITS, LeftBroken, Outgoing, Retries
+from waterclock.relay.retries import WAITS, LeftBroken, Retries, SentOn
 from waterclock.rules.durations import Duration
 
 if TYPE_CHECKING:
-    from waterclock.relay.handled import Handled
+    from waterclock.relay.handled import HandledOffsets
 
 log = logging.getLogger("waterclock.relay")
 COMMIT_S: Final = 1.0
@@ -89,7 +89,7 @@ class Handler:
         lost = self._on_lost
         self._consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=lost)
 
-    def _prepare(self, relay: str) -> Handled | None:
+    def _prepare(self, relay: str) -> HandledOffsets | None:
         """The topics are made where they are missing, with as many partitions as the relay's input."""
         admin = Admin(self._settings)
         there = admin.topics()
@@ -97,9 +97,9 @@ class Handler:
             admin.make(topic, there.get(relay, 1))
         if self._options.database is None:
             return None
-        from waterclock.relay.handled import Handled
+        from waterclock.relay.handled import HandledOffsets
 
-        return Handled(
+        return HandledOffsets(
             self._options.database, self._options.group, {topic: admin.topic_id(topic) for topic in self._topics}
         )
 
@@ -181,7 +181,7 @@ class Handler:
         log.warning("%s %s: %s: %s", delivery_of(message).id, told, type(error).__name__, error)
         self._note(message)
 
-    def _send(self, message: Message, outgoing: Outgoing) -> None:
+    def _send(self, message: Message, outgoing: SentOn) -> None:
         producer = self._producer or self._open_producer()
         offsets = {_partition(message): message.offset() + 1}
         producer.begin()
@@ -209,7 +209,7 @@ class Handler:
                 self._begin(self._handled, each, known)
         consumer.incremental_assign(given)
 
-    def _begin(self, handled: Handled, each: TopicPartition, known: TopicPartition) -> None:
+    def _begin(self, handled: HandledOffsets, each: TopicPartition, known: TopicPartition) -> None:
         """Where the database says, and by rule 4."""
         offset = handled.next_offset(each.topic, each.partition)
         if offset is not None:

@@ -46,7 +46,7 @@ class LeftBroken(Exception):
     """A handler passed over an error of its database: nothing more can be done in its transaction. It has failed."""
 
 
-class Outgoing(NamedTuple):
+class SentOn(NamedTuple):
     """A record to be sent, by key; `is_dead`: a dead letter."""
 
     topic: str
@@ -73,21 +73,21 @@ class Retries:
         """How often a message is tried at most."""
         return len(self._waits_ms) + 1
 
-    def after(self, message: Any, error: BaseException) -> Outgoing:
+    def after(self, message: Any, error: BaseException) -> SentOn:
         """What is to be sent of a message (confluent_kafka's) whose handling raised `error`."""
         failed = attempts_of(message) + 1
         told = [*_handed_on(message), *_history(message, failed, error)]
         if failed >= self.attempts:
-            return Outgoing(self.dead, message.value(), message.key(), [*told, *_reason(message, error)], True)
+            return SentOn(self.dead, message.value(), message.key(), [*told, *_reason(message, error)], True)
         wait_ms = error.after_ms if isinstance(error, RetryAfter) else self._waits_ms[failed - 1]
         asked = [(TO, self.to.encode()), (DELAY, str(wait_ms).encode())]
-        return Outgoing(self._relay, message.value(), message.key(), [*asked, *told], False)
+        return SentOn(self._relay, message.value(), message.key(), [*asked, *told], False)
 
-    def too_large(self, message: Any, error: BaseException) -> Outgoing:
+    def too_large(self, message: Any, error: BaseException) -> SentOn:
         """The dead letter of a message that Kafka does not take with its headers: it says where the message stands."""
         told = [*_history(message, attempts_of(message) + 1, error), *_reason(message, error)]
         there = ("dead-record", f"too much for this topic: it stands at {place_of(message)}".encode())
-        return Outgoing(self.dead, None, None, [*told, there], True)
+        return SentOn(self.dead, None, None, [*told, there], True)
 
 
 def attempts_of(message: Any) -> int:
