@@ -291,6 +291,33 @@ def test_what_ends_one_handler_ends_run_and_is_raised(relay_broker: Broker, worl
             delays.run()
 
 
+def test_a_task_that_is_cancelled_lets_go_of_its_consumer(world: World) -> None:
+    delays = AsyncDelays(world.broker.bootstrap, world.topic)
+
+    @delays.handler(world.target)
+    async def one(delivery: Delivery) -> None: ...
+
+    async def life() -> None:
+        task = asyncio.create_task(delays.run())
+        await asyncio.to_thread(step_until, lambda: f"{world.target}.handler.retry" in world_topics(world))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(life())
+
+
+def test_what_ends_one_coroutine_function_ends_run_and_is_raised(world: World) -> None:
+    delays = AsyncDelays(world.broker.bootstrap, world.topic)
+
+    async def one(delivery: Delivery) -> None: ...
+
+    for topic in ("a b", world.target):
+        delays.handler(topic, group=f"{world.topic}{len(topic)}")(one)
+    with pytest.raises(UsageError, match="Kafka does not make the topic a b"):
+        asyncio.run(delays.run())
+
+
 def test_what_is_no_handler_is_refused_at_once(world: World) -> None:
     async def coroutine(delivery: Delivery) -> None: ...
 

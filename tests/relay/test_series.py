@@ -135,12 +135,12 @@ def command_in_the_middle(world: World, monkeypatch: pytest.MonkeyPatch, command
     monkeypatch.setattr(Turn, "deliver", deliver)
 
 
-@pytest.mark.parametrize("read_first", [1, 10_000])
+@pytest.mark.parametrize("more", [0, 10_000])
 def test_a_cancel_that_stands_before_the_next_occurrence_and_was_not_read_ends_the_series_too(
-    read_first: int, world: World, monkeypatch: pytest.MonkeyPatch
+    more: int, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is answered before the next occurrence is read, or with it."""
-    monkeypatch.setattr("waterclock.relay.relay.READ", read_first)
+    monkeypatch.setattr("waterclock.relay.relay.READ", more)
     relay = world.started()
     first_ms = hourly(world)
     command_in_the_middle(world, monkeypatch, lambda: cancel(world))

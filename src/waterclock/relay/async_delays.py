@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
@@ -61,28 +62,36 @@ class AsyncDelays:
         """Call the handlers until `stop` is called or the task is cancelled: those of one topic one after the other, those
         of several topics side by side. It need not be opened."""
         self._ended = False
-        async with asyncio.TaskGroup() as tasks:
-            for worker in self._handlers.workers():
-                tasks.create_task(self._work(worker))
+        works = [self._work(worker) for worker in self._handlers.workers()]
+        for error in await asyncio.gather(*works, return_exceptions=True):
+            if error is not None:
+                raise error
 
     def stop(self) -> None:
         """Have `run` return when the functions that are running have; in the loop's thread."""
         self._ended = True
 
     async def _work(self, worker: Worker) -> None:
-        try:
-            while not self._ended:
-                try:
-                    handler = await asyncio.to_thread(worker.handler)
-                    message = await asyncio.to_thread(handler.take, POLL_S)
-                    if message is not None:
-                        await asyncio.to_thread(handler.end, message, await handler.awaited(message))
-                except LOST as error:
-                    await asyncio.sleep(await asyncio.to_thread(worker.lost, error))
-        finally:
-            await asyncio.to_thread(worker.close)
+        with ThreadPoolExecutor(1) as alone:  # whatever is cancelled, a consumer is in one call at a time
+            call = partial(asyncio.get_running_loop().run_in_executor, alone)
+            try:
+                while not self._ended:
+                    try:
+                        await _step(call, worker)
+                    except LOST as error:
+                        await asyncio.sleep(await call(worker.lost, error))
+            finally:
+                self._ended = True  # what ends one ends all
+                await call(worker.close)
 
     def _open(self) -> Delays:
         if self._delays is None:
             raise RuntimeError("open it first: async with AsyncDelays(...) as delays")
         return self._delays
+
+
+async def _step(call: Callable[..., Awaitable[Any]], worker: Worker) -> None:
+    handler = await call(worker.handler)
+    message = await call(handler.take, POLL_S)
+    if message is not None:
+        await call(handler.end, message, await handler.awaited(message))

@@ -24,7 +24,7 @@ from waterclock.sinks.postgres_session import Session
 
 TABLE: Final = "waterclock_handled"
 _MAKE: Final = f"""
-    CREATE TABLE IF NOT EXISTS {TABLE} (
+    CREATE TABLE {TABLE} (
         group_id text, topic text, topic_id text, partition integer, next_offset bigint NOT NULL,
         PRIMARY KEY (group_id, topic, topic_id, partition)
     )
@@ -47,7 +47,8 @@ class HandledOffsets:
     def __init__(self, url: str, group: str, ids: Mapping[str, str]) -> None:
         self._session, self._group, self._ids = Session(url), group, ids
         self._session.begin(TABLE)  # two that make the table at once are in each other's way
-        self._session.run(_MAKE)
+        if self._session.run("SELECT to_regclass(%s)", TABLE) == [(None,)]:  # who may not make it may use it
+            self._session.run(_MAKE)
         self._session.commit()
 
     def next_offset(self, topic: str, partition: int) -> int | None:

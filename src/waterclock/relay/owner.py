@@ -142,7 +142,7 @@ class Owner:
     def _note(self, message: Message, request: Request, absent: dict[str, str]) -> None:
         if request.action is not Action.SCHEDULE:
             self.waiting.append(Command(message.offset(), request.action, request.id))
-        elif request.flags & Flag.NEXT:
+        elif request.flags and request.flags & Flag.NEXT:
             self.nexts.setdefault(request.id, set()).add(message.offset())
         if request.target in absent:
             self.letters.append(letter_of(message, absent[request.target], True))
