@@ -89,7 +89,11 @@ def follow_ups(rows: Array, payloads: Sequence[Payload], targets: Sequence[str],
 def open_nexts(
     known: Mapping[bytes, set[int]], written: Mapping[bytes, set[int]], answered: int
 ) -> dict[bytes, set[int]]:
-    """By id, the next occurrences that stand at `answered` or behind: a command that is not answered may be for them."""
+    """By id, the next occurrences that stand at `answered` or behind: a command that is not answered may be for them.
+
+    >>> open_nexts({b"x": {3, 9}, b"y": {4}}, {b"x": {12}}, 9)
+    {b'x': {9, 12}}
+    """
     ids = known.keys() | written.keys()
     found = {id: {at for at in (*known.get(id, ()), *written.get(id, ())) if at >= answered} for id in ids}
     return {id: origins for id, origins in found.items() if origins}
