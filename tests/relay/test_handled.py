@@ -90,7 +90,10 @@ def test_it_writes_through_the_connection_and_its_offset_is_noted_with_it(
 EACH = [(step, when) for step in ("begin", "run", "commit") for when in ("before", "after")]
 
 
-@pytest.mark.parametrize(("step", "when"), EACH)
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [pytest.param(*one, marks=() if one[0] == "commit" else pytest.mark.long(seconds=2)) for one in EACH],
+)
 def test_a_death_at_each_step_leaves_what_it_writes_once(
     step: str,
     when: str,
@@ -159,8 +162,9 @@ def test_a_death_around_the_commit_that_sends_it_on_leaves_one_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Kafka has it, and the database has not heard of it: it must not be handled once more beside its retry."""
-    relay = send(world, "bad")
-    handler = own(writing(table, ValueError("no")))
+    relay = send(world, "first", "bad")
+    handler = own(writing(table, None, ValueError("no")))
+    handle(handler)
     with monkeypatch.context() as patch:
         real = TransactionalProducer.commit
 
@@ -180,7 +184,7 @@ def test_a_death_around_the_commit_that_sends_it_on_leaves_one_of_it(
         assert not again.step(1.0)
         deliver(world, relay, 60_000)
         handle(again)
-    assert written(postgres, table) == [("bad", 1 if when == "before" else 2)]
+    assert written(postgres, table) == [("bad", 1 if when == "before" else 2), ("first", 1)]
     assert requests(world) == (1 if when == "after" else 0)
 
 

@@ -13,7 +13,7 @@ Rule 4: where there is no next one within 50 years, or no way to find it, the se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -36,6 +36,7 @@ from waterclock.relay.request import (
     Flag,
     Header,
     expiry_ms,
+    occurrence_of,
 )
 from waterclock.relay.store import Payload
 from waterclock.relay.store.rows import MOST_DUE, Array
@@ -45,10 +46,14 @@ MISSED_MS: Final = 60_000  # later than that an occurrence was missed: an expres
 _ONCE, _ALL, _SKIP = WAYS
 
 
+Nexts = dict[bytes, dict[int, int]]  # by id: the origins of next occurrences -> where their series began
+
+
 class Next(NamedTuple):
-    """The request for the next occurrence, after the one with that origin."""
+    """The request for the next occurrence, after the one with that origin; the series `began` at that offset."""
 
     after: int
+    began: int
     id: bytes
     value: bytes | None
     key: bytes | None
@@ -86,17 +91,19 @@ def follow_ups(rows: Array, payloads: Sequence[Payload], targets: Sequence[str],
     return FollowUps(rows, payloads, nexts, letters, aside, missed)
 
 
-def open_nexts(
-    known: Mapping[bytes, set[int]], written: Mapping[bytes, set[int]], answered: int
-) -> dict[bytes, set[int]]:
-    """By id, the next occurrences that stand at `answered` or behind: a command that is not answered may be for them.
+def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
+    """Those that stand at `answered` or behind: a command that is not answered may be for them.
 
-    >>> open_nexts({b"x": {3, 9}, b"y": {4}}, {b"x": {12}}, 9)
-    {b'x': {9, 12}}
+    >>> open_nexts({b"x": {3: 0, 9: 0}, b"y": {4: 1}}, {b"x": {12: 0}}, 9)
+    {b'x': {9: 0, 12: 0}}
     """
-    ids = known.keys() | written.keys()
-    found = {id: {at for at in (*known.get(id, ()), *written.get(id, ())) if at >= answered} for id in ids}
-    return {id: origins for id, origins in found.items() if origins}
+    found: dict[bytes, dict[int, int]] = {}
+    for nexts in (known, written):
+        for id, origins in nexts.items():
+            kept = {origin: began for origin, began in origins.items() if origin >= answered}
+            if kept:
+                found.setdefault(id, {}).update(kept)
+    return found
 
 
 class _Due:
@@ -109,7 +116,7 @@ class _Due:
         end_ms = expiry_ms(self._kept, self.due_ms)
         self._is_series = bool(self._flags & Flag.SERIES)
         self._way = self._kept.get(MISSED, _ONCE)
-        self._number = int(self._kept.get(OCCURRENCE) or 1)
+        self._number, self._began = occurrence_of(payload.headers, self.origin)
         self.has_expired = end_ms is not None and now_ms > end_ms
         self.is_missed = self._is_series and self._way == _SKIP and now_ms - self.due_ms > MISSED_MS
 
@@ -139,10 +146,10 @@ class _Due:
         if due_ms is None or (last_ms is not None and due_ms > int(last_ms)):
             return []
         headers = [header for header in self._payload.headers if header[0] != OCCURRENCE]
-        number = (OCCURRENCE, b"%d" % (self._number + 1))
+        number = (OCCURRENCE, b"%d %d" % (self._number + 1, self._began))
         payload = self._payload
         made = [*headers, *self._request(due_ms), number]
-        return [Next(self.origin, payload.id, payload.value, payload.key, made)]
+        return [Next(self.origin, self._began, payload.id, payload.value, payload.key, made)]
 
     def _request(self, due_ms: int) -> list[Header]:
         id = self._payload.id

@@ -21,7 +21,7 @@ from waterclock.relay.around import Around
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.request import Action, BadRequest, Flag, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Flag, Request, occurrence_of, request_of
 from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.rows import Array
 
@@ -63,7 +63,7 @@ class Owner:
         self.waiting: list[Command] = []
         self.letters: list[Letter] = []
         self.refused: dict[int, str] = {}
-        self.nexts: dict[bytes, set[int]] = {}  # `nexts_of`, by id
+        self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
@@ -143,7 +143,7 @@ class Owner:
         if request.action is not Action.SCHEDULE:
             self.waiting.append(Command(message.offset(), request.action, request.id))
         elif request.flags and request.flags & Flag.NEXT:
-            self.nexts.setdefault(request.id, set()).add(message.offset())
+            self.nexts.setdefault(request.id, {})[message.offset()] = occurrence_of(request.headers, 0)[1]
         if request.target in absent:
             self.letters.append(letter_of(message, absent[request.target], True))
 
@@ -201,10 +201,11 @@ class Owner:
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
 
-    def nexts_of(self, id: bytes) -> dict[int, State]:
-        """Next occurrences of series with that id, by origin. A command that is not answered yet is for these too, wherever
-        they stand, and though they may not have been read yet: when the one before was delivered, it was not read."""
-        origins = sorted(self.nexts.get(id, ()))
+    def nexts_of(self, command: Command) -> dict[int, State]:
+        """The next occurrences, by origin, of series that a command is for: those that began before it. They may stand
+        behind it, and may not have been read: when the occurrence before was delivered, the command was not read."""
+        nexts = self.nexts.get(command.id, {})
+        origins = sorted(origin for origin, began in nexts.items() if began < command.offset)
         settled = self.store.is_settled(np.array(origins, "<i8")).tolist()
         states = [State.CANCELLED if is_settled else State.PENDING for is_settled in settled]
         return dict(zip(origins, states, strict=True))

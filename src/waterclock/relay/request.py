@@ -11,7 +11,8 @@
                    record's timestamp. It needs a delay-id
     delay-zone     the time zone of delay-cron; UTC if left out
     delay-missed   what becomes of occurrences that nobody was there to deliver: once, all or skip (follow_ups.py)
-    delay-occurrence   the how-manieth of its series; the relay alone writes it, in the request of each next one
+    delay-occurrence   the how-manieth of its series, and the offset at which that began, with a space between; the relay
+                   alone writes it, in the request of each next one
 
 Rule 1: what the headers mean depends on nothing else: whoever reads the record again, whenever, reads the same request.
         (But for the first time of a series, which the zone database has a say in.)
@@ -25,7 +26,7 @@ Rule 4: what is to be known when the message is due (`KEPT`) is filed with it, b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntFlag
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -53,6 +54,7 @@ WAYS: Final = (b"once", b"all", b"skip")  # of delay-missed
 _KEPT: Final = frozenset(KEPT)
 _GIVEN_ANEW: Final = (FROM, UNTIL, WHICH)
 _OURS: Final = frozenset((TO, AT, DELAY, ID, ACTION, *KEPT, *_GIVEN_ANEW))
+_OCCURRENCE: Final = re.compile(rb"[0-9]{1,18} [0-9]{1,18}")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 Header = tuple[str, bytes | None]
@@ -115,6 +117,19 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     flags = _flags(asked, due_ms, id)
     kept = [(name, asked[name]) for name in KEPT if name in asked]
     return Request(action, _target(asked), due_ms, id, [*others, *kept], flags)
+
+
+def occurrence_of(headers: Iterable[Header], origin: int) -> tuple[int, int]:
+    """The how-manieth of its series a message with these headers is, and at which offset the series began.
+
+    >>> occurrence_of([("delay-occurrence", b"3 17")], 40), occurrence_of([], 17)
+    ((3, 17), (1, 17))
+    """
+    text = dict(headers).get(OCCURRENCE)
+    if text is None:
+        return 1, origin
+    number, began = text.split()
+    return int(number), int(began)
 
 
 def is_ours(name: str) -> bool:
@@ -226,9 +241,11 @@ def _flags(asked: _Asked, due_ms: int, id: bytes) -> int:
         raise BadRequest(f"{MISSED} must be once, all or skip, got {_shown(asked[MISSED])}.")
     if EXPIRES in asked and TTL in asked and CRON not in asked:
         raise BadRequest(f"there are both {EXPIRES} and {TTL}: send one of them.")
-    for name in (EXPIRES, TTL, OCCURRENCE):
+    for name in (EXPIRES, TTL):
         if name in asked:
             _number(name, asked[name])
+    if OCCURRENCE in asked and not _OCCURRENCE.fullmatch(asked[OCCURRENCE] or b""):
+        raise BadRequest(f"{OCCURRENCE} is for the relay to write, got {_shown(asked[OCCURRENCE])}: leave it out.")
     if (end_ms := expiry_ms(asked, due_ms)) is not None and end_ms < due_ms:
         raise BadRequest(f"it would expire before it is due: {EXPIRES} is {end_ms}, and it is due at {due_ms}.")
     told = ((CRON, Flag.SERIES), (OCCURRENCE, Flag.NEXT), (EXPIRES, Flag.EXPIRES), (TTL, Flag.EXPIRES))

@@ -55,7 +55,7 @@ class Turn:
         self._rows: Array = owner.ready[:0]
         self._payloads: list[Payload] = []
         self._nexts: list[Next] = []
-        self._written: dict[bytes, set[int]] = {}  # by id, where these stand in the input
+        self._written: dict[bytes, dict[int, int]] = {}  # these, as `Owner.nexts`
         self._missed = 0
         self._settled_position = owner.settled_position
 
@@ -81,7 +81,7 @@ class Turn:
     def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
         before = {one.origin: one.state for one in found if one.origin < command.offset}
         if self._owner.nexts:
-            before |= self._owner.nexts_of(command.id)
+            before |= self._owner.nexts_of(command)
         states = {origin: self._gone.get(origin, state) for origin, state in before.items()}
         pending = [origin for origin, state in states.items() if state is State.PENDING]
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
@@ -174,7 +174,7 @@ class Turn:
         owner.settled(self._rows["origin"], State.FIRED)
         owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
         owner.settled_position, owner.command_position = self._settled_position, owner.position
-        owner.nexts = open_nexts(owner.nexts, self._written, owner.position)
+        owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
         owner.waiting.clear()
         owner.letters.clear()
         owner.refused.clear()
@@ -187,7 +187,7 @@ class Turn:
 
     def _hear_next(self, what: Next, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self._written.setdefault(what.id, set()).add(message.offset())
+            self._written.setdefault(what.id, {})[message.offset()] = what.began
         elif self._owner.alone:
             self._hear(what.after, error, message)
 
