@@ -182,6 +182,8 @@ class Handler:
         self._note(message)
 
     def _send(self, message: Message, outgoing: SentOn) -> None:
+        self._commit(self._next)
+        self._next.pop(_partition(message), None)  # told later it would take the transaction's offset back
         producer = self._producer or self._open_producer()
         offsets = {_partition(message): message.offset() + 1}
         producer.begin()
