@@ -117,6 +117,28 @@ def test_the_pages_have_the_numbers(running: Running) -> None:
     assert set(record["statistics"]["lateness_ms"]) >= {"1", "10", "more"}
 
 
+def test_a_series_is_sent_listed_and_cancelled(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    series = (
+        "--cron",
+        "0 9 1 1 *",
+        "--zone",
+        "Europe/Berlin",
+        "--id",
+        "yearly",
+        "--expires",
+        "1 day",
+        "--missed",
+        "all",
+    )
+    for _ in range(2):
+        assert run(running, "send", "yearly", "new year", *series) == 0
+    capsys.readouterr()
+    assert run(running, "cancel", "yearly") == 0
+    assert capsys.readouterr().out == "cancelled, 1 messages\n"
+    assert cli.main(["relay", "show", "yearly", "--at", running.door]) == 0
+    assert "T08:00:00Z  yearly  cancelled" in capsys.readouterr().out
+
+
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int, tmp_path: Path) -> None:
@@ -142,7 +164,10 @@ def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int
         (["--embedded", "x", "--bootstrap", "h:1"], "Say where Kafka is"),
         (["send", "t", "v", "--delay", "soon"], "--delay must read like"),
         (["send", "t", "v", "--at", "2026-12-01T09:00"], "has no time zone"),
-        (["send", "t", "v", "--at", "tomorrow"], "write --delay 3s or --at"),
+        (["send", "t", "v", "--at", "tomorrow"], "write --at 2026-12-01T09:00Z"),
+        (["send", "t", "v", "--delay", "1 s", "--expires", "soon"], "--expires must read like"),
+        (["send", "t", "v", "--cron", "0 9 * * *"], "--cron needs --id NAME"),
+        (["send", "t", "v", "--cron", "0 9 * *", "--id", "x"], "delay-cron must be five fields"),
     ],
 )
 def test_wrong_usage_is_one_sentence(

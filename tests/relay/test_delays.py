@@ -92,6 +92,36 @@ def test_a_replace_takes_the_place_of_what_is_pending(running: World, delays: De
     assert not {"old 1", "old 2"} & set(running.values())
 
 
+def test_a_series_is_one_request_by_its_id_and_is_cancelled_by_it(running: World, delays: Delays) -> None:
+    cron = {"cron": "0 9 * * MON-FRI", "zone": "Europe/Berlin", "id": "daily"}
+    receipt = delays.every(running.target, "series", **cron, missed="all", expires="1 hour", headers=[("trace", b"x")])
+    delays.every(running.target, "series", **cron)  # the program was started again
+    (seen,) = [
+        seen for seen in running.seen(running.topic) if receipt.origin.endswith(f"{seen.partition}-{seen.offset}")
+    ]
+    assert seen.headers == [
+        ("deliver-to", running.target.encode()),
+        ("delay-cron", b"0 9 * * MON-FRI"),
+        ("delay-zone", b"Europe/Berlin"),
+        ("delay-missed", b"all"),
+        ("delay-ttl", b"3600000"),
+        ("delay-id", b"daily"),
+        ("delay-action", b"replace"),
+        ("trace", b"x"),
+    ]
+    assert delays.cancel("daily") == Answer("daily", "cancelled", 1)
+
+
+def test_until_when_it_may_be_delivered_is_a_moment_or_a_time_after_it_is_due(running: World, delays: Delays) -> None:
+    until = datetime.fromtimestamp(4_000_000_000, UTC)
+    for expires in ("2 s", timedelta(seconds=2), until, 4_000_000_000_000):
+        delays.send(running.target, "until", delay="1 hour", id="until", expires=expires)
+    delays.replace("until", running.target, "until", delay="1 hour", expires="2 s")
+    found = [dict(seen.headers) for seen in running.seen(running.topic) if seen.value == b"until"]
+    told = [(each.get("delay-ttl"), each.get("delay-expires")) for each in found]
+    assert sorted(map(str, told)) == sorted(map(str, [(b"2000", None)] * 3 + [(None, b"4000000000000")] * 2))
+
+
 def test_several_threads_may_ask_at_once(running: World, delays: Delays) -> None:
     answers: list[Answer] = []
 
@@ -116,11 +146,29 @@ def test_several_threads_may_ask_at_once(running: World, delays: Delays) -> None
         ({"delay": "1 s", "target": "a b"}, "deliver-to must be the name of a topic"),
         ({"delay": "1 s", "id": "x" * 256}, "delay-id must have 1 to 255 bytes"),
         ({"delay": "1 s", "headers": [("delay", b"5")]}, "stands there twice"),
+        ({"at": 5, "expires": 4}, "it would expire before it is due"),
     ],
 )
 def test_a_wrong_argument_is_refused_at_the_call(arguments: dict[str, object], told: str, delays: Delays) -> None:
     with pytest.raises(ValueError, match=told):
         delays.send(**{"target": "t", "value": "v", **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"cron": "at nine"}, "delay-cron must be five fields"),
+        ({"zone": "Mars"}, "delay-zone must be a time zone"),
+        ({"missed": "some"}, "delay-missed must be once, all or skip"),
+        ({"id": ""}, "there is no delay-id"),
+        ({"expires": "soon"}, "expires must read like"),
+    ],
+)
+def test_a_series_that_cannot_be_read_is_refused_at_the_call(
+    arguments: dict[str, str], told: str, delays: Delays
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        delays.every("t", "v", **{"cron": "0 9 * * *", "id": "x", **arguments})  # type: ignore[arg-type]
 
 
 def test_a_receipt_without_an_id_cannot_be_cancelled(running: World, delays: Delays) -> None:
@@ -156,10 +204,11 @@ def test_the_same_is_awaited_in_asyncio(running: World) -> None:
             return [
                 (await delays.cancel(receipts[0])).outcome,
                 (await delays.cancel("async 2")).outcome,
+                (await delays.cancel(await delays.every(running.target, "x", cron="0 0 1 1 *", id="async"))).outcome,
                 answer.outcome,
             ]
 
-    assert asyncio.run(life()) == ["cancelled", "cancelled", "replaced"]
+    assert asyncio.run(life()) == ["cancelled", "cancelled", "cancelled", "replaced"]
     step_until(lambda: came(running, "asynchronous"))
 
 

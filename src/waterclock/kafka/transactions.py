@@ -121,13 +121,13 @@ class TransactionalProducer:
             if not count % _SERVED_EVERY:
                 poll(0)
 
-    def send_offsets(self, offsets: Offsets, group: Any) -> None:
-        """Step 3: `offsets`, of the next record to read, count for the group from the commit on.
+    def send_offsets(self, offsets: Offsets, group: Any, note: str = "") -> None:
+        """Step 3: `offsets`, of the next record to read, count for the group from the commit on; `note` stands beside them.
 
         `group` is the consumer's own `consumer_group_metadata()`: where the group has gone on without this member, the
         transaction cannot be committed any more.
         """
-        asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        asked = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in offsets.items()]
         self._ask(partial(self.producer.send_offsets_to_transaction, asked, group), _OFFSETS_S)
 
     def commit(self) -> None:

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from waterclock.relay.async_delays import AsyncDelays
     from waterclock.relay.delays import Delays
+    from waterclock.relay.delivery import Delivery
+    from waterclock.relay.retries import Retries, RetryAfter
     from waterclock.relay.sending import Answer, Receipt
 
-__all__ = ["Answer", "AsyncDelays", "Delays", "Receipt"]
+__all__ = ["Answer", "AsyncDelays", "Delays", "Delivery", "Receipt", "Retries", "RetryAfter"]
 
-_HOME = {"Answer": "sending", "AsyncDelays": "async_delays", "Delays": "delays", "Receipt": "sending"}
+_HOME = {
+    "Answer": "sending",
+    "AsyncDelays": "async_delays",
+    "Delays": "delays",
+    "Delivery": "delivery",
+    "Receipt": "sending",
+    "Retries": "retries",
+    "RetryAfter": "retries",
+}
 
 
 def __getattr__(name: str) -> Any:

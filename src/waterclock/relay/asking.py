@@ -16,7 +16,7 @@ from waterclock.kafka.settings import READING, base_settings
 from waterclock.relay.delays import Delays
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.request import FROM, UNTIL
-from waterclock.relay.sending import Answer
+from waterclock.relay.sending import Answer, Moment, Receipt
 from waterclock.rules.durations import duration_us, from_us
 
 
@@ -26,19 +26,51 @@ def delays_of(arguments: Namespace, servers: str) -> Delays:
     return Delays(arguments.bootstrap or servers, arguments.topic, settings=settings, patience_s=15.0)
 
 
-def when(arguments: Namespace) -> dict[str, Any]:
-    """`delay` or `at`; UsageError where it cannot be read."""
+def sent(delays: Delays, arguments: Namespace) -> Receipt:
+    """Write the request, of one message or of a series; UsageError where it cannot be read."""
+    if arguments.cron is None:
+        return delays.send(arguments.target, arguments.value, **when(arguments), key=arguments.key, id=arguments.id)
+    if not arguments.id:
+        raise UsageError("--cron needs --id NAME: without one the series could not be ended.")
+    named = {name: getattr(arguments, name) for name in ("cron", "zone", "missed", "id", "key")}
     try:
-        if arguments.delay is not None:
-            return {"delay": f"{duration_us(arguments.delay, '--delay')} us"}
-        if arguments.at.isdecimal():
-            return {"at": int(arguments.at)}
-        at = datetime.fromisoformat(arguments.at)
+        return delays.every(arguments.target, arguments.value, **named, **_expires(arguments))
     except ValueError as error:
-        raise UsageError(f"{error}: write --delay 3s or --at 2026-12-01T09:00Z.") from None
+        raise UsageError(str(error)) from None
+
+
+def when(arguments: Namespace) -> dict[str, Any]:
+    """`delay` or `at`, and `expires`; UsageError where one cannot be read."""
+    if arguments.delay is not None:
+        return {"delay": _duration(arguments.delay, "--delay"), **_expires(arguments)}
+    return {"at": _moment(arguments.at, "--at"), **_expires(arguments)}
+
+
+def _expires(arguments: Namespace) -> dict[str, Any]:
+    text = arguments.expires
+    if text is None:
+        return {}
+    is_moment = text.isdecimal() or text[4:5] == "-"
+    return {"expires": (_moment if is_moment else _duration)(text, "--expires")}
+
+
+def _duration(text: str, option: str) -> str:
+    try:
+        return f"{duration_us(text, option)} us"
+    except ValueError as error:
+        raise UsageError(f"{error}: write {option} 3s.") from None
+
+
+def _moment(text: str, option: str) -> Moment:
+    if text.isdecimal():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{error}: write {option} 2026-12-01T09:00Z.") from None
     if at.tzinfo is None:
-        raise UsageError(f"--at {arguments.at} has no time zone: write {arguments.at}Z for UTC, or +01:00 behind it.")
-    return {"at": at}
+        raise UsageError(f"{option} {text} has no time zone: write {text}Z for UTC, or +01:00 behind it.")
+    return at
 
 
 def told(answer: Answer, hoped: str) -> int:

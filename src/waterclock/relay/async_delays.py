@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
+from waterclock.kafka.settings import base_settings
 from waterclock.relay.delays import Delays
+from waterclock.relay.handlers import LOST, POLL_S, Function, Handlers, Worker
+from waterclock.relay.retries import WAITS
 from waterclock.relay.sending import Answer, Receipt, Text
+from waterclock.rules.durations import Duration
 
 
 class AsyncDelays:
@@ -19,6 +25,8 @@ class AsyncDelays:
     def __init__(self, bootstrap: str, topic: str = "delays", **options: Any) -> None:
         self._make = partial(Delays, bootstrap, topic, **options)
         self._delays: Delays | None = None
+        self._handlers = Handlers(base_settings(bootstrap, options.get("settings") or {}), topic)
+        self._ended = False
 
     async def __aenter__(self) -> Self:
         self._delays = await asyncio.to_thread(self._make)
@@ -32,6 +40,10 @@ class AsyncDelays:
         """See `Delays.send`."""
         return await asyncio.to_thread(self._open().send, target, value, **options)
 
+    async def every(self, target: str, value: Text | None, **options: Any) -> Receipt:
+        """See `Delays.every`."""
+        return await asyncio.to_thread(self._open().every, target, value, **options)
+
     async def cancel(self, which: str | Receipt, **options: Any) -> Answer:
         """See `Delays.cancel`."""
         return await asyncio.to_thread(self._open().cancel, which, **options)
@@ -40,7 +52,46 @@ class AsyncDelays:
         """See `Delays.replace`."""
         return await asyncio.to_thread(self._open().replace, which, target, value, **options)
 
+    def handler(
+        self, topic: str, *, group: str | None = None, waits: Sequence[Duration] = WAITS
+    ) -> Callable[[Function], Function]:
+        """See `Delays.handler`; the function is a coroutine function, and there is no `database`."""
+        return self._handlers.decorator(topic, group, None, waits, is_async=True)
+
+    async def run(self) -> None:
+        """Call the handlers until `stop` is called or the task is cancelled: those of one topic one after the other, those
+        of several topics side by side. It need not be opened."""
+        self._ended = False
+        works = [self._work(worker) for worker in self._handlers.workers()]
+        for error in await asyncio.gather(*works, return_exceptions=True):
+            if error is not None:
+                raise error
+
+    def stop(self) -> None:
+        """Have `run` return when the functions that are running have; in the loop's thread."""
+        self._ended = True
+
+    async def _work(self, worker: Worker) -> None:
+        with ThreadPoolExecutor(1) as alone:  # whatever is cancelled, a consumer is in one call at a time
+            call = partial(asyncio.get_running_loop().run_in_executor, alone)
+            try:
+                while not self._ended:
+                    try:
+                        await _step(call, worker)
+                    except LOST as error:
+                        await asyncio.sleep(await call(worker.lost, error))
+            finally:
+                self._ended = True  # what ends one ends all
+                await call(worker.close)
+
     def _open(self) -> Delays:
         if self._delays is None:
             raise RuntimeError("open it first: async with AsyncDelays(...) as delays")
         return self._delays
+
+
+async def _step(call: Callable[..., Awaitable[Any]], worker: Worker) -> None:
+    handler = await call(worker.handler)
+    message = await call(handler.take, POLL_S)
+    if message is not None:
+        await call(handler.end, message, await handler.awaited(message))

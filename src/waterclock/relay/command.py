@@ -77,8 +77,15 @@ def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     when.add_argument("--delay", metavar="TIME", help="how long from now: 3s, '1 hour 30 minutes', '3 days'")
     when.add_argument("--at", metavar="TIME", help="when: 2026-12-01T09:00Z, or ms since 1970")
     parser.add_argument("--key", help="the message's key")
+    late = "until when it is delivered at all: a time as for --at, or how long after it is due, as for --delay"
+    parser.add_argument("--expires", metavar="TIME", help=late)
     if not id:
         parser.add_argument("--id", default="", help="a name to cancel or replace it by")
+        series = "again and again: five fields, as '0 9 * * MON-FRI'; it needs --id, and takes the place of what has it"
+        when.add_argument("--cron", metavar="EXPRESSION", help=series)
+        parser.add_argument("--zone", default="UTC", help="the time zone of --cron (default: %(default)s)")
+        missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: %(default)s)"
+        parser.add_argument("--missed", choices=("once", "all", "skip"), default="once", help=missed)
     _add_kafka(parser, SERVERS)
 
 
@@ -115,13 +122,11 @@ def run(arguments: Namespace) -> int:
 
 
 def send(arguments: Namespace) -> int:
-    """`waterclock relay send`: have a message delivered later."""
+    """`waterclock relay send`: have a message delivered later, or again and again."""
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        receipt = delays.send(
-            arguments.target, arguments.value, **asking.when(arguments), key=arguments.key, id=arguments.id
-        )
+        receipt = asking.sent(delays, arguments)
     print(f"{receipt.origin} is in the log")
     return 0
 

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.settings import READING, SENDING, base_settings
+from waterclock.relay.handlers import Function, Handlers
 from waterclock.relay.murmur import partition_of
 from waterclock.relay.request import Header
-from waterclock.relay.sending import Answer, Receipt, Text, answer_of, cancel_headers, schedule_headers
+from waterclock.relay.retries import WAITS
+from waterclock.relay.sending import (
+    Answer,
+    Moment,
+    Receipt,
+    Text,
+    answer_of,
+    cancel_headers,
+    schedule_headers,
+    series_headers,
+    when_headers,
+)
 from waterclock.rules.durations import Duration
 
 _SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
@@ -52,6 +63,7 @@ class Delays:
         self._replies: Any = None
         self._answering = threading.Lock()
         self._partitions = self._count()
+        self._handlers = Handlers(self._settings, topic)
 
     def send(
         self,
@@ -59,15 +71,39 @@ class Delays:
         value: Text | None,
         *,
         delay: Duration | None = None,
-        at: datetime | int | None = None,
+        at: Moment | None = None,
         key: Text | None = None,
         id: str = "",
         headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
     ) -> Receipt:
         """Have `value` delivered to the topic `target`, after `delay` ("3 days", a timedelta) or at a moment (a datetime,
         or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
+        What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes to TOPIC.dead.
         """
-        made = schedule_headers(target, delay, at, id, headers, False)
+        made = schedule_headers(target, when_headers(delay, at, expires), id, headers, False)
+        return self._write(value, key, made, id, self._place(key, id))
+
+    def every(
+        self,
+        target: str,
+        value: Text | None,
+        *,
+        cron: str,
+        id: str,
+        zone: str = "UTC",
+        missed: str = "once",
+        key: Text | None = None,
+        headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
+    ) -> Receipt:
+        """Have `value` delivered again and again: `cron` has five fields, `zone` is as "Europe/Berlin". It takes the place
+        of what is pending under `id`, so a program may call it whenever it starts; `cancel(id)` ends the series.
+
+        `missed`: what becomes of occurrences that no relay was there to deliver: "once" (one of them, late), "all" or
+        "skip". `expires`: a moment ends the series; a duration is how late each occurrence may be.
+        """
+        made = schedule_headers(target, series_headers(cron, zone, missed, expires), id, headers, True)
         return self._write(value, key, made, id, self._place(key, id))
 
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
@@ -89,16 +125,42 @@ class Delays:
         value: Text | None,
         *,
         delay: Duration | None = None,
-        at: datetime | int | None = None,
+        at: Moment | None = None,
         key: Text | None = None,
         headers: Sequence[Header] = (),
+        expires: Moment | Duration | None = None,
     ) -> Answer:
         """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
         delivered; this is scheduled all the same, and the answer says so."""
         id = which if isinstance(which, str) else which.id
-        made = schedule_headers(target, delay, at, id, headers, True)
+        made = schedule_headers(target, when_headers(delay, at, expires), id, headers, True)
         place = self._place(key, id) if isinstance(which, str) else which.partition
         return self._ask(value, key, made, id, [place])
+
+    def handler(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        database: str | None = None,
+        waits: Sequence[Duration] = WAITS,
+    ) -> Callable[[Function], Function]:
+        """A decorator: the function is called with each `Delivery` to the topic, in order, while `run` runs; processes with
+        the same `group` (TOPIC.handler by default) share the work. One that raises is tried again after each of the
+        `waits`, then the message goes to GROUP.dead.
+
+        At least once: `Delivery.id` tells a second time from the first. With `database`, the URL of a PostgreSQL, the
+        function gets a connection too (psycopg's), and what it writes there is written exactly once; it does not commit.
+        """
+        return self._handlers.decorator(topic, group, database, waits)
+
+    def run(self) -> None:
+        """Call the handlers until `stop` is called, or Ctrl-C comes; what is lost meanwhile is connected to again."""
+        self._handlers.run()
+
+    def stop(self) -> None:
+        """Have `run` return when the functions that are running have; from any thread."""
+        self._handlers.stop()
 
     def close(self) -> None:
         """Wait for what is on its way, and let go of the connections."""

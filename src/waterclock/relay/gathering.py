@@ -17,6 +17,7 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner])
         delivered=counts.delivered,
         replies=dict(counts.replies),
         dead_letters=counts.dead_letters,
+        missed=counts.missed,
         turns=counts.turns,
         breaks=counts.breaks,
         moved=counts.moved,

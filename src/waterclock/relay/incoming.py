@@ -14,21 +14,24 @@ from confluent_kafka import Message
 
 from waterclock.relay.letters import Command
 from waterclock.relay.moves import Moves
-from waterclock.relay.request import Action, BadRequest, request_of
+from waterclock.relay.request import Action, BadRequest, Flag, occurrence_of, request_of
 from waterclock.relay.store import pack
 
 
 class Incoming(NamedTuple):
-    """`messages`, `offsets`, `targets`, `dues`, `origins` and `blobs` are columns of what is to be delivered some time.
-    `last` is the last record that was looked at, `looked_at` how many there were."""
+    """`messages`, `offsets`, `targets`, `dues`, `origins`, `flags` and `blobs` are columns of what is to be delivered some
+    time. `nexts` are next occurrences of series: id, offset, and where the series began. `last` is the last record that
+    was looked at, `looked_at` how many there were."""
 
     messages: list[Message]
     offsets: list[int]
     targets: list[str]
     dues: list[int]
     origins: list[int]
+    flags: list[int]
     blobs: list[bytes]
     commands: list[Command]
+    nexts: list[tuple[bytes, int, int]]
     bad: list[tuple[Message, str]]
     looked_at: int
     last: Message | None
@@ -41,8 +44,10 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
     targets: list[str] = []
     dues: list[int] = []
     origins: list[int] = []
+    flags: list[int] = []
     blobs: list[bytes] = []
     commands: list[Command] = []
+    nexts: list[tuple[bytes, int, int]] = []
     bad: list[tuple[Message, str]] = []
     count, message, copies_end = 0, None, moves.end
     for message in messages:
@@ -53,7 +58,7 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
         if offset < copies_end:
             origin, headers, timestamp_ms = moves.asked(message)
         try:
-            action, target, due_ms, id, headers = request_of(headers, timestamp_ms)
+            action, target, due_ms, id, headers, flag = request_of(headers, timestamp_ms)
         except BadRequest as error:
             if origin == offset:
                 bad.append((message, str(error)))
@@ -64,7 +69,10 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
             targets.append(target)
             dues.append(due_ms)
             origins.append(origin)
+            flags.append(flag)
             blobs.append(pack(message.value(), message.key(), id, headers))
         if action is not Action.SCHEDULE and origin == offset:
             commands.append(Command(offset, action, id))
-    return Incoming(kept, offsets, targets, dues, origins, blobs, commands, bad, count, message)
+        elif flag & Flag.NEXT and origin == offset:
+            nexts.append((id, offset, occurrence_of(headers, 0)[1]))
+    return Incoming(kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, count, message)

@@ -76,6 +76,7 @@ class Owner:
         self.pace = Pace()
         self.room = Room(around.place_of(number), around.clock)
         self.held: list[Sequence[Message]] = []
+        self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
@@ -154,19 +155,23 @@ class Owner:
         if first == len(news.offsets):
             return 0
         rows = rows_of(news.dues[first:], news.origins[first:])
+        rows["flags"] = news.flags[first:]
         rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
         return sum(map(len, news.blobs[first:]))
 
     def _note(self, news: Incoming, absent: dict[str, str]) -> None:
-        """What lies behind the command position. A replace without a target replaces nothing: or neither would be delivered."""
+        """What lies behind the command position. A replace without a target replaces nothing."""
         answered = self.command_position
         letters = [letter_of(message, why, False) for message, why in news.bad]
         aside = self._without_target(news, absent) if absent else []
         self.letters += [letter for letter in (*letters, *aside) if letter.offset >= answered]
         nowhere = {letter.offset for letter in aside}
         self.waiting += [each for each in news.commands if each.offset >= answered and each.offset not in nowhere]
+        for id, offset, began in news.nexts:
+            if offset >= answered:
+                self.nexts.setdefault(id, {})[offset] = began
 
     @staticmethod
     def _without_target(news: Incoming, absent: dict[str, str]) -> list[Letter]:
@@ -259,6 +264,15 @@ class Owner:
         self._changed, self.store.notes = False, self.extent.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)
+
+    def nexts_of(self, command: Command) -> dict[int, State]:
+        """The next occurrences, by origin, of series that a command is for: those that began before it. They may stand
+        behind it, and may not have been read: when the occurrence before was delivered, the command was not read."""
+        nexts = self.nexts.get(command.id, {})
+        origins = sorted(origin for origin, began in nexts.items() if began < command.offset)
+        settled = self.store.is_settled(np.array(origins, "<i8")).tolist()
+        states = [State.CANCELLED if is_settled else State.PENDING for is_settled in settled]
+        return dict(zip(origins, states, strict=True))
 
     def settled(self, origins: Array, state: State) -> None:
         """It is committed that these are settled."""

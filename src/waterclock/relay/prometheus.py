@@ -11,6 +11,7 @@ COUNTED = {
     "requests": "Records read of the input.",
     "delivered": "Messages that are committed in their topics.",
     "dead_letters": "Requests that could not be done and are committed in TOPIC.dead.",
+    "missed": "Occurrences of series that were left out, being too late (delay-missed=skip).",
     "turns": "Transactions that are committed.",
     "moved": "Messages copied to the end of the input.",
     "laps": "Times that all of the input was gone through for that.",

@@ -8,14 +8,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from waterclock.relay.letters import DELIVERED, DONE, UNKNOWN
-from waterclock.relay.request import ACTION, AT, DELAY, ID, TO, Action, Header, request_of
+from waterclock.relay.request import (
+    ACTION,
+    AT,
+    CRON,
+    DELAY,
+    EXPIRES,
+    ID,
+    MISSED,
+    TO,
+    TTL,
+    ZONE,
+    Action,
+    Header,
+    request_of,
+)
 from waterclock.rules.durations import Duration, datetime_us, duration_us
 
 Text = str | bytes
+Moment = datetime | int  # ms since 1970
 
 
 class Receipt(NamedTuple):
@@ -47,21 +62,49 @@ class Answer:
 
 
 def schedule_headers(
-    target: str, delay: Duration | None, at: datetime | int | None, id: str, headers: Sequence[Header], replace: bool
+    target: str, when: Sequence[Header], id: str, headers: Sequence[Header], replace: bool
 ) -> list[Header]:
-    """The headers of a request; ValueError or TypeError names the argument.
+    """The headers of a request; `when` is what the functions below make. ValueError names what is wrong.
 
-    >>> schedule_headers("reminders", "3 days", None, "cart-17", [("trace", b"x")], False)[:3]
+    >>> schedule_headers("reminders", when_headers("3 days", None), "cart-17", [("trace", b"x")], False)[:3]
     [('deliver-to', b'reminders'), ('delay', b'259200000'), ('delay-id', b'cart-17')]
     """
-    if (delay is None) is (at is None):
-        raise ValueError(f"give either delay or at, got delay={delay!r} and at={at!r}")
-    when = (DELAY, _delay_ms(delay)) if delay is not None else (AT, _at_ms(at))
-    made: list[Header] = [(TO, target.encode()), (when[0], str(when[1]).encode())]
+    made: list[Header] = [(TO, target.encode()), *when]
     made += [(ID, id.encode())] if id else []
     made += [(ACTION, Action.REPLACE.value.encode())] if replace else []
     request_of([*made, *headers], 0)  # whatever the relay would refuse is refused here
     return [*made, *headers]
+
+
+def when_headers(delay: Duration | None, at: Moment | None, expires: Moment | Duration | None = None) -> list[Header]:
+    """After a delay or at a moment; ValueError or TypeError names the argument."""
+    if (delay is None) is (at is None):
+        raise ValueError(f"give either delay or at, got delay={delay!r} and at={at!r}")
+    when = _header(DELAY, _delay_ms(delay)) if delay is not None else _header(AT, _at_ms(at))
+    return [when, *expiry_headers(expires)]
+
+
+def series_headers(cron: str, zone: str, missed: str, expires: Moment | Duration | None) -> list[Header]:
+    """Again and again.
+
+    >>> series_headers("0 9 * * MON-FRI", "Europe/Berlin", "once", "1 hour")[1:]
+    [('delay-zone', b'Europe/Berlin'), ('delay-missed', b'once'), ('delay-ttl', b'3600000')]
+    """
+    made = [(CRON, cron.encode()), (ZONE, zone.encode()), (MISSED, missed.encode())]
+    return [*made, *expiry_headers(expires)]
+
+
+def expiry_headers(expires: Moment | Duration | None) -> list[Header]:
+    """Until when it is delivered: a moment, or a duration after it is due; TypeError for anything else."""
+    if expires is None:
+        return []
+    if isinstance(expires, str | timedelta):
+        return [_header(TTL, duration_us(expires, "expires") // 1000)]
+    return [_header(EXPIRES, _at_ms(expires, "expires"))]
+
+
+def _header(name: str, ms: int) -> Header:
+    return name, str(ms).encode()
 
 
 def cancel_headers(id: str) -> list[Header]:
@@ -75,11 +118,11 @@ def _delay_ms(delay: Duration) -> int:
     return -(-duration_us(delay, "delay") // 1000)  # never early
 
 
-def _at_ms(at: datetime | int | None) -> int:
+def _at_ms(at: Moment | None, name: str = "at") -> int:
     if isinstance(at, datetime):
         return -(-datetime_us(at) // 1000)
     if not isinstance(at, int) or isinstance(at, bool) or at < 0:
-        raise TypeError(f"at must be a datetime or milliseconds since 1970, got {at!r}")
+        raise TypeError(f"{name} must be a datetime or milliseconds since 1970, got {at!r}")
     return at
 
 

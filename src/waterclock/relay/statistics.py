@@ -78,9 +78,9 @@ class RelayStatistics:
     """Counts since the start, of what is committed in Kafka, and what is pending now.
 
     `requests` were read of the input, copies too; `moved` messages were copied to its end, `laps` times all of it was gone
-    through for that, and `snapshots` of what is settled were taken; `turns` are transactions; `breaks` were survived.
-    `lateness_ms` has for each edge how many messages were delivered that late or less, beyond the edge before; the last one
-    has no edge.
+    through for that, and `snapshots` of what is settled were taken; `missed`: occurrences of series that were left out, as
+    these ask for; `turns` are transactions; `breaks` were survived. `lateness_ms` has for each edge how many messages were
+    delivered that late or less, beyond the edge before; the last one has no edge.
     """
 
     group: str = ""
@@ -89,6 +89,7 @@ class RelayStatistics:
     delivered: int = 0
     replies: Mapping[str, int] = field(default_factory=dict)
     dead_letters: int = 0
+    missed: int = 0
     turns: int = 0
     breaks: int = 0
     moved: int = 0
@@ -110,17 +111,18 @@ class Counts:
     """What the turns of all partitions add up to."""
 
     def __init__(self) -> None:
-        self.requests = self.delivered = self.dead_letters = self.turns = self.breaks = 0
+        self.requests = self.delivered = self.dead_letters = self.missed = self.turns = self.breaks = 0
         self.moved = self.laps = self.snapshots = 0
         self.replies: dict[str, int] = {}
         self.lateness_sum_ms = self.lateness_worst_ms = 0
         self._lateness = np.zeros(len(LATENESS_MS) + 1, "i8")
 
-    def turn(self, now_ms: int, dues: Array, replies: Sequence[Reply], letters: Sequence[Letter]) -> None:
+    def turn(self, now_ms: int, dues: Array, replies: Sequence[Reply], letters: Sequence[Letter], missed: int) -> None:
         """A turn was committed at `now_ms`."""
         self.turns += 1
         self.delivered += len(dues)
         self.dead_letters += len(letters)
+        self.missed += missed
         for reply in replies:
             self.replies[reply.outcome] = self.replies.get(reply.outcome, 0) + 1
         if len(dues):

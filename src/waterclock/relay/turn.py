@@ -2,8 +2,8 @@
 
     1. answer    all waiting commands, in the order of the input
     2. take      what is due, by (due time, origin)
-    3. read      the messages from the files
-    4. deliver   them to their topics
+    3. read      the messages from the files, and see what they bring about (follow_ups.py)
+    4. deliver   them to their topics, and the next occurrences of series to the input
     5. settle    their origins; replies and dead letters
     6. position  of the commands, for the group
     7. commit
@@ -21,7 +21,7 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
 from waterclock.relay.around import is_the_records
+from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
 from waterclock.relay.pace import MOST, MOST_ALONE
@@ -45,6 +46,9 @@ REST_NS: Final = (
 )
 
 
+Carried = tuple[bytes | None, bytes | None, list[Header]]
+
+
 class Turn:
     """The steps of the file, once; `counts` hear of it when it is committed."""
 
@@ -55,7 +59,10 @@ class Turn:
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
-        self._blobs: list[bytes] = []
+        self._carried: Iterable[Carried] = ()  # value, key and headers of each of these
+        self._nexts: list[Next] = []
+        self._written: dict[bytes, dict[int, int]] = {}  # these, as `Owner.nexts`
+        self._missed = 0
         self._position = owner.position  # of the commands, once this is committed
         self._settled_position = owner.settled_position
 
@@ -102,8 +109,10 @@ class Turn:
         )
 
     def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
-        before = [one for one in found if one.origin < command.offset]
-        states = {one.origin: self._gone.get(one.origin, one.state) for one in before}
+        before = {one.origin: one.state for one in found if one.origin < command.offset}
+        if self._owner.nexts:
+            before |= self._owner.nexts_of(command)
+        states = {origin: self._gone.get(origin, state) for origin, state in before.items()}
         pending = [origin for origin, state in states.items() if state is State.PENDING]
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
         told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())
@@ -141,12 +150,28 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        self._blobs = list(self._owner.store.read(self._rows))
+        owner = self._owner
+        blobs = list(owner.store.read(self._rows))
+        if not self._rows["flags"].any():
+            self._carried = map(handed_on, blobs)
+            return
+        found = follow_ups(self._rows, list(map(unpack, blobs)), owner.store.targets, self._around.clock.wall_ms())
+        self._rows, self._nexts, self._missed = found.rows, found.nexts, found.missed
+        self._carried = [(each.value, each.key, each.headers) for each in found.payloads]
+        self._letters += found.letters
+        self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
 
     def deliver(self) -> None:
         """Step 4."""
-        producer = self._owner.producer
+        producer, topic, number = self._owner.producer, self._around.topics.input, self._owner.number
         producer.begin()
+        self._deliver()
+        for each in self._nexts:
+            hear = partial(self._hear_next, each)
+            producer.send(topic, each.value, each.key, number, headers=each.headers, on_delivery=hear)
+
+    def _deliver(self) -> None:
+        producer = self._owner.producer
         if not self._owner.alone:
             producer.send_many(self._messages())
             return
@@ -157,8 +182,7 @@ class Turn:
         """What is delivered: topic, value, key, headers."""
         prefix, names = self._around.place(self._owner.number, 0)[:-1].encode(), self._owner.store.targets
         columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
-        for origin, target, due, blob in zip(*columns, self._blobs, strict=True):
-            value, key, headers = handed_on(blob)
+        for origin, target, due, (value, key, headers) in zip(*columns, self._carried, strict=True):
             yield names[target], value, key, [*headers, (FROM, b"%s%d" % (prefix, origin)), (UNTIL, b"%d" % due)]
 
     def settle(self) -> None:
@@ -201,13 +225,20 @@ class Turn:
         owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
         owner.settled_position = self._settled_position
         owner.answered(self._position)
+        owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
         owner.refused.clear()
         owner.rest_until_ns = self._around.clock.monotonic_ns() + REST_NS
-        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters)
+        self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._settled_position = max(self._settled_position, message.offset() + 1)
+
+    def _hear_next(self, what: Next, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._written.setdefault(what.id, {})[message.offset()] = what.began
+        elif self._owner.alone:
+            self._hear(what.after, error, message)
 
     def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and is_the_records(error):

@@ -81,6 +81,11 @@ class Session:
         except psycopg.Error:  # then the server undoes it when the connection ends
             self._db.close()
 
+    @property
+    def connection(self) -> Any:
+        """psycopg's connection, for statements of a user's within a transaction that was begun here."""
+        return self._connected()
+
     def run(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """The rows that a statement gives, if any. A percent sign is itself where there are no parameters."""
         with self._errors_of_postgres():

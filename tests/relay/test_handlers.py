@@ -1,0 +1,337 @@
+"""Functions that are called with what is delivered: in order, at least once, tried again, put aside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+
+from tests.relay.test_kills import Death
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.clock import SystemClock
+from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.settings import base_settings
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
+from waterclock.relay.handler import Handler, HandlerOptions
+from waterclock.relay.handlers import Worker
+from waterclock.testing import Broker
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture
+def own(world: World) -> Iterator[Callable[..., Handler]]:
+    """Makes a handler for the world's target, of a group of the test's own."""
+    made: list[Handler] = []
+
+    def one(function: Function, **more: Any) -> Handler:
+        options = HandlerOptions(world.target, function, f"{world.topic}.group", waits=("1 s", "1 min"), **more)
+        made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
+        return made[-1]
+
+    yield one
+    for handler in made:
+        with suppress(RuntimeError):  # closed by the test
+            handler.close()
+
+
+def handle(handler: Handler, count: int = 1) -> None:
+    """Until so many messages were handled."""
+    for _ in range(count):
+        step_until(lambda: handler.step(0.05))
+
+
+def deliver(world: World, relay: Any, after_ms: int) -> None:
+    step_quietly(relay)
+    world.advance_ms(after_ms)
+    for owner in relay.owners.values():
+        owner.keep_up()
+    step_quietly(relay)
+
+
+def requests(world: World) -> int:
+    """How many requests there are to try again."""
+    return sum(dict(seen.headers).get("retry-attempts") is not None for seen in world.seen(world.topic))
+
+
+class Failing:
+    """A handler that raises what it is told to, and remembers what it was called with."""
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.errors, self.seen = list(errors), list[Delivery]()
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.seen.append(delivery)
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+
+
+def test_it_is_called_with_each_message_in_order_and_once(world: World, own: Callable[..., Handler]) -> None:
+    relay, seen = world.started(), Failing()
+    due_ms = world.now_ms + 1_000
+    world.send("a", "b", key=b"k", trace="x")
+    deliver(world, relay, 1_000)
+    handler = own(seen)
+    handle(handler, 2)
+    handler.close()
+    assert not own(seen).step(1.0)
+    assert [one.text for one in seen.seen] == ["a", "b"]
+    first = seen.seen[0]
+    assert (first.id, first.topic, first.key, first.due_ms, first.attempt) == (
+        f"{world.topic}-0-0", world.target, b"k", due_ms, 1,
+    )  # fmt: skip
+    assert dict(first.headers)["trace"] == b"x"
+
+
+def test_one_that_raises_is_tried_again_after_each_wait_and_then_put_aside(
+    world: World, own: Callable[..., Handler], caplog: pytest.LogCaptureFixture
+) -> None:
+    relay, seen = world.started(), Failing(ValueError("first"), None, ValueError("second"), ValueError("third"))
+    handler = own(seen)
+    world.send("bad", "good", in_ms=0, key=b"k")
+    deliver(world, relay, 0)
+    handle(handler, 2)
+    assert [one.text for one in seen.seen] == ["bad", "good"]  # nobody is held up
+    deliver(world, relay, 120_000)
+    handle(handler)
+    deliver(world, relay, 120_000)
+    handle(handler)
+    assert [(one.text, one.attempt, one.id) for one in seen.seen[2:]] == [
+        ("bad", attempt, f"{world.topic}-0-0") for attempt in (2, 3)
+    ]
+    (letter,) = world.seen(f"{world.topic}.group.dead")
+    told = dict(letter.headers)
+    assert (letter.key, letter.value) == (b"k", b"bad")
+    assert (told["retry-attempts"], told["retry-error"], told["dead-reason"]) == (
+        b"3", b"ValueError: first", b"ValueError: third",
+    )  # fmt: skip
+    assert world.values() == ["bad", "good"]  # other groups see it once
+    assert "is put aside: ValueError: third" in caplog.text
+
+
+def test_it_may_say_itself_how_long_to_wait(world: World, own: Callable[..., Handler]) -> None:
+    relay, seen = world.started(), Failing(RetryAfter("1 day"))
+    handler = own(seen)
+    world.send("later", in_ms=0)
+    deliver(world, relay, 0)
+    handle(handler)
+    deliver(world, relay, 3_600_000)
+    assert world.values(f"{world.topic}.group.retry") == []
+    deliver(world, relay, 86_400_000)
+    assert world.values(f"{world.topic}.group.retry") == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [
+        pytest.param(step, when, marks=() if step == "commit" else pytest.mark.long(seconds=2))
+        for step in ("send", "send_offsets", "commit")
+        for when in ("before", "after")
+    ],
+)
+def test_a_death_while_it_is_sent_on_leaves_one_retry(
+    step: str, when: str, world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, seen = world.started(), Failing(None, ValueError("first"), ValueError("first"))
+    world.send("good", "bad", in_ms=0)
+    deliver(world, relay, 0)
+    handler = own(seen)
+    handle(handler)
+    with monkeypatch.context() as patch:
+        real = getattr(TransactionalProducer, step)
+
+        def dying(self: TransactionalProducer, *arguments: Any, **named: Any) -> None:
+            if when == "after":
+                real(self, *arguments, **named)
+            raise Death
+
+        patch.setattr(TransactionalProducer, step, dying)
+        with pytest.raises(Death):
+            handle(handler)
+    handler.close()  # what is open is thrown away, as Kafka does when time is over
+    again = own(seen)
+    step_until(lambda: again.step(0.05) or requests(world))
+    assert not again.step(0.5)
+    assert requests(world) == 1
+    assert [one.text for one in seen.seen[:2]] == ["good", "bad"]
+    assert {one.text for one in seen.seen[2:]} <= {"bad"}
+
+
+def test_a_crash_before_its_offset_is_known_calls_it_again_with_the_same_id(
+    world: World, own: Callable[..., Handler]
+) -> None:
+    relay, seen = world.started(), Failing()
+    world.send("a", in_ms=0)
+    deliver(world, relay, 0)
+    handler = own(seen)
+    handle(handler)
+    handler._next.clear()  # the process is gone
+    handler.close()
+    handle(own(seen))
+    assert [one.id for one in seen.seen] == [f"{world.topic}-0-0"] * 2
+
+
+def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.relay.handlers._PAUSES_S", (0.0,))
+    relay, seen = world.started(), Failing(ValueError("once"))
+    options = HandlerOptions(world.target, seen, f"{world.topic}.group")
+    worker = Worker(base_settings(world.broker.bootstrap, {}), world.topic, options)
+    world.send("bad", in_ms=0)
+    deliver(world, relay, 0)
+    with monkeypatch.context() as patch, closing(worker):
+        patch.setattr(TransactionalProducer, "commit", lost)
+        with pytest.raises(ConnectionLost):
+            step_until(lambda: worker.step() or seen.seen)
+    assert worker.lost(ConnectionLost("gone")) == 0.0
+    seen.errors = [ValueError("again")]
+    with closing(worker):
+        step_until(lambda: worker.step() or requests(world))
+    assert requests(world) == 1
+
+
+def lost(producer: TransactionalProducer) -> None:
+    raise ConnectionLost("gone")
+
+
+def test_what_cannot_be_at_the_start_is_an_error() -> None:
+    worker = Worker({"bootstrap.servers": "h:1"}, "delays", HandlerOptions("t", print, "g"))
+    with pytest.raises(ConnectionLost):
+        worker.lost(ConnectionLost("nobody"))
+
+
+def test_a_message_that_is_too_large_to_be_sent_on_is_named_in_its_letter(
+    world: World, own: Callable[..., Handler]
+) -> None:
+    import os
+
+    from tests.relay.test_letters import limit
+
+    relay, seen = world.started(), Failing(ValueError("bad"))
+    handler = own(seen)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms)
+    deliver(world, relay, 0)
+    limit(world, world.topic, 5_000)
+    handle(handler)
+    (letter,) = world.seen(f"{world.topic}.group.dead")
+    assert dict(letter.headers)["dead-record"] == f"too much for this topic: it stands at {world.target}-0-0".encode()
+
+
+# Delays.handler and Delays.run
+
+
+def test_run_calls_the_handlers_of_several_topics_until_it_is_stopped(world: World) -> None:
+    relay, seen = world.started(), list[str]()
+    other = f"{world.topic}.other"
+    with Delays(world.broker.bootstrap, world.topic) as delays:
+
+        @delays.handler(world.target)
+        def one(delivery: Delivery) -> None:
+            seen.append(f"one {delivery.text}")
+
+        @delays.handler(other, group=f"{world.topic}.others", waits=["1 s"])
+        def two(delivery: Delivery) -> None:
+            seen.append(f"two {delivery.text}")
+
+        thread = threading.Thread(target=delays.run)
+        thread.start()
+        step_until(lambda: other in world_topics(world))
+        delays.send(world.target, "a", at=world.now_ms)
+        delays.send(other, "b", at=world.now_ms)
+        step_until(lambda: len(seen) == 2, relay)
+        delays.stop()
+        thread.join(30)
+        one(Delivery("id", "t", None, b"by hand", [], None, 1))  # it stays a function
+    assert not thread.is_alive()
+    assert sorted(seen) == ["one a", "one by hand", "two b"]
+
+
+def world_topics(world: World) -> dict[str, int]:
+    from waterclock.kafka.admin import Admin
+
+    return Admin(base_settings(world.broker.bootstrap, {})).topics()
+
+
+def test_coroutine_functions_are_awaited_and_tried_again_too(world: World) -> None:
+    relay, seen = world.started(), list[tuple[str, int]]()
+    delays = AsyncDelays(world.broker.bootstrap, world.topic)
+
+    @delays.handler(world.target, waits=["1 s"])
+    async def one(delivery: Delivery) -> None:
+        await asyncio.sleep(0)
+        seen.append((delivery.text, delivery.attempt))
+        if delivery.attempt == 1:
+            raise ValueError("once more")
+
+    world.send("a", in_ms=0)
+    deliver(world, relay, 0)
+
+    def drive() -> None:
+        step_until(lambda: requests(world), relay)
+        world.advance_ms(60_000)
+        step_until(lambda: len(seen) == 2, relay)
+
+    async def life() -> None:
+        task = asyncio.create_task(delays.run())
+        await asyncio.to_thread(drive)
+        delays.stop()
+        await task
+
+    asyncio.run(life())
+    assert seen == [("a", 1), ("a", 2)]
+
+
+def test_what_ends_one_handler_ends_run_and_is_raised(relay_broker: Broker, world: World) -> None:
+    with Delays(relay_broker.bootstrap, world.topic) as delays:
+        delays.handler("a b", group="g")(print)
+        with pytest.raises(UsageError, match="Kafka does not make the topic a b"):
+            delays.run()
+
+
+def test_a_task_that_is_cancelled_lets_go_of_its_consumer(world: World) -> None:
+    delays = AsyncDelays(world.broker.bootstrap, world.topic)
+
+    @delays.handler(world.target)
+    async def one(delivery: Delivery) -> None: ...
+
+    async def life() -> None:
+        task = asyncio.create_task(delays.run())
+        await asyncio.to_thread(step_until, lambda: f"{world.target}.handler.retry" in world_topics(world))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(life())
+
+
+def test_what_ends_one_coroutine_function_ends_run_and_is_raised(world: World) -> None:
+    delays = AsyncDelays(world.broker.bootstrap, world.topic)
+
+    async def one(delivery: Delivery) -> None: ...
+
+    for topic in ("a b", world.target):
+        delays.handler(topic, group=f"{world.topic}{len(topic)}")(one)
+    with pytest.raises(UsageError, match="Kafka does not make the topic a b"):
+        asyncio.run(delays.run())
+
+
+def test_what_is_no_handler_is_refused_at_once(world: World) -> None:
+    async def coroutine(delivery: Delivery) -> None: ...
+
+    with Delays(world.broker.bootstrap, world.topic) as delays:
+        with pytest.raises(UsageError, match="There is no handler to run"):
+            delays.run()
+        with pytest.raises(TypeError, match="AsyncDelays"):
+            delays.handler("t")(coroutine)
+        delays.handler("t")(print)
+        with pytest.raises(ValueError, match="give this one another group="):
+            delays.handler("t")
+        with pytest.raises(ValueError, match="waits must read like"):
+            delays.handler("u", waits=["soon"])
+    with pytest.raises(TypeError, match="async def"):
+        AsyncDelays(world.broker.bootstrap).handler("t")(print)
