@@ -55,6 +55,11 @@ class Polled:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def ask(self, query: str, of: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Of the database, beside what is measured."""
+        done = self._connection.execute(query, of)
+        return list(done.fetchall()) if done.description else []
+
     def target(self) -> str:
         return "-"
 

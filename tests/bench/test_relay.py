@@ -12,7 +12,9 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kio")
-np = pytest.importorskip("numpy")
+pytest.importorskip("numpy")
+
+import numpy as np
 
 from waterclock import cli
 from waterclock.bench import benchmarks
@@ -190,11 +192,6 @@ def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_table_has_a_block_a_question_and_how_many_times_as_good_ours_is() -> None:
     text = table(RECORD)
     assert "Redis                 20k   75,000 (2.0x)" in text
-    assert [line.split()[-3:] for line in text.splitlines() if line.startswith("Redis")][2] == [
-        "14.0",
-        "41.0",
-        "(1.0x)",
-    ][-3:]
     assert "Redis, burst 100000: failed: Redis: 3 messages were lost, of 30000" in text
     assert "Redis, take-over: not measured: one server" in text
     assert text.splitlines()[-1] == "procrastinate: not measured: gone"
