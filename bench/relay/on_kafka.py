@@ -68,7 +68,7 @@ class Relay:
         """What it says of itself; nothing, where it does not answer."""
         url = f"http://127.0.0.1:{self._port}/statistics.json"
         with suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=5) as answer:
-            found: Mapping[str, Any] = json.load(answer)
+            found: Mapping[str, Any] = json.load(answer)["statistics"]
             return found
         return {"partitions": {}}
 

@@ -150,8 +150,7 @@ class Job:
 
     def _expected(self) -> int:
         """Of the records: an answer for each cancel, and a delivery for each reminder that is not told to be cancelled."""
-        cancelled = sum(reply["outcome"] == "cancelled" for reply in self._reader.replies)
-        return len(self._plan.steps) - cancelled
+        return len(self._plan.steps) - self._reader.cancelled
 
 
 # What people see -----------------------------------------------------------------------------------------------
@@ -161,7 +160,7 @@ class _Bar:
     """How many came; who is away."""
 
     def __init__(self, wanted: Wanted) -> None:
-        columns = (TextColumn("delivered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        columns = (TextColumn("delivered or cancelled"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                    TextColumn("{task.fields[note]}"))  # fmt: skip
         self._progress = Progress(*columns, console=Console(stderr=True), disable=wanted.as_json)
         self._task = self._progress.add_task("", total=wanted.reminders, note="starting a broker and two relays")
@@ -177,10 +176,10 @@ class _Bar:
         self._progress.update(self._task, note=note)
 
     def show(self, reader: Reader, kills: Sequence[Kill], away: Sequence[str]) -> None:
-        notes = [f"{len(reader.replies):,} cancels answered"] if reader.replies else []
+        notes = [f"{reader.cancelled:,} cancelled"] if reader.cancelled else []
         notes += [f"{len(kills)} kills"] if kills else []
         notes += [f"{name} is away" for name in away]
-        self._progress.update(self._task, completed=len(reader.deliveries), note=", ".join(notes))
+        self._progress.update(self._task, completed=reader.settled, note=", ".join(notes))
 
 
 def _figures(wanted: Wanted, job: Job, verdict: Verdict, stage: Stage) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Reader:
         self.deliveries: list[Delivery] = []
         self.replies: list[dict[str, Any]] = []
         self.dead: list[str] = []
+        self.cancelled = 0  # of the replies, those that say so
         self._over, self._failure = threading.Event(), list[BaseException]()
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
         self._thread.start()
@@ -59,6 +60,11 @@ class Reader:
     def count(self) -> int:
         """Of all that came."""
         return len(self.deliveries) + len(self.replies) + len(self.dead)
+
+    @property
+    def settled(self) -> int:
+        """Of the reminders."""
+        return len(self.deliveries) + self.cancelled
 
     def to_the_ends(self) -> None:
         """Read all that is there now. ConnectionLost where that does not come to its end."""
@@ -113,5 +119,6 @@ class Reader:
             self.deliveries.append(Delivery(message.value(), message.key(), origin.decode(), int(due or b"0"), now_ms))
         elif message.topic() == REPLIES:
             self.replies.append(json.loads(message.value()))
+            self.cancelled += self.replies[-1]["outcome"] == "cancelled"
         else:
             self.dead.append((headers.get("dead-reason") or b"").decode())

@@ -117,7 +117,7 @@ class Stage:
         with suppress(OSError, ValueError, KeyError):
             url = f"http://127.0.0.1:{self._doors[name]}/statistics.json"
             with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
-                found: dict[str, Any] = json.load(answer)
+                found: dict[str, Any] = json.load(answer)["statistics"]
                 return found
         return None
 
