@@ -39,7 +39,7 @@ OWN: Final = ("broker", "kafka", "relay-1", "relay-2", "broker.log", "relay-1.lo
               "lateness.png")  # fmt: skip
 _LOOK_EVERY_S: Final = 0.01
 _SILENCE_S: Final = 60.0  # nothing new for so long: what is missing is lost
-_SHAKEN_MS: Final = 10_000  # so long after a kill lateness counts as the kill's: the group's timeout, and a start
+_AROUND_MS: Final = -500, 6_000  # of a kill, from before it to after its return: lateness there counts as the kill's
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +189,14 @@ def _figures(wanted: Wanted, job: Job, verdict: Verdict, stage: Stage) -> dict[s
         "each once, none early" if right else "NOT right"
     )
     _draw(late, kills, title, wanted.folder / "lateness.png")
-    shaken = [ms for due_ms, ms in late if any(0 <= due_ms - kill.at_ms < _SHAKEN_MS for kill in kills)]
-    calm = [ms for due_ms, ms in late if not any(0 <= due_ms - kill.at_ms < _SHAKEN_MS for kill in kills)]
+    around = [ms for due_ms, ms in late if _is_around(due_ms, kills)]
+    calm = [ms for due_ms, ms in late if not _is_around(due_ms, kills)]
     return {
         "verdict": "right" if right else "not right",
         **asdict(verdict),
         "pending_at_the_end": job.pending,
         "late_ms": {name: lateness(ms) for name, ms in
-                    (("all", [ms for _, ms in late]), ("calm", calm), ("after_kills", shaken)) if ms},
+                    (("all", [ms for _, ms in late]), ("calm", calm), ("around_kills", around)) if ms},
         "kills": [{"at_s": kill.at_ms / 1000, "relay": kill.name, "away_s": kill.rest_s} for kill in kills],
         "ended_by_themselves": {each.name: each.ends for each in stage.processes if each.name in RELAYS},
         "seconds": wanted.seconds,
@@ -204,6 +204,11 @@ def _figures(wanted: Wanted, job: Job, verdict: Verdict, stage: Stage) -> dict[s
         "seed": wanted.seed,
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
     }  # fmt: skip
+
+
+def _is_around(due_ms: int, kills: Sequence[Kill]) -> bool:
+    before_ms, after_ms = _AROUND_MS
+    return any(before_ms <= due_ms - kill.at_ms < kill.rest_s * 1000 + after_ms for kill in kills)
 
 
 def _draw(late: list[tuple[int, int]], kills: Sequence[Kill], title: str, file: Path) -> None:

@@ -57,7 +57,8 @@ def _histogram(axes: Axes, late_ms: Any) -> None:
         at_ms = float(np.percentile(late_ms, percent))
         axes.axhline(at_ms, color="#777777", lw=0.8, ls="--")
         axes.annotate(f"p{percent} {at_ms:,.0f} ms", (1, at_ms), xycoords=("axes fraction", "data"), xytext=(-2, 2),
-                      textcoords="offset points", ha="right", color="#444444", fontsize=8)  # fmt: skip
+                      textcoords="offset points", ha="right", color="#444444", fontsize=8,
+                      bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.8})  # fmt: skip
     axes.set_title("how many, by how late")
     axes.set_xlabel("reminders")
     axes.set_ylabel("late: from due until a reader has it")
