@@ -30,7 +30,7 @@ from waterclock.bench.relay.figures import Figures
 from waterclock.bench.relay.keeper import Keeper, Most, NotMeasured, cpu_of
 from waterclock.bench.relay.on_kafka import OnKafka
 from waterclock.bench.relay.polled import Polled
-from waterclock.bench.relay.putting import Load, Putting
+from waterclock.bench.relay.putting import Load, put_in
 from waterclock.bench.relay.sorted_set import SortedSet
 from waterclock.bench.relay.ways import now_us
 from waterclock.bench.servers import apache
@@ -102,7 +102,7 @@ class Run:
         self._most = keeper.most or Most(pending, max(RATES), round(max(BURSTS) * seconds))
         self._pending = min(pending, self._most.pending)
         self._kept = 0  # as many are pending
-        self._numbers = count(1, 1_000_000_000)  # from where each load is numbered
+        self._numbers = count(1_000_000_000, 1_000_000_000)  # from where each load is numbered
         self._per_s = 1.0  # how many are put in and filed in a second
 
     def parts(self) -> Figures:
@@ -131,7 +131,7 @@ class Run:
         load = Load(0, self._pending, now_us() // 1000 + HOUR_MS, WEEK_MS)
         target = keeper.target()
         before_mb = keeper.resident_mb()
-        put = Putting(keeper.way, keeper.address, target, load).done()
+        put = put_in(keeper.way, keeper.address, target, load)
         filed_s = keeper.catch_up_s(self._pending)
         keeper.until_kept(self._pending)
         self._kept = self._pending
@@ -170,7 +170,7 @@ class Run:
         load = self._load(messages, 0, WAITS_MS + round(1_500 * messages / self._per_s))
         keeper, target = self._keeper, self._keeper.target()
         with keeper.taking(target, load.count) as taker:
-            Putting(keeper.way, keeper.address, target, load).done()
+            put_in(keeper.way, keeper.address, target, load)
             if now_us() < load.due_ms * 1000 - 1_500_000:
                 keeper.until_kept(self._kept + load.count)
             ready_us = now_us()
@@ -185,11 +185,7 @@ class Run:
         """Put a load in while it becomes due, and see that each was had once."""
         keeper, target = self._keeper, self._keeper.target()
         with keeper.taking(target, load.count) as taker:
-            putting = Putting(keeper.way, keeper.address, target, load)
-            try:
-                putting.done()
-            finally:
-                putting.kill()
+            put_in(keeper.way, keeper.address, target, load)
             had = taker.had()
         figures.check(keeper.name, load, had)
         return had
@@ -199,7 +195,7 @@ class Run:
     def _cancel(self) -> Figures:
         messages = min(round(CANCELS * self._seconds), self._most.burst)
         load, target = self._load(messages, 0, 2 * HOUR_MS), self._keeper.target()
-        Putting(self._keeper.way, self._keeper.address, target, load).done()
+        put_in(self._keeper.way, self._keeper.address, target, load)
         self._keeper.until_kept(self._kept + messages)
         took_s = self._keeper.cancel(range(load.first, load.first + messages))
         return {"messages": messages, "per_s": messages / took_s}
@@ -208,7 +204,7 @@ class Run:
         keeper, target, seconds = self._keeper, self._keeper.target(), CRASH_S * max(1.0, self._seconds)
         load = self._load(round(min(CRASH_RATE, self._most.rate) * seconds), int(seconds * 1000), WAITS_MS)
         with keeper.taking(target, load.count) as taker:
-            Putting(keeper.way, keeper.address, target, load).done()
+            put_in(keeper.way, keeper.address, target, load)
             time.sleep(max(0.0, load.due_ms / 1000 + seconds / 4 - time.time()))
             killed_us = keeper.crash()
             had = taker.had()

@@ -21,7 +21,7 @@ from typing import Any, Final
 from waterclock.bench.relay import figures
 from waterclock.bench.relay.figures import Figures
 from waterclock.bench.relay.keeper import bytes_in, free_port, resident_of
-from waterclock.bench.relay.putting import Load, Putting
+from waterclock.bench.relay.putting import Load, put_in
 from waterclock.bench.relay.taking import Taking, taking
 from waterclock.bench.relay.ways import TOPIC, named, now_us
 from waterclock.bench.servers.ours import MAIN
@@ -209,7 +209,7 @@ class OnKafka:
         """Kill the first relay while messages are due, and leave it away."""
         load = Load(first, int(rate * seconds), now_us() // 1000 + LEAD_MS, int(seconds * 1000))
         target = self.target()
-        Putting(self.way, self.address, target, load).done()
+        put_in(self.way, self.address, target, load)
         with self.taking(target, load.count) as taker:
             time.sleep(max(0.0, load.due_ms / 1000 + min(1.0, seconds / 4) - time.time()))
             killed_us = now_us()

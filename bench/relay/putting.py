@@ -56,16 +56,29 @@ class Putting:
 
     def done(self) -> dict[str, float]:
         """Wait for its end: how many a second were acknowledged."""
-        out, _ = self._process.communicate()
-        if self._process.returncode:
+        assert self._process.stdout is not None
+        out = self._process.stdout.read()
+        if self._process.wait():
             raise WrongAnswer("whoever puts messages in has failed; what it said stands above")
         found: dict[str, float] = json.loads(out)
         return found
 
     def kill(self) -> None:
         """Where it still runs."""
-        self._process.kill()
-        self._process.communicate()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def put_in(way: str, address: str, target: str, load: Load) -> dict[str, float]:
+    """All of a load, by a process of its own: how many a second were acknowledged."""
+    process = Putting(way, address, target, load)
+    try:
+        return process.done()
+    finally:
+        process.kill()
 
 
 def put(putter: Putter, load: Load) -> dict[str, Any]:

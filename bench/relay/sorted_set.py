@@ -55,7 +55,7 @@ class SortedSet:
 
     def _launch(self) -> None:
         self._process = Process(
-            self._command, self._folder / "log", lambda written: "Ready to accept connections" in written
+            self._command, self._folder / "log", lambda written: "eady to accept connections" in written
         )
         self._redis: Any = redis_at(self.address)
 

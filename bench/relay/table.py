@@ -81,8 +81,9 @@ def table(found: Mapping[str, Any]) -> str:
 def _block(runs: Sequence[Mapping[str, Any]], kind: str) -> str:
     head, columns = BLOCKS[kind]
     rows, failed, first = list[list[str]](), dict[str, str](), dict[tuple[str, int], Mapping[str, Any]]()
-    for run in runs:
-        for name in (name for name in run if name.split(" ")[0] == kind):
+    parts = dict.fromkeys(name for run in runs for name in run if name.split(" ")[0] == kind)
+    for name in parts:
+        for run in (run for run in runs if name in run):
             part = run[name]
             if why := part.get("error") or part.get("left_out"):
                 failed[f"{run['keeper']}, {name}"] = f"{'failed' if 'error' in part else 'not measured'}: {why}"

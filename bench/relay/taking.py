@@ -35,6 +35,7 @@ class Taking:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         if not self._process.stdout.readline():
+            self.kill()
             raise WrongAnswer("whoever takes messages has failed; what it said stands above")
 
     def cpu_s(self) -> float:
@@ -43,7 +44,7 @@ class Taking:
 
     def had(self) -> Had:
         """Wait for its end: what it had."""
-        self._process.communicate()
+        self._process.wait()
         if self._process.returncode:
             raise WrongAnswer("whoever takes messages has failed; what it said stands above")
         found: Had = np.load(self._file)
@@ -51,8 +52,11 @@ class Taking:
 
     def kill(self) -> None:
         """Where it still runs."""
-        self._process.kill()
-        self._process.communicate()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 @contextmanager

@@ -174,6 +174,9 @@ class Absent:
     def __enter__(self) -> None:
         raise NotMeasured("apt install somebody")
 
+    def __exit__(self, *_: object) -> None:
+        """It was never here."""
+
 
 def test_who_is_not_there_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "keepers", lambda: [Absent()])
@@ -191,7 +194,11 @@ def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_table_has_a_block_a_question_and_how_many_times_as_good_ours_is() -> None:
     text = table(RECORD)
-    assert "Redis                 20k   75,000 (2.0x)" in text
+    assert "Redis                 20k  75,000 (2.0x)                -           12         404" in text
+    assert [line.split()[2:] for line in text.splitlines() if line.startswith("Redis ")][1:3] == [
+        ["200", "3.0", "15.0", "(0.5x)", "16.0"],
+        ["6,000", "14.0", "41.0", "80.0"],
+    ]
     assert "Redis, burst 100000: failed: Redis: 3 messages were lost, of 30000" in text
     assert "Redis, take-over: not measured: one server" in text
     assert text.splitlines()[-1] == "procrastinate: not measured: gone"
