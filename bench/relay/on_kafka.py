@@ -211,7 +211,7 @@ class OnKafka:
         target = self.target()
         put_in(self.way, self.address, target, load)
         with self.taking(target, load.count) as taker:
-            time.sleep(max(0.0, load.due_ms / 1000 + min(1.0, seconds / 4) - time.time()))
+            time.sleep(max(0.0, load.due_ms / 1000 + seconds / 4 - time.time()))
             killed_us = now_us()
             self._relays[0].end()
             had = taker.had()

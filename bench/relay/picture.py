@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from waterclock.bench.tables import short
 
@@ -56,16 +56,16 @@ def _colors(runs: Runs) -> dict[str, str]:
 
 
 def _panel(axes: Axes, runs: Runs, name: str, key: str, title: str, colors: Mapping[str, str], is_time: bool) -> None:
-    """A bar for each keeper that has the figure."""
-    known = [run for run in runs if run.get(name, {}).get(key) is not None][::-1]
-    values = [run[name][key] for run in known]
+    """A bar for each keeper, from zero on."""
+    known = runs[::-1]
+    values = [run.get(name, {}).get(key) or 0.0 for run in known]
     names = [f"{run['keeper']}{_less(runs[0], run, name)}" for run in known]
     bars = axes.barh(names, values, color=[colors[run["keeper"]] for run in known], height=0.66)
-    axes.bar_label(bars, [_time(v, 0) if is_time else f"{v:,.0f}" for v in values], padding=3, fontsize=8)
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
+    words = [(_time(v, 0) if is_time else f"{v:,.0f}") if v else "not measured" for v in values]
+    axes.bar_label(bars, words, padding=3, fontsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(_time if is_time else lambda value, _: short(int(value))))
-    axes.set_xlim(right=max(values, default=1) * 4)
+    axes.set_xlim(0, max([*values, 1.0]) * 1.3)
     axes.grid(axis="y", visible=False)
     axes.tick_params(which="both", length=0, labelsize=8)
     axes.set_title(title)
@@ -74,7 +74,7 @@ def _panel(axes: Axes, runs: Runs, name: str, key: str, title: str, colors: Mapp
 def _less(ours: Mapping[str, Any], run: Mapping[str, Any], name: str) -> str:
     """In brackets, where less was asked of it."""
     for key in ("rate", "messages"):
-        asked, wanted = run[name].get(key), ours.get(name, {}).get(key)
+        asked, wanted = run.get(name, {}).get(key), ours.get(name, {}).get(key)
         if asked and wanted and asked < wanted:
             return f"\n({short(asked)} only)"
     return ""

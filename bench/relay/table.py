@@ -8,7 +8,8 @@ from typing import Any, Final
 from waterclock.bench.tables import aligned, notes, short
 
 ABOUT: Final = """\
-(how many times as good the first row is); messages of 200 bytes, each with an id; pending ones are due in a week
+(how many times as good the first row is); messages of 200 bytes, each with an id; pending ones are due within a week
+Apache Kafka is as it comes, and acknowledges what is in the page cache; waterclock's broker, what is on the disk
 put: until acknowledged; filed: until the relay knows what the log holds; files: what the keeper has on the disk for each
 pending message, log: what the broker's log has besides; crash: kill -9 of whoever keeps, started again at once, until all
 partitions deliver again; take-over: a relay killed that stays away, until another one delivers in all of its partitions,
