@@ -95,7 +95,7 @@ def _cdc(arguments: argparse.Namespace, folder: Path) -> int:
 def _delays(arguments: argparse.Namespace, folder: Path) -> int:
     for name in ("kio", "confluent_kafka", "numpy", "matplotlib", "rich"):
         if find_spec(name) is None:
-            what = "pip install 'waterclock[broker,relay,demo,spark]'"
+            what = "pip install 'waterclock[broker,relay,demo]'"
             raise EnvironmentMissing(f"demo delays needs more, and {name} is missing: {what}")
     from waterclock.examples.delays.main import Wanted, demo
 
