@@ -104,4 +104,5 @@ def _delays(arguments: argparse.Namespace, folder: Path) -> int:
     kills = arguments.kills or (1 if quick else 4)
     cancel = arguments.cancel or 0.0
     seconds = 8.0 if quick else 60.0
-    return demo(Wanted(folder, reminders, seconds, cancel, kills, arguments.seed, arguments.on, arguments.json))
+    wanted = Wanted(folder, reminders, seconds, cancel, kills, arguments.seed, arguments.on, arguments.json)
+    return int(demo(wanted))

@@ -70,7 +70,7 @@ class Stage:
         told = [self._ask(name) for name in RELAYS]
         if not all(told) or sum(len(one["partitions"]) for one in told if one) < PARTITIONS:
             return None
-        return sum(each["pending"] for one in told if one for each in one["partitions"].values())
+        return sum(int(each["pending"]) for one in told if one for each in one["partitions"].values())
 
     def close(self) -> None:
         """End all of it."""
@@ -88,7 +88,7 @@ class Stage:
 
     def _start_apache(self) -> str:
         check_for_kafka()
-        return self._stack.enter_context(apache_kafka(self._folder / "kafka"))
+        return str(self._stack.enter_context(apache_kafka(self._folder / "kafka")))
 
     def _relay(self, name: str, port: int) -> Process:
         folder = self._folder / name.replace(" ", "-")
