@@ -156,8 +156,8 @@ class Run:
     def _late(self, rate: int) -> Figures:
         if self._most.rate < rate != RATES[0]:
             raise NotMeasured(f"it does not do {self._most.rate + 1:,} a second")
-        rate, seconds = min(rate, self._most.rate), 2 * self._seconds
-        load = self._load(round(rate * seconds), int(seconds * 1000), WAITS_MS, LEAD_MS)
+        rate = min(rate, self._most.rate)
+        load = self._load(round(rate * self._seconds), int(self._seconds * 1000), WAITS_MS, LEAD_MS)
         return {"rate": rate, **figures.lateness(load, self._had(load))}
 
     def _burst(self, times: int) -> Figures:

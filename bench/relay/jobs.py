@@ -22,7 +22,7 @@ from waterclock.bench.relay.taking import Taking, taking
 from waterclock.bench.relay.ways import PAYLOAD, Came, moment, now_us
 from waterclock.errors import WrongAnswer
 
-MOST: Final = Most(pending=20_000, rate=200, burst=2_000)
+MOST: Final = Most(pending=20_000, rate=200, burst=1_000)
 QUEUE: Final = "bench"
 CONCURRENCY: Final = 10
 ASKS_S: Final = 0.05

@@ -90,13 +90,18 @@ def _block(runs: Sequence[Mapping[str, Any]], kind: str) -> str:
                 failed[f"{run['keeper']}, {name}"] = f"{'failed' if 'error' in part else 'not measured'}: {why}"
                 continue
             ours = first.setdefault((name, run["pending"]), part)
-            rows.append([run["keeper"], short(run["pending"]), *(_cell(part, ours, column) for column in columns)])
+            rows.append([run["keeper"], short(_pending(run)), *(_cell(part, ours, column) for column in columns)])
     shown = [place for place, _ in enumerate(columns, 2) if any(row[place] != "-" for row in rows)]
     heads = [head, "pending", *(column[0] for column in columns)]
     lines = aligned(
         [heads[place] for place in (0, 1, *shown)], [[row[place] for place in (0, 1, *shown)] for row in rows]
     )
     return "\n".join([lines, *([notes(failed)] if failed else [])])
+
+
+def _pending(run: Mapping[str, Any]) -> int:
+    """As many as it was given to keep: of some less is asked."""
+    return int(run["kept"].get("messages", run["pending"]))
 
 
 def _cell(part: Mapping[str, Any], ours: Mapping[str, Any], column: Column) -> str:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +17,19 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kio")
 
+from confluent_kafka import Producer
+
 from waterclock import cli
-from waterclock.clock import SystemClock
+from waterclock.clock import ManualClock, SystemClock
 from waterclock.examples import command as demo
 from waterclock.examples.delays.checker import Errors, Evidence, check
 from waterclock.examples.delays.kills import LONG_S, SHORT_S, Kills, kills
 from waterclock.examples.delays.plan import LEAD_MS, Plan, Reminder, Step, plan
-from waterclock.examples.delays.reader import Delivery
-from waterclock.examples.delays.sender import Sent
+from waterclock.examples.delays.reader import DEAD, REPLIES, Delivery, Reader
+from waterclock.examples.delays.sender import TARGET, Sent
 from waterclock.examples.delays.stage import RELAYS
 from waterclock.examples.processes import Process
+from waterclock.testing import Broker
 
 START_MS = 1_000_000
 KEY = b"user 7"
@@ -181,16 +185,55 @@ def test_every_other_kill_lasts_longer_than_the_group_waits() -> None:
     assert [each.at_ms for each in made] == sorted(each.at_ms for each in made)
 
 
-def test_a_process_stays_away_for_as_long_as_it_is_told(tmp_path: Path) -> None:
-    process = Process("sleeper", ["sleep", "600"], tmp_path / "log", SystemClock())
+def test_a_process_stays_away_for_as_long_as_it_is_told_and_the_next_time_for_a_moment(tmp_path: Path) -> None:
+    clock = ManualClock()
+    process = Process("sleeper", ["sleep", "600"], tmp_path / "log", clock)
     process.start()
     try:
-        assert process.kill(60.0)
-        process.keep()
-        process.keep()
-        assert not process.runs
+        for rest_s, told in ((60.0, [60.0]), (0.5, [])):
+            assert process.kill(*told)
+            process.keep()
+            clock.advance_s(rest_s)
+            process.keep()
+            assert not process.runs
+            clock.advance_s(0.1)
+            process.keep()
+            assert process.runs
     finally:
         process.stop()
+
+
+# The reader
+
+
+def test_a_second_delivery_that_comes_last_is_read_before_anything_is_judged(
+    kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, may_read = Reader._take, threading.Event()
+    monkeypatch.setattr(Reader, "_take", lambda self, messages: (may_read.wait(20), take(self, messages)))
+    for topic in (TARGET, REPLIES, DEAD):
+        kafka_broker.create_topic(topic)
+    reader = Reader(kafka_broker.bootstrap, dict.fromkeys((TARGET, REPLIES, DEAD), 1), SystemClock())
+    try:
+        settings = {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": "relay", "log_level": 0}
+        producer = Producer(settings)
+        producer.init_transactions(20)
+        for commits in (True, True, False):
+            producer.begin_transaction()
+            producer.produce(
+                TARGET, b"reminder 7", KEY, headers=[("delayed-from", b"delays-0-7"), ("delayed-until", b"5")]
+            )
+            (producer.commit_transaction if commits else producer.abort_transaction)(20)
+        reading = threading.Thread(target=reader.to_the_ends)
+        reading.start()
+        reading.join(0.1)
+        assert reading.is_alive()
+        may_read.set()
+        reading.join(20)
+        assert [one[:4] for one in reader.deliveries] == [(b"reminder 7", KEY, "delays-0-7", 5)] * 2
+    finally:
+        may_read.set()
+        reader.close()
 
 
 # The command
