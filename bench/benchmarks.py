@@ -29,6 +29,7 @@ class Benchmark:
     sizes: str  # what --sizes are
     defaults: Mapping[str, str]  # its options
     quick: Mapping[str, str] = field(default_factory=dict)  # those that --quick puts in their place
+    parts: Mapping[str, str] = field(default_factory=dict)  # an option for each part that can be measured alone
 
 
 def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
@@ -130,6 +131,19 @@ def _polling_table(figures: dict[str, Any]) -> str:
     return table(figures)
 
 
+def _relay(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.relay import campaign, store
+
+    found = {} if arguments.store else campaign.measure(arguments.sizes, arguments.seconds, tell)
+    return {**found, "store": store.figures(max(arguments.sizes), tell)}
+
+
+def _relay_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.relay.table import table
+
+    return table(figures)
+
+
 def _broker_table(figures: dict[str, Any]) -> str:
     from waterclock.bench.broker.table import table
 
@@ -215,6 +229,18 @@ BENCHMARKS: dict[str, Benchmark] = {
         "tasks pending, due in 100 days",
         {"sizes": "1k,100k,1M", "rounds": "3", "seconds": "4"},
         {"sizes": "10k", "rounds": "1", "seconds": "0.3"},
+    ),
+    "relay": Benchmark(
+        _relay,
+        _relay_table,
+        (
+            "delayed messages: how late, how quick, what they cost while they wait, on our broker, and on Apache Kafka "
+            "where java and mvn are on the PATH; Redis, a polled table, procrastinate where they are there (12 minutes)"
+        ),
+        "messages pending, due within a week",
+        {"sizes": "1M", "seconds": "5"},
+        {"sizes": "20k", "seconds": "0.3"},
+        {"store": "the relay's files alone, without Kafka"},
     ),
     "cdc": Benchmark(
         _cdc,

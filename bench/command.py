@@ -51,6 +51,8 @@ def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
         options = {name: known[name][0](value) for name, value in benchmark.quick.items()}
         shown = " ".join(f"--{name} {value}" for name, value in benchmark.quick.items())
         parser.add_argument("--quick", action=Quick, const=options, help=f"a small run, under a minute: {shown}")
+    for name, what in benchmark.parts.items():
+        parser.add_argument(f"--{name}", action="store_true", help=f"measure only {what}")
     parser.add_argument(
         "--out", metavar="FOLDER", default="bench/results", help="for the results (default: %(default)s)"
     )
@@ -122,6 +124,7 @@ def _command(arguments: argparse.Namespace) -> str:
         if value is not None:
             one = f"{value:g}" if isinstance(value, float) else str(value)
             words += [f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else one]
+    words += [f"--{name}" for name in BENCHMARKS[arguments.benchmark].parts if getattr(arguments, name)]
     return " ".join(words)
 
 

@@ -80,6 +80,10 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             from waterclock.bench.polling import picture  # which takes its labels from here
 
             figure = picture.draw(figures)
+        elif record["benchmark"] == "relay" and figures.get("runs"):
+            from waterclock.bench.relay import picture as of_relay
+
+            figure = of_relay.draw(figures)
         elif record["benchmark"] == "pipeline" and figures:
             figure = _pipeline(figures)
         else:

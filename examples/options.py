@@ -7,8 +7,16 @@ from typing import Any
 
 from waterclock.errors import UsageError
 
-_DEMOS = {"seed": ("fines", "kills", "cdc"), "folder": ("fines", "kills", "cdc"), "changes": ("cdc",), "on": ("kills",),
-          "kills": ("kills", "cdc")}  # fmt: skip
+_DEMOS = {
+    "seed": ("fines", "kills", "cdc", "delays"),
+    "folder": ("fines", "kills", "cdc", "delays"),
+    "changes": ("cdc",),
+    "on": ("kills", "delays"),
+    "kills": ("kills", "cdc", "delays"),
+    "reminders": ("delays",),
+    "cancel": ("delays",),
+    "quick": ("delays",),
+}
 DEFAULTS: dict[str, Any] = {"seed": 1, "changes": 200_000, "on": "own"}
 
 

@@ -1,1 +1,1 @@
-"""What the relay costs."""
+"""What the relay costs: its store alone (store.py), and all of it beside others (campaign.py)."""

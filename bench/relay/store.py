@@ -1,4 +1,4 @@
-"""What the relay's store costs, without Kafka: `python -m waterclock.bench.relay.store [--pending 1M] [--folder DIR]`.
+"""What the relay's store costs, without Kafka: `waterclock bench relay --store [--sizes 1M]`.
 
 Rule 1: messages have 200 bytes of value, a key of 8 and an id of 12, and are due within a week, evenly; one in ten has
         the id of another.
@@ -9,16 +9,15 @@ Rule 3: a checkpoint is made once in `CHECKPOINT` messages, as an owner makes on
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from waterclock.arguments import count
 from waterclock.errors import WrongAnswer
 from waterclock.relay.near import Near
 from waterclock.relay.store import Identity, PartitionStore, pack, rows_of, unpack
@@ -155,23 +154,15 @@ def timed(figures: Figures, name: str) -> Iterator[None]:
     figures[name] = time.perf_counter() - start
 
 
-def _told(what: str, of: Callable[[Path], Figures], above: Path | None) -> None:
-    with tempfile.TemporaryDirectory(dir=above) as folder:
-        print(what)
-        for name, figure in of(Path(folder)).items():
-            print(f"  {name:30} {figure:12,.1f}" if figure < 1_000 else f"  {name:30} {figure:12,.0f}")
-
-
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pending", type=count, default=1_000_000, metavar="1M")
-    parser.add_argument("--folder", type=Path, help="where to make the store (default: the system's temporary folder)")
-    options = parser.parse_args()
-    _told(f"{options.pending:,} pending", lambda folder: measure(folder, options.pending), options.folder)
-    together = min(options.pending, 1_000_000)
-    _told(f"{together:,} due within one hour", lambda folder: burst(folder, together), options.folder)
-
-
-if __name__ == "__main__":
-    main()
+def figures(pending: int, tell: Callable[[str], None]) -> dict[str, Figures]:
+    """What `waterclock bench relay` shows of it."""
+    pending = max(1, pending // BATCH) * BATCH
+    together, found = min(pending, 1_000_000), dict[str, Figures]()
+    for what, of in (
+        (f"{pending:,} pending", partial(measure, pending=pending)),
+        (f"{together:,} due within one hour", partial(burst, pending=together)),
+    ):
+        tell(f"relay, the store alone: {what}")
+        with tempfile.TemporaryDirectory() as folder:
+            found[what] = of(Path(folder))
+    return found

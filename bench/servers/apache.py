@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def fetch() -> None:
         ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(HERE / "pom.xml"), *goal],
         check=True,
         stdin=subprocess.DEVNULL,
+        stdout=sys.__stderr__,  # whoever fetches may have a result to print, which a program reads
     )
 
 

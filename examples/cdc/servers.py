@@ -22,8 +22,7 @@ import pymysql
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.examples.ends import kill_all, undisturbed
-
-from .processes import Process
+from waterclock.examples.processes import Process
 
 _PATIENCE_S = 60.0
 _BINLOG = (

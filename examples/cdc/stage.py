@@ -24,8 +24,8 @@ from waterclock.cdc.topics import last_position
 from waterclock.clock import Clock
 from waterclock.errors import EnvironmentMissing
 from waterclock.examples.ends import undisturbed
+from waterclock.examples.processes import Process
 
-from .processes import Process
 from .servers import MariaDB, Postgres, free_port, programs
 from .shop import DATABASE
 

@@ -13,7 +13,8 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import UsageError
+from waterclock.examples.brokers import apache_kafka, check_for_kafka
 
 from .feed import TOPIC, send_all
 from .log import read_log, without_penalties
@@ -72,14 +73,10 @@ def own(home: Path, seed: int, say: Say) -> Iterator[Ground]:
 @contextmanager
 def servers(home: Path, seed: int, say: Say) -> Iterator[Ground]:
     """Apache Kafka in a process of its own, and PostgreSQL. EnvironmentMissing where one of them cannot be had."""
-    from waterclock.bench.servers import apache, postgres
+    from waterclock.bench.servers import postgres
 
-    if not any(apache.LIB.glob("kafka_*.jar")) and not (shutil.which("mvn") and shutil.which(apache.JAVA)):
-        raise EnvironmentMissing(
-            "Apache Kafka needs Java 17 and Maven: install them (Debian: apt install default-jre-headless maven), or take "
-            "--on own"
-        )
-    with postgres.running_server() as database, _apache(home / "kafka") as address:
+    check_for_kafka()
+    with postgres.running_server() as database, apache_kafka(home / "kafka") as address:
         say(f"Apache Kafka at {address}, tables in PostgreSQL ({database.url()})")
         _fill(address, seed, say)
         url = database.url()
@@ -92,20 +89,6 @@ def servers(home: Path, seed: int, say: Say) -> Iterator[Ground]:
 
 
 GROUNDS: Mapping[str, Callable[[Path, int, Say], AbstractContextManager[Ground]]] = {"own": own, "servers": servers}
-
-
-@contextmanager
-def _apache(folder: Path) -> Iterator[str]:
-    from waterclock.bench.servers.apache import ApacheKafka
-
-    try:
-        kafka = ApacheKafka(folder, {})
-    except RuntimeError as error:
-        raise EnvironmentMissing(f"Apache Kafka does not start: {error}") from error
-    try:
-        yield kafka.bootstrap
-    finally:
-        kafka.stop()
 
 
 def _fill(address: str, seed: int, say: Say) -> None:

@@ -25,9 +25,9 @@ from waterclock.clock import ManualClock, SystemClock
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.examples import command as demo
 from waterclock.examples.cdc import compare, main, servers
-from waterclock.examples.cdc.processes import Process
 from waterclock.examples.cdc.shop import Shop
 from waterclock.examples.cdc.tables import tables
+from waterclock.examples.processes import Process
 
 
 def test_twenty_tables_have_every_type_and_every_kind_of_key() -> None:

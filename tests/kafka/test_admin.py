@@ -45,6 +45,20 @@ def test_settings_that_kafka_does_not_show_are_told_by_their_topic(
         admin.settings(kafka_topic)
 
 
+def test_a_topic_that_was_made_just_now_and_is_not_known_everywhere_yet_is_asked_for_again(
+    admin: Admin, kafka_broker: Broker, kafka_topic: str
+) -> None:
+    """Apache Kafka answers CreateTopics before its own metadata has the topic: a relay that had made its topics ended."""
+    with kafka_broker.faults.answer("DescribeConfigs", Error.UNKNOWN_TOPIC_OR_PARTITION, times=2):
+        assert admin.settings(kafka_topic)["cleanup.policy"] == "delete"
+
+
+def test_a_topic_that_is_not_there_is_told_after_a_while(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admins, "_MADE_WITHIN_S", 0.2)
+    with pytest.raises(UsageError, match=r"^Kafka does not show the settings of the topic nowhere: "):
+        admin.settings("nowhere")
+
+
 def test_no_kafka_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admins, "_PATIENCE_S", 0.2)
     with pytest.raises(EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*\.$"):

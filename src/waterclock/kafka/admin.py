@@ -1,20 +1,25 @@
 """Topics: listed, made and looked at.
 
 Rule 1: a topic that is there is never changed.
+Rule 2: one that was made just now may not be known everywhere yet: who asks for it is told a moment later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.kafka.errors import words_of
+from waterclock.kafka.patience import patiently
 
+T = TypeVar("T")
 _PATIENCE_S = 30.0
+_MADE_WITHIN_S = 5.0
 
 
 class Admin:
@@ -43,7 +48,7 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
         try:
-            described = self._client.describe_topics(TopicCollection([topic]))[topic].result()
+            described = _once_known(lambda: self._client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise UsageError(f"Kafka does not describe the topic {topic}: {words_of(error)}.") from None
         return str(described.topic_id)
@@ -52,7 +57,12 @@ class Admin:
         """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            entries = self._client.describe_configs([resource])[resource].result()
+            entries = _once_known(lambda: self._client.describe_configs([resource])[resource].result())
         except KafkaException as error:
             raise UsageError(f"Kafka does not show the settings of the topic {topic}: {words_of(error)}.") from None
         return {name: entry.value for name, entry in entries.items()}
+
+
+def _once_known(ask: Callable[[], T]) -> T:
+    """Rule 2."""
+    return patiently(ask, lambda error: error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART, _MADE_WITHIN_S, SystemClock())

@@ -1,4 +1,4 @@
-"""The processes of the demo: started, killed with SIGKILL, started again where they ended, all gone at the end.
+"""The processes of a demo: started, killed with SIGKILL, started again where they ended, all gone at the end.
 
 Rule 1: each is the head of a group of its own: Ctrl-C reaches the demo alone. A kill takes all with it that it started.
 Rule 2: one that ends by itself is started again, as a service manager would; one that ends again and again without the
@@ -32,7 +32,12 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
         self._ended_s: float | None = None
         self._in_a_row = 0
+        self._rest_s = _AGAIN_AFTER_S
         self.kills = self.ends = 0
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -42,11 +47,12 @@ class Process:
             )  # fmt: skip
         self._ended_s = None
 
-    def kill(self) -> bool:
-        """SIGKILL to it and all that it started; `keep` starts it again. False where it was not running."""
+    def kill(self, rest_s: float = _AGAIN_AFTER_S) -> bool:
+        """SIGKILL to it and all that it started; `keep` starts it again after `rest_s`. False where it was not running."""
         if self._process is None or self._process.poll() is not None:
             return False
         self._end()
+        self._rest_s = rest_s
         self.kills += (killed := self._process.returncode == -signal.SIGKILL)
         return killed
 
@@ -62,7 +68,8 @@ class Process:
             self._in_a_row += by_itself
             if self._in_a_row > _MOST_IN_A_ROW:
                 raise WaterclockError(f"{self.name} ended {_MOST_IN_A_ROW} times in a row: {self._last_words()}")
-        elif self._clock.monotonic_s() - self._ended_s > _AGAIN_AFTER_S:
+        elif self._clock.monotonic_s() - self._ended_s > self._rest_s:
+            self._rest_s = _AGAIN_AFTER_S
             self.start()
 
     def cpu_s(self) -> float:
