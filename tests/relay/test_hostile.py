@@ -100,10 +100,10 @@ def test_the_ends_of_time(due_ms: int, world: World) -> None:
 # Many
 
 
-def test_a_hundred_thousand_of_one_id_and_a_thousand_cancels_of_it(world: World) -> None:
+def test_many_messages_of_one_id_and_a_thousand_cancels_of_it(world: World) -> None:
     relay = world.started()
     headers = [("deliver-to", world.target.encode()), ("deliver-at", b"99999999999999"), ("delay-id", b"same")]
-    for _ in range(100_000):
+    for _ in range(30_000):
         world._producer.produce(world.topic, b"", headers=headers)
         world._producer.poll(0)
     world._producer.flush(60)
@@ -114,12 +114,12 @@ def test_a_hundred_thousand_of_one_id_and_a_thousand_cancels_of_it(world: World)
     began_s = time.monotonic()
     step_quietly(relay)
     print(f"{time.monotonic() - began_s:.1f} s")
-    assert world.replies() == [("same", "cancelled", 100_000), *[("same", "cancelled", 0)] * 999]
+    assert world.replies() == [("same", "cancelled", 30_000), *[("same", "cancelled", 0)] * 999]
 
 
 def test_many_requests_for_topics_that_are_not_there(world: World) -> None:
     relay = world.started()
-    for number in range(3_000):
+    for number in range(300):
         headers = [("deliver-to", b"nobody-%d" % number), ("delay", b"1")]
         world._producer.produce(world.topic, b"", headers=headers)
     world._producer.flush(60)
@@ -127,19 +127,19 @@ def test_many_requests_for_topics_that_are_not_there(world: World) -> None:
     goes_on(world, relay)
     print(f"{time.monotonic() - began_s:.1f} s")
     step_quietly(relay)
-    assert len(world.letters()) == 3_000
+    assert len(world.letters()) == 300
 
 
 def test_messages_that_are_too_large_with_our_headers(world: World) -> None:
     relay = world.started()
     limit(world, world.target, 500_000)
-    for _ in range(40):
-        world.put(os.urandom(1_000_000), deliver_to=world.target, deliver_at=world.now_ms)
+    for _ in range(12):
+        world.put(os.urandom(990_000), deliver_to=world.target, deliver_at=world.now_ms)
     began_s = time.monotonic()
     goes_on(world, relay)
     print(f"{time.monotonic() - began_s:.1f} s")
     step_quietly(relay)
-    assert (len(world.letters()), world.values()) == (40, ["good"])
+    assert (len(world.letters()), world.values()) == (12, ["good"])
 
 
 # Topics
@@ -167,7 +167,8 @@ def test_a_target_of_kafkas_own_is_a_letter(name: str, world: World) -> None:
 def test_a_topic_of_its_own_that_is_deleted_is_made_again(name: str, world: World) -> None:
     relay = world.started()
     topic = f"{world.topic}.{name}"
-    AdminClient(base_settings(world.broker.bootstrap, {})).delete_topics([topic])[topic].result()
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.delete_topics([topic])[topic].result()
     world.put(b"bad")
     world.put(None, delay_id="a", delay_action="cancel")
     goes_on(world, relay)
@@ -181,7 +182,8 @@ def test_topics_that_lose_records_are_refused(setting: tuple[str, str], which: s
 
     entry = ConfigEntry(*setting, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, world.topic + which, incremental_configs=[entry])
-    AdminClient(base_settings(world.broker.bootstrap, {})).incremental_alter_configs([resource])[resource].result()
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.incremental_alter_configs([resource])[resource].result()
     with pytest.raises(UsageError, match=re.escape(f"The topic {world.topic}{which} has {setting[0]}={setting[1]}")):
         world.relay()
 
@@ -264,7 +266,7 @@ def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_b
     hung = Producer({**base_settings(world.broker.bootstrap, {}), "transactional.id": "hung"})
     hung.init_transactions(10)
     hung.begin_transaction()
-    hung.produce(world.topic, b"in", headers=[("deliver-to", world.target.encode()), ("delay", b"0")])
+    hung.produce(world.topic, b"in", headers=[("deliver-to", world.target.encode()), ("deliver-at", b"5")])
     hung.flush(10)
     world.send("behind", in_ms=0)
     world.advance_ms(1_000)
@@ -272,4 +274,4 @@ def test_a_transaction_that_a_user_leaves_open_in_the_input_holds_back_what_is_b
     assert world.values() == ["before"]
     hung.commit_transaction(10)
     step_until(lambda: len(world.values()) == 3, relay)
-    assert world.values() == ["before", "in", "behind"] or world.values() == ["before", "behind", "in"]
+    assert world.values() == ["before", "in", "behind"]

@@ -18,10 +18,11 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
+from waterclock.relay.headers import headers_of, request_in
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.request import Action, BadRequest, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Request
 from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
 from waterclock.relay.store.rows import Array
 
@@ -122,7 +123,7 @@ class Owner:
 
     def _request(self, message: Message) -> Request | None:
         try:
-            return request_of(message.headers(), message.timestamp()[1])
+            return request_in(message)
         except BadRequest as error:
             if message.offset() >= self.command_position:
                 self.letters.append(letter_of(message, str(error), False))
@@ -215,4 +216,4 @@ class Owner:
 
 def letter_of(message: Message, reason: str, pending: bool) -> Letter:
     """The dead letter of a record."""
-    return Letter(message.offset(), reason, message.value(), message.key(), message.headers() or [], pending)
+    return Letter(message.offset(), reason, message.value(), message.key(), headers_of(message) or [], pending)

@@ -19,7 +19,7 @@ Rule 3: a record that Kafka refuses is put aside alone: the turn that meets it i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -41,6 +41,26 @@ MOST_ALONE: Final = 2_000  # where each is a batch of its own: a transaction has
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
+
+
+class _Known:
+    """The messages of one id, looked at once, whatever the number of commands; these come in the order of the input."""
+
+    def __init__(self, found: Sequence[Found]) -> None:
+        self._behind = sorted(found, key=lambda one: -one.origin)  # the next one is the last
+        self.states: set[State] = set()  # of what stands before the last command
+
+    def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
+        """The origins before `offset` that are pending, which they are no more."""
+        pending: list[int] = []
+        self.states |= {State.CANCELLED} if State.PENDING in self.states else set()
+        while self._behind and self._behind[-1].origin < offset:
+            one = self._behind.pop()
+            state = gone.get(one.origin, one.state)
+            self.states.add(state)
+            if state is State.PENDING:
+                pending.append(one.origin)
+        return pending
 
 
 class Turn:
@@ -69,17 +89,16 @@ class Turn:
         self._letters = sorted(self._owner.letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         waiting = self._owner.waiting
-        found = self._owner.store.find_many([command.id for command in waiting])
-        self._replies = [self._reply(command, of_id) for command, of_id in zip(waiting, found, strict=True)]
+        ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
+        known = dict(zip(ids, map(_Known, self._owner.store.find_many(ids)), strict=True))
+        self._replies = [self._reply(command, known[command.id]) for command in waiting]
         if self._gone:
             self._owner.drop(list(self._gone))
 
-    def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
-        before = [one for one in found if one.origin < command.offset]
-        states = {one.origin: self._gone.get(one.origin, one.state) for one in before}
-        pending = [origin for origin, state in states.items() if state is State.PENDING]
+    def _reply(self, command: Command, known: _Known) -> Reply:
+        pending = known.take(command.offset, self._gone)
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
-        told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())
+        told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
         request = self._around.place(self._owner.number, command.offset)
         return Reply(command.id.decode(), command.action.value, told, len(pending), request)
 

@@ -28,12 +28,13 @@ from waterclock.errors import EnvironmentMissing, UsageError
 
 try:
     from waterclock.kafka.admin import Admin
+    from waterclock.relay.headers import request_in
     from waterclock.relay.logs import Logs
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
 
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.request import Action, BadRequest, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Request
 from waterclock.relay.settlement import NoSettlement, Settlement, mark_of, settlement_of
 from waterclock.relay.topics import Topics
 
@@ -202,7 +203,7 @@ class PartView:
         """The requests from `start` on; a bad one is none, whether it has its dead letter or not."""
         for message in self._logs.read(self._topics.input, self._part.number, start, self._end):
             try:
-                yield message, request_of(message.headers(), message.timestamp()[1])
+                yield message, request_in(message)
             except BadRequest:
                 continue
 
