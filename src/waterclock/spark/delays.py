@@ -8,7 +8,8 @@
 Rule 1: everything is read from Kafka, as a new owner does (relay/take_over.py). No relay need run, no file of one is read.
 Rule 2: where the input ends is asked before where TOPIC.settled does: of the requests up to that end, all are told that
         were settled until then. The other way round, what is delivered in between would look pending.
-Rule 3: each action of Spark's looks anew. Who wants two answers of one moment persists the frame.
+Rule 3: a frame shows one moment, that of its first action: Spark asks once which part a task reads. For another moment,
+        call `pending` again.
 Rule 4: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 5: a partition of the input is read by one task, which holds a byte for each of its records.
 """
