@@ -134,11 +134,13 @@ def test_two_views_of_two_relays_stay_two(spark: SparkSession, world: World, bro
         assert [row.value for row in both[0].unionAll(both[1]).collect()] == [b"one", b"two"]
 
 
-def test_it_is_asked_anew_by_each_action(spark: SparkSession, world: World) -> None:
+def test_a_frame_shows_one_moment_that_of_its_first_action(spark: SparkSession, world: World) -> None:
     frame = pending(world.broker.bootstrap, world.topic, session=spark)
-    assert frame.count() == 0
     world.send("one")
     assert frame.count() == 1
+    world.send("two")
+    assert (frame.count(), frame.where("due is not null").count()) == (1, 1)
+    assert pending(world.broker.bootstrap, world.topic, session=spark).count() == 2
 
 
 def test_where_a_message_was_moved_away_it_is_not_pending(spark: SparkSession, world: World) -> None:

@@ -92,6 +92,8 @@ _REFUSED: Final = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
+# what a transaction says for itself, once a record of it was refused
+_AFTER_REFUSAL: Final = (KafkaError._STATE, KafkaError._INCONSISTENT)
 
 
 def is_the_records(error: KafkaError) -> bool:
@@ -101,7 +103,7 @@ def is_the_records(error: KafkaError) -> bool:
 
 def _error_of(name: str, error: KafkaError) -> WaterclockError:
     meaning = meaning_of(error)
-    if is_the_records(error):
+    if is_the_records(error) or error.code() in _AFTER_REFUSAL:
         return RecordRefused(f"Kafka does not take a message that {name} delivers: {error.str()}.")
     if meaning is Meaning.REFUSED:
         return UsageError(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
+from waterclock.relay.headers import headers_of
 from waterclock.relay.letters import Command
 from waterclock.relay.moves import Moves
 from waterclock.relay.request import Action, BadRequest, Flag, occurrence_of, request_of
@@ -54,7 +55,10 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
         if (offset := message.offset()) < position:
             continue
         count += 1
-        origin, headers, timestamp_ms = offset, message.headers(), message.timestamp()[1]
+        origin, headers, timestamp_ms = offset, headers_of(message), message.timestamp()[1]
+        if headers is None:
+            bad.append((message, "its headers cannot be read: a name in them is not UTF-8."))
+            continue
         if offset < copies_end:
             origin, headers, timestamp_ms = moves.asked(message)
         try:

@@ -19,6 +19,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING
+from waterclock.relay.headers import headers_of
 
 _PATIENCE_S: Final = 30.0
 _AT_ONCE: Final = 1000
@@ -118,7 +119,7 @@ _FINGERPRINT: Final = struct.Struct("<q16s")
 def fingerprint_of(message: Message) -> bytes:
     """What tells this record from any other that may stand at its offset: the offset, and a digest of all it holds."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((message.timestamp(), message.key(), message.value(), message.headers())).encode())
+    digest.update(repr((message.timestamp(), message.key(), message.value(), headers_of(message) or None)).encode())
     return _FINGERPRINT.pack(message.offset(), digest.digest())
 
 

@@ -23,6 +23,7 @@ from confluent_kafka import Message
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
 from waterclock.relay.extent import EACH, Extent
+from waterclock.relay.headers import headers_of
 from waterclock.relay.incoming import Incoming, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
@@ -305,4 +306,4 @@ class Owner:
 
 def letter_of(message: Message, reason: str, pending: bool) -> Letter:
     """The dead letter of a record."""
-    return Letter(message.offset(), reason, message.value(), message.key(), message.headers() or [], pending)
+    return Letter(message.offset(), reason, message.value(), message.key(), headers_of(message) or [], pending)

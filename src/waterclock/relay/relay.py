@@ -39,7 +39,7 @@ from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatisti
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
-from waterclock.relay.topics import Topics, prepare
+from waterclock.relay.topics import Topics, make_again, prepare
 from waterclock.relay.turn import Turn
 from waterclock.relay.upkeep import LAP_BYTES, Upkeep
 
@@ -104,7 +104,7 @@ class Relay:
         self._options, self._clock, self._lost = options, clock or SystemClock(), lost
         self._settings = {**STAYING, **base_settings(options.servers, options.settings or {})}
         self.topics = Topics.of(options.topic)
-        admin = Admin(self._settings)
+        self._admin = admin = Admin(self._settings)
         self._count = prepare(admin, self.topics, options.partitions, options.servers)
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
@@ -260,8 +260,20 @@ class Relay:
         if isinstance(error, StoreDamaged):
             _discard(owner, error)
         self._let_go(number, checkpoint=False)
-        alone = isinstance(error, RecordRefused) and not owner.refused
-        self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused), pace=owner.pace), error)
+        made = isinstance(error, RecordRefused) and self._made_again()
+        # one that was alone found some of them, those that were on their way together: there may be more
+        alone = isinstance(error, RecordRefused) and not owner.alone and not made
+        self._put_off(number, _Absent(alone=alone, refused={} if made else dict(owner.refused), pace=owner.pace), error)
+
+    def _made_again(self) -> bool:
+        """Whether a topic was gone that turns write to, and is there again."""
+        try:
+            gone = make_again(self._admin, self.topics, self._count)
+        except WaterclockError:
+            return False  # the next turn tells
+        for topic in gone:
+            log.warning("the topic %s was deleted: it is made again, empty", topic)
+        return bool(gone)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)

@@ -3,11 +3,14 @@
 Rule 1: a topic that was there a moment ago is taken to be there; one that is not known is asked for before it is called
         missing. Brokers that make topics on demand are given the time for it.
 Rule 2: a missing one is not asked for again at once: requests that name it cost nobody else anything.
+Rule 3: to have a broker make one takes an answer each: `MOST_ASKED` in REFRESH_S. Of more names not there, the others
+        are missing unasked: whoever makes names up holds nobody else's messages back for long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -19,6 +22,7 @@ from waterclock.kafka.errors import words_of
 from waterclock.relay.topics import Topics
 
 REFRESH_S: Final = 5.0
+MOST_ASKED: Final = 25
 _ASKED_S: Final = 5.0
 _MADE_WITHIN_S: Final = 0.5  # a topic that the broker makes on demand
 
@@ -31,6 +35,7 @@ class Targets:
         self._known: frozenset[str] = frozenset()
         self._missing: dict[str, float] = {}  # until when it is not asked for
         self._fresh_until_s = 0.0
+        self._left, self._left_until_s = MOST_ASKED, 0.0  # rule 3
 
     def missing(self, topics: Iterable[str]) -> dict[str, str]:
         """Those of `topics` that nothing can be delivered to, each with the reason. ConnectionLost if Kafka is away."""
@@ -40,10 +45,20 @@ class Targets:
         unknown = wanted - self._known - self._own
         asked = {topic for topic in unknown if self._missing.get(topic, 0.0) <= self._clock.monotonic_s()}
         if asked:
+            self._refresh()
+        if asked := self._some(asked - self._known):
             self._ask(asked)
         absent = {topic: f"there is no topic {topic} to deliver to." for topic in unknown - self._known}
         own = {topic: f"{topic} is the relay's own: nothing is delivered there." for topic in wanted & self._own}
         return absent | own
+
+    def _some(self, topics: set[str]) -> set[str]:
+        """As many of them as may be asked for now (rule 3)."""
+        if self._clock.monotonic_s() >= self._left_until_s:
+            self._left, self._left_until_s = MOST_ASKED, self._clock.monotonic_s() + REFRESH_S
+        some = set(islice(topics, self._left))
+        self._left -= len(some)
+        return some
 
     def _ask(self, topics: set[str]) -> None:
         until_s = self._clock.monotonic_s() + _MADE_WITHIN_S

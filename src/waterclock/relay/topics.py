@@ -56,6 +56,16 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
     return count
 
 
+def make_again(admin: Admin, topics: Topics, partitions: int) -> list[str]:
+    """Make those topics of answers that somebody deleted meanwhile; which they were. Of the input and what is settled
+    nothing is made again: what they held is lost, and a relay says so when it starts."""
+    there = admin.topics()
+    gone = [topic for topic in (topics.replies, topics.dead) if topic not in there]
+    for topic in gone:
+        admin.make(topic, partitions)
+    return gone
+
+
 def _check(topic: str, settings: dict[str, str], servers: str) -> None:
     wrong = {name: settings.get(name, value) for name, value in KEPT.items() if settings.get(name, value) != value}
     if wrong:

@@ -21,7 +21,7 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -47,6 +47,32 @@ REST_NS: Final = (
 
 
 Carried = tuple[bytes | None, bytes | None, list[Header]]
+
+
+class _Known:
+    """The messages of one id, looked at once, whatever the number of commands; these come in the order of the input."""
+
+    def __init__(self, found: Sequence[Found]) -> None:
+        self._behind = sorted(found, key=lambda one: -one.origin)  # the next one is the last
+        self.states: set[State] = set()  # of what stands before the last command
+
+    def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
+        """The origins before `offset` that are pending, which they are no more."""
+        pending: list[int] = []
+        self.states |= {State.CANCELLED} if State.PENDING in self.states else set()
+        while self._behind and self._behind[-1].origin < offset:
+            one = self._behind.pop()
+            state = gone.get(one.origin, one.state)
+            self.states.add(state)
+            if state is State.PENDING:
+                pending.append(one.origin)
+        return pending
+
+    def take_others(self, others: Mapping[int, State], pending: list[int], gone: Mapping[int, State]) -> list[int]:
+        """`pending`, and those of `others` that are; these stand wherever they do."""
+        states = {origin: gone.get(origin, state) for origin, state in others.items()}
+        self.states |= set(states.values())
+        return list(dict.fromkeys([*pending, *(origin for origin, state in states.items() if state is State.PENDING)]))
 
 
 class Turn:
@@ -90,8 +116,9 @@ class Turn:
         waiting, letters = self._first()
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
-        found = self._owner.store.find_many([command.id for command in waiting])
-        self._replies = [self._reply(command, of_id) for command, of_id in zip(waiting, found, strict=True)]
+        ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
+        known = dict(zip(ids, map(_Known, self._owner.store.find_many(ids)), strict=True))
+        self._replies = [self._reply(command, known[command.id]) for command in waiting]
         if self._gone:
             self._owner.drop(list(self._gone))
 
@@ -108,14 +135,12 @@ class Turn:
             [letter for letter in owner.letters if letter.offset < self._position],
         )
 
-    def _reply(self, command: Command, found: Sequence[Found]) -> Reply:
-        before = {one.origin: one.state for one in found if one.origin < command.offset}
+    def _reply(self, command: Command, known: _Known) -> Reply:
+        pending = known.take(command.offset, self._gone)
         if self._owner.nexts:
-            before |= self._owner.nexts_of(command)
-        states = {origin: self._gone.get(origin, state) for origin, state in before.items()}
-        pending = [origin for origin, state in states.items() if state is State.PENDING]
+            pending = known.take_others(self._owner.nexts_of(command), pending, self._gone)
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
-        told = outcome(command.action, len(pending), State.CANCELLED in states.values(), State.FIRED in states.values())
+        told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
         request = self._around.place(self._owner.number, command.offset)
         return Reply(command.id.decode(), command.action.value, told, len(pending), request)
 

@@ -8,7 +8,8 @@
 Rule 1: everything is read from Kafka, as a new owner does (relay/take_over.py). No relay need run, no file of one is read.
 Rule 2: where the input ends is asked before where TOPIC.settled does: of the requests up to that end, all are told that
         were settled until then. The other way round, what is delivered in between would look pending.
-Rule 3: each action of Spark's looks anew. Who wants two answers of one moment persists the frame.
+Rule 3: a frame shows one moment, that of its first action: Spark asks once which part a task reads. For another moment,
+        call `pending` again.
 Rule 4: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 5: a partition of the input is read by one task, which holds a byte for each of its records.
 """
@@ -28,12 +29,13 @@ from waterclock.errors import EnvironmentMissing, UsageError
 
 try:
     from waterclock.kafka.admin import Admin
+    from waterclock.relay.headers import request_in
     from waterclock.relay.logs import Logs
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
 
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.request import Action, BadRequest, Request, request_of
+from waterclock.relay.request import Action, BadRequest, Request
 from waterclock.relay.settlement import NoSettlement, Settlement, mark_of, settlement_of
 from waterclock.relay.topics import Topics
 
@@ -202,7 +204,7 @@ class PartView:
         """The requests from `start` on; a bad one is none, whether it has its dead letter or not."""
         for message in self._logs.read(self._topics.input, self._part.number, start, self._end):
             try:
-                yield message, request_of(message.headers(), message.timestamp()[1])
+                yield message, request_in(message)
             except BadRequest:
                 continue
 
