@@ -28,7 +28,7 @@ from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
 from waterclock.relay.pace import Pace
 from waterclock.relay.room import Room
-from waterclock.relay.store import ROW, PartitionStore, State, rows_of
+from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
@@ -52,7 +52,7 @@ class Owner:
 
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `alone`: the producer
     sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why. `held`: records that
-    wait for room on the disk.
+    wait for room on the disk. `is_in_doubt`: the input may have gone on unseen.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Owner:
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
-        self.has_work, self._reached = True, 0
+        self.has_work, self._reached, self.is_in_doubt = True, 0, False
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
@@ -120,6 +120,10 @@ class Owner:
         self.heard()
         self._reached = max(self._reached, offset)
 
+    def catch_up(self, end: int) -> None:
+        """Nothing is delivered before the input was read to this end."""
+        self._catch_up_to, self.is_in_doubt = max(end, self._catch_up_to), False
+
     def heard(self) -> None:
         """Something came of the input just now."""
         self._heard_ns = self.around.clock.monotonic_ns()
@@ -131,7 +135,8 @@ class Owner:
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
-        return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
+        read = self.position if self.held else max(self.position, self._reached)
+        return not self.is_in_doubt and read >= self._catch_up_to
 
     @property
     def is_behind(self) -> bool:
@@ -248,6 +253,11 @@ class Owner:
             with self.room.asking():  # it is settled all the same, and the next checkpoint writes it down
                 self.store.settle(origins, state)
         self._changed = True
+
+    def discard(self, error: StoreDamaged) -> None:
+        """The files do not hold what was written: they are empty from now on."""
+        with self.room.asking():  # where not even that can be, the damage is found again
+            self.store.discard(str(error))
 
     def close(self) -> None:
         """Let go: what is not committed is thrown away, what was not written down is read again."""
