@@ -116,9 +116,17 @@ class Owner:
 
     def reached(self, offset: int) -> None:
         """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
-        of librdkafka's can leave one out."""
+        of librdkafka's can leave one out. Where deliveries would begin with it, the log itself is asked: it may have been
+        said of a reading that is over."""
         self.heard()
+        if self.position < self._catch_up_to <= offset and not self.held and self._stands_before(offset):
+            return
         self._reached = max(self._reached, offset)
+
+    def _stands_before(self, end: int) -> bool:
+        """Whether a record that was not read yet stands before this end."""
+        logs, topic = self.around.logs, self.around.topics.input
+        return next(iter(logs.read(topic, self.number, self.position, end)), None) is not None
 
     def catch_up(self, end: int) -> None:
         """Nothing is delivered before the input was read to this end."""
