@@ -16,7 +16,7 @@ from waterclock.relay.request import Action, BadRequest, request_of
 from waterclock.relay.store import pack
 
 
-class Incoming(NamedTuple):
+class Requests(NamedTuple):
     """`messages`, `targets`, `dues`, `origins` and `blobs` are columns of what is to be delivered some time. `last` is the
     last record that was looked at, `looked_at` how many there were."""
 
@@ -31,7 +31,7 @@ class Incoming(NamedTuple):
     last: Message | None
 
 
-def read(messages: Sequence[Message], position: int) -> Incoming:
+def read(messages: Sequence[Message], position: int) -> Requests:
     """The requests of records, leaving out those before `position`."""
     kept: list[Message] = []
     targets: list[str] = []
@@ -58,4 +58,4 @@ def read(messages: Sequence[Message], position: int) -> Incoming:
             blobs.append(pack(message.value(), message.key(), id, headers))
         if action is not Action.SCHEDULE:
             commands.append(Command(origin, action, id))
-    return Incoming(kept, targets, dues, origins, blobs, commands, bad, count, message)
+    return Requests(kept, targets, dues, origins, blobs, commands, bad, count, message)

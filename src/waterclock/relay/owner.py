@@ -22,7 +22,7 @@ from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
-from waterclock.relay.incoming import Incoming, read
+from waterclock.relay.incoming import Requests, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
@@ -152,7 +152,7 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, news: Incoming) -> None:
+    def _file(self, news: Requests) -> None:
         """What lies behind the data position."""
         first = bisect_left(news.origins, self._filed)
         if first == len(news.origins):
@@ -162,7 +162,7 @@ class Owner:
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
 
-    def _note(self, news: Incoming, absent: dict[str, str]) -> None:
+    def _note(self, news: Requests, absent: dict[str, str]) -> None:
         """What lies behind the command position."""
         answered = self.command_position
         self.waiting += [command for command in news.commands if command.offset >= answered]
