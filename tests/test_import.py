@@ -102,18 +102,7 @@ def test_the_trace_command_works_in_the_bare_package() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-COMMANDS = [
-    ["run"],
-    ["broker"],
-    ["broker", "promote"],
-    ["cdc"],
-    ["relay"],
-    ["relay", "send"],
-    ["demo"],
-    ["trace"],
-    ["bench"],
-    ["bench", "timers"],
-]
+COMMANDS = [["run"], ["broker"], ["broker", "promote"], ["cdc"], ["relay"], ["relay", "send"], ["demo"], ["trace"], ["bench"], ["bench", "timers"]]
 
 
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
