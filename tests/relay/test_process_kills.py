@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from tests.relay.world import World
 from waterclock.clock import SystemClock
-from waterclock.relay.relay import SESSION_MS
+from waterclock.relay.group import SESSION_MS
 from waterclock.testing import Broker
 
 Start = Callable[[str], subprocess.Popen[str]]
@@ -116,6 +117,25 @@ def test_one_that_is_paused_and_wakes_as_a_zombie_doubles_nothing(real: World, s
     last = send(real, 300, 100, 1_000, random.Random(6))
     wait_for(real, len(values) + len(more) + len(last))
     check(real, [*values, *more, *last])
+
+
+@pytest.mark.long(seconds=15)
+def test_one_whose_disk_is_full_lives_and_goes_on_when_there_is_room(real: World, start: Start, tmp_path: Path) -> None:
+    """A limit on the size of files: a write fails in part or as a whole, as on a full disk."""
+    relay = start("one")
+    values = send(real, 0, 20, 100, random.Random(7))
+    wait_for(real, len(values))
+    resource.prlimit(relay.pid, resource.RLIMIT_FSIZE, (8_000, resource.RLIM_INFINITY))
+    values += send(real, 20, 600, 100, random.Random(8))
+    said, until_s = tmp_path / "one.txt", time.monotonic() + 30
+    while "the disk does not take" not in said.read_text():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    assert relay.poll() is None
+    resource.prlimit(relay.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_for(real, len(values))
+    seen = [one.value.decode() for one in real.seen() if one.value]
+    assert sorted(seen) == sorted(values)
 
 
 @pytest.mark.long(seconds=60)

@@ -24,7 +24,12 @@ from waterclock.relay.topics import Topics
 
 # librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
 # it for ever in a transaction (its issues 5511 and 5456)
-STAYING: Final = {"metadata.recovery.strategy": "none"}
+# who comes back is there at once: one client that waits for longer than another would read less than it delivers
+STAYING: Final = {
+    "metadata.recovery.strategy": "none",
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+}
 _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that

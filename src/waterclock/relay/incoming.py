@@ -19,7 +19,7 @@ from waterclock.relay.request import Action, BadRequest, Flag, occurrence_of, re
 from waterclock.relay.store import pack
 
 
-class Incoming(NamedTuple):
+class Requests(NamedTuple):
     """`messages`, `offsets`, `targets`, `dues`, `origins`, `flags` and `blobs` are columns of what is to be delivered some
     time. `nexts` are next occurrences of series: id, offset, and where the series began. `last` is the last record that
     was looked at, `looked_at` how many there were."""
@@ -38,7 +38,7 @@ class Incoming(NamedTuple):
     last: Message | None
 
 
-def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
+def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
     """The requests of records, leaving out those before `position`; `moves` knows the copies."""
     kept: list[Message] = []
     offsets: list[int] = []
@@ -79,4 +79,4 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Incoming:
             commands.append(Command(offset, action, id))
         elif flag & Flag.NEXT and origin == offset:
             nexts.append((id, offset, occurrence_of(headers, 0)[1]))
-    return Incoming(kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, count, message)
+    return Requests(kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, count, message)

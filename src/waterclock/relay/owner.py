@@ -24,13 +24,13 @@ from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
 from waterclock.relay.extent import EACH, Extent
 from waterclock.relay.headers import headers_of
-from waterclock.relay.incoming import Incoming, read
+from waterclock.relay.incoming import Requests, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
 from waterclock.relay.pace import Pace
 from waterclock.relay.room import Room
-from waterclock.relay.store import ROW, PartitionStore, State, rows_of
+from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
@@ -56,7 +56,7 @@ class Owner:
 
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `alone`: the producer
     sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why. `held`: records that
-    wait for room on the disk.
+    wait for room on the disk. `is_in_doubt`: the input may have gone on unseen.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Owner:
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
-        self.has_work, self._reached = True, 0
+        self.has_work, self._reached, self.is_in_doubt = True, 0, False
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
@@ -122,9 +122,21 @@ class Owner:
 
     def reached(self, offset: int) -> None:
         """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
-        of librdkafka's can leave one out."""
+        of librdkafka's can leave one out. Where deliveries would begin with it, the log itself is asked: it may have been
+        said of a reading that is over."""
         self.heard()
+        if self.position < self._catch_up_to <= offset and not self.held and self._stands_before(offset):
+            return
         self._reached = max(self._reached, offset)
+
+    def _stands_before(self, end: int) -> bool:
+        """Whether a record that was not read yet stands before this end."""
+        logs, topic = self.around.logs, self.around.topics.input
+        return next(iter(logs.read(topic, self.number, self.position, end)), None) is not None
+
+    def catch_up(self, end: int) -> None:
+        """Nothing is delivered before the input was read to this end."""
+        self._catch_up_to, self.is_in_doubt = max(end, self._catch_up_to), False
 
     def heard(self) -> None:
         """Something came of the input just now."""
@@ -137,7 +149,8 @@ class Owner:
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
-        return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
+        read = self.position if self.held else max(self.position, self._reached)
+        return not self.is_in_doubt and read >= self._catch_up_to
 
     @property
     def copies_to_come(self) -> bool:
@@ -150,7 +163,7 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, news: Incoming) -> int:
+    def _file(self, news: Requests) -> int:
         """What lies behind the data position; how many bytes that were."""
         first = bisect_left(news.offsets, self._filed)
         if first == len(news.offsets):
@@ -162,7 +175,7 @@ class Owner:
         self.near.add(rows[rows["due"] < self.store.loaded_until])
         return sum(map(len, news.blobs[first:]))
 
-    def _note(self, news: Incoming, absent: dict[str, str]) -> None:
+    def _note(self, news: Requests, absent: dict[str, str]) -> None:
         """What lies behind the command position. A replace without a target replaces nothing."""
         answered = self.command_position
         letters = [letter_of(message, why, False) for message, why in news.bad]
@@ -175,7 +188,7 @@ class Owner:
                 self.nexts.setdefault(id, {})[offset] = began
 
     @staticmethod
-    def _without_target(news: Incoming, absent: dict[str, str]) -> list[Letter]:
+    def _without_target(news: Requests, absent: dict[str, str]) -> list[Letter]:
         named = zip(news.messages, news.offsets, news.origins, news.targets, strict=True)
         return [
             letter_of(message, absent[target], True)
@@ -286,6 +299,11 @@ class Owner:
     def changed(self) -> None:
         """There is something for the next checkpoint."""
         self._changed = True
+
+    def discard(self, error: StoreDamaged) -> None:
+        """The files do not hold what was written: they are empty from now on."""
+        with self.room.asking():  # where not even that can be, the damage is found again
+            self.store.discard(str(error))
 
     def close(self) -> None:
         """Let go: what is not committed is thrown away, what was not written down is read again."""

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -72,8 +72,7 @@ class Episode:
         ]
         load = Load(self.broker.bootstrap, self.topic, PARTITIONS, targets, self.plan.seed, self.plan.a_second)
         own = (self.topic, f"{self.topic}.replies", f"{self.topic}.dead")
-        counts = Admin(base_settings(self.broker.bootstrap, {})).topics()
-        reader = Reader(self.broker.bootstrap, {name: counts[name] for name in (*own, *targets)})
+        reader = Reader(self.broker.bootstrap, partitions_of(self.broker.bootstrap, (*own, *targets)))
         try:
             reader.start()
             load.start()
@@ -188,6 +187,15 @@ class Episode:
         self.quiet_s = time.monotonic() - began_s
         (self.folder / "violations.json").write_text(json.dumps([list(map(str, one)) for one in found], indent=1))
         return Result(self.plan, found, figures)
+
+
+def partitions_of(bootstrap: str, names: Sequence[str]) -> dict[str, int]:
+    """Of topics that were made just now: not every broker knows them at once."""
+    admin, until_s = Admin(base_settings(bootstrap, {})), time.monotonic() + PATIENCE_S
+    while not (found := admin.topics()).keys() >= set(names):
+        assert time.monotonic() < until_s, f"there are no topics {names}"
+        time.sleep(0.1)
+    return {name: found[name] for name in names}
 
 
 def create(bootstrap: str, names: list[str]) -> None:
