@@ -25,7 +25,7 @@ from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.relay.lap import LapTurn
 from waterclock.relay.relay import Relay
-from waterclock.relay.saving import SnapshotTurn
+from waterclock.relay.saves import SnapshotTurn
 from waterclock.relay.store import manifest
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.trim import Cutter
@@ -68,11 +68,15 @@ def world_due(world: World, relay: Relay) -> int:
 def until_death(world: World, relay: Relay) -> None:
     """Fill the input until the death comes; its files are as the last checkpoint left them."""
     with pytest.raises(Death):
-        for _ in range(20):
-            fill(world, relay)
-            step_quietly(relay)
-            world.advance_ms(1_000)
+        live_on(world, relay)
     world.crash(relay)
+
+
+def live_on(world: World, relay: Relay) -> None:
+    for _ in range(20):
+        fill(world, relay)
+        step_quietly(relay)
+        world.advance_ms(1_000)
 
 
 def check(world: World, relay: Relay) -> None:
