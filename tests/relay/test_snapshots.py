@@ -122,6 +122,7 @@ def test_what_was_settled_after_it_was_moved_on_stays_settled(world: World) -> N
 def test_files_that_are_kept_need_no_snapshot(world: World) -> None:
     relay = lapping(world)
     far(world, relay)
+    step_quietly(relay)
     world.close(relay)
     relay = lapping(world)
     assert owner_of(relay).store.rebuilt is None
