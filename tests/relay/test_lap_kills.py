@@ -158,6 +158,31 @@ def test_a_death_around_the_first_checkpoint_of_files_made_of_a_snapshot(
     check(world, lapping(world, folder=world.folder / "empty"))
 
 
+def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came while the copy was made. The owner died; the new one has no files, and many commands wait."""
+    relay = filled(world)
+    copy, lows = LapTurn.copy, []
+
+    def cancelled_meanwhile(self: LapTurn) -> None:
+        if not lows:
+            lows.append(relay._logs.bounds(world.topic, 0)[1])
+            world.put(None, delay_id="cart-1", delay_action="cancel")
+        copy(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LapTurn, "copy", cancelled_meanwhile)
+        dying(patch, LapTurn, "commit", "after")
+        until_death(world, relay)
+    relay._upkeep._cutter.cut(world.topic, 0, lows[0]).result()  # as far as it is swept, and answered
+    monkeypatch.setattr("waterclock.relay.relay.READ", 1)
+    monkeypatch.setattr("waterclock.relay.relay.MOST_WAITING", 0)
+    relay = lapping(world, folder=world.folder / "empty")
+    step_until(world.replies, relay)
+    assert world.replies() == [("cart-1", "cancelled", 1)]
+
+
 def test_a_zombie_in_a_lap_moves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has made its copies, and sleeps; another takes over; it wakes, and commits."""
     zombie = lapping(world, "zombie")
