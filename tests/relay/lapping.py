@@ -50,7 +50,7 @@ def saved(world: World, relay: Relay, many: int = 1) -> None:
     while relay._counts.snapshots < wanted:
         fill(world, relay, 20)
         step_quietly(relay)
-        step_until(lambda: relay._upkeep.wait_s(owner_of(relay)) is None, relay)
+        step_until(lambda: relay._upkeep.wait_s(owner_of(relay)) > 1, relay)
 
 
 def cut_off(world: World, relay: Relay) -> None:

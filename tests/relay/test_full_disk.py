@@ -53,8 +53,9 @@ def disk(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk.is_full = False
 
 
-def step_until_held(relay: Relay, count: int) -> None:
-    step_until(lambda: sum(map(len, owner_of(relay).held)) == count, relay)
+def step_until_held(relay: Relay) -> None:
+    """Once it holds something it reads no more: how much that is, the machine says."""
+    step_until(lambda: owner_of(relay).held, relay)
 
 
 def make_room(world: World, disk: Disk) -> None:
@@ -72,7 +73,7 @@ def test_what_is_due_is_delivered_and_what_comes_in_waits_for_room(
     world.send("c", in_ms=1_500)
     world.put(None, delay_id="x", delay_action="cancel")
     world.put(b"bad")
-    step_until_held(relay, 3)
+    step_until_held(relay)
     world.advance_ms(1_000)
     step_until(lambda: len(world.values()) == 2, relay)
     assert (world.values(), world.replies(), world.letters()) == (["a", "b"], [], [])
@@ -89,7 +90,7 @@ def test_it_says_which_file_was_to_take_how_much_and_that_it_does_again(
     relay = world.started()
     disk.is_full = True
     world.send("x" * 5_000, in_ms=1_000)
-    step_until_held(relay, 1)
+    step_until_held(relay)
     (said,) = [record for record in caplog.records if "does not take" in record.message]
     assert said.levelno == logging.WARNING
     wanted = owner_of(relay).room.wanted
@@ -111,7 +112,7 @@ def test_while_it_lasts_it_is_tried_again_and_said_once_a_minute(
     relay = world.started()
     disk.is_full = True
     world.send("a", in_ms=1_000)
-    step_until_held(relay, 1)
+    step_until_held(relay)
     for _ in range(5):
         relay.step(0)  # time stands still: nothing is tried
     assert owner_of(relay).room.refusals == 1
@@ -128,7 +129,7 @@ def test_no_more_is_read_than_is_held(world: World, disk: Disk) -> None:
     relay = world.started()
     disk.is_full = True
     world.send("a", in_ms=1_000)
-    step_until_held(relay, 1)
+    step_until_held(relay)
     relay.step(0)  # it is paused at the end of a step
     world.send(*map(str, range(50)), in_ms=1_000)
     for _ in range(20):
@@ -147,7 +148,7 @@ def test_a_relay_that_dies_while_the_disk_is_full_loses_nothing(world: World, di
     owner_of(relay).checkpoint()
     disk.is_full = True
     world.send("b", in_ms=1_500)
-    step_until_held(relay, 1)
+    step_until_held(relay)
     world.advance_ms(1_000)
     step_until(world.values, relay)
     world.crash(relay)
@@ -172,7 +173,7 @@ def test_one_that_starts_on_a_full_disk_delivers_what_it_has_filed(world: World,
     world.advance_ms(1_000)
     step_until(lambda: len(world.values()) == 2, relay)
     world.send("c", in_ms=0)
-    step_until_held(relay, 1)
+    step_until_held(relay)
     world.close(relay)  # nor does it hang, or raise, when it ends
     disk.is_full = False
     relay = world.started()

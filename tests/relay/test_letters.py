@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.around import is_the_records
+from waterclock.relay.turn import Turn
 
 BAD = [
     ({"deliver_at": 5}, "there is no deliver-to: it names the topic that the message goes to."),
@@ -122,6 +125,38 @@ def test_a_letter_that_is_too_large_itself_is_written_without_the_record(world: 
     (letter,) = world.letters()
     assert letter["dead-record"] == f"too much for this topic: it stands at {world.topic}-0-0".encode()
     assert world.values() == ["good"]
+
+
+def test_a_record_that_kafka_does_not_take_in_time_is_not_refused() -> None:
+    """It says nothing about the record: a broker that is slow would have everything put aside."""
+    assert is_the_records(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    assert not is_the_records(KafkaError(KafkaError._MSG_TIMED_OUT))
+
+
+@pytest.mark.long(seconds=15)
+def test_a_kafka_that_is_slow_while_a_record_is_looked_for_has_nothing_else_put_aside(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.around._PRODUCER", {"transaction.timeout.ms": 1_000})
+    relay = world.started()
+    limit(world, world.target, 5_000)
+    world.send("before", in_ms=1_000)
+    world.put(os.urandom(20_000), deliver_to=world.target, deliver_at=world.now_ms + 1_000)
+    world.send("after", in_ms=1_000)
+    step_quietly(relay)
+    real, slow = Turn.deliver, []
+
+    def deliver(self: Turn) -> None:
+        if self._owner.alone and len(slow) < 2:
+            slow.append(world.broker.faults.delay("Produce", 3_000, times=1))
+        real(self)
+
+    monkeypatch.setattr(Turn, "deliver", deliver)
+    world.advance_ms(1_000)
+    step_until(lambda: turned(world) and world.letters(), relay)
+    assert world.values() == ["before", "after"]
+    assert [len(seen.value or b"") for seen in world.seen(f"{world.topic}.dead")] == [20_000]
+    assert len(slow) == 2
 
 
 @pytest.mark.parametrize("value", [b"wcsettle" + bytes(40), pytest.param(b"else", marks=pytest.mark.long(seconds=1))])

@@ -15,7 +15,7 @@ import pytest
 
 from tests.relay.world import World
 from waterclock.clock import SystemClock
-from waterclock.relay.relay import SESSION_MS
+from waterclock.relay.group import SESSION_MS
 from waterclock.testing import Broker
 
 Start = Callable[[str], subprocess.Popen[str]]

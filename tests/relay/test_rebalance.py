@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +59,38 @@ def test_one_that_ends_while_it_is_given_partitions_ends(after_s: float, wide: W
         relay = wide.relay(name=name)
         time.sleep(after_s)  # the moment is what is tried here
         wide.close(relay)
+
+
+# Is given partitions, and dies as soon as it has given some of them back.
+MEMBER = """
+import os, sys
+from confluent_kafka import Consumer
+servers, topic, group = sys.argv[1:]
+consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "group.instance.id": "one",
+                     "partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 6000})
+def given(consumer, places):
+    consumer.incremental_assign(places)
+    print("given", flush=True)
+consumer.subscribe([topic], on_assign=given, on_revoke=lambda consumer, places: os.kill(os.getpid(), 9))
+while True:
+    consumer.poll(0.1)
+"""
+
+
+@pytest.mark.long(seconds=8)
+def test_what_a_relay_gave_back_before_it_died_is_given_to_somebody(
+    wide: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group thinks that it is still there, and waits for nobody to ask for what it gave back."""
+    words = [sys.executable, "-c", MEMBER, wide.broker.bootstrap, wide.topic, wide.topic]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as dying:
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == b"given\n"
+        two = wide.relay("two")
+        step_until(lambda: dying.poll() is not None, two)
+    one = wide.relay("one")
+    step_until(lambda: wide.advance_ms(50) or len(one.owners) + len(two.owners) == PARTITIONS, one, two)
+    assert f"nobody has 0, 1 of {wide.topic}" in caplog.text or f"nobody has 2, 3 of {wide.topic}" in caplog.text
 
 
 @pytest.mark.long(seconds=4)

@@ -170,7 +170,7 @@ def test_whoever_was_paused_writes_nothing_after_another_took_over(world: World)
     world.advance_ms(1_000)
     step_until(world.values, relay)
     with pytest.raises(UsageError, match="give each its own"):
-        step_until(lambda: False, zombie)
+        step_until(lambda: False, zombie, relay)
     step_quietly(relay)
     assert world.values() == ["a"]
 

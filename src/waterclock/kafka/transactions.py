@@ -17,7 +17,7 @@ Rule 4: who has to know what became of a record gives `send` an `on_delivery`. W
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
@@ -107,6 +107,19 @@ class TransactionalProducer:
         self._sent += 1
         if not self._sent % _SERVED_EVERY:
             self.producer.poll(0)
+
+    def send_many(
+        self, records: Iterable[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+    ) -> None:
+        """Step 3 for each of these: topic, value, key, headers. Quicker than one by one: there are tens of thousands."""
+        produce, poll = self.producer.produce, self.producer.poll
+        for count, (topic, value, key, headers) in enumerate(records, 1):
+            try:
+                produce(topic, value, key, headers=headers)
+            except (BufferError, KafkaException):  # as seldom as there is no room
+                self.send(topic, value, key, headers=headers)
+            if not count % _SERVED_EVERY:
+                poll(0)
 
     def send_offsets(self, offsets: Offsets, group: Any) -> None:
         """Step 3: `offsets`, of the next record to read, count for the group from the commit on.

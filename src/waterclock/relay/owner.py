@@ -13,6 +13,7 @@ Rule 4: where the disk refuses, what was read is held as it came, and filed befo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -22,13 +23,13 @@ from confluent_kafka import Message
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around
 from waterclock.relay.extent import EACH, Extent
+from waterclock.relay.incoming import Incoming, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
 from waterclock.relay.pace import Pace
-from waterclock.relay.request import Action, BadRequest, Request, request_of
 from waterclock.relay.room import Room
-from waterclock.relay.store import ROW, PartitionStore, State, pack, rows_of
+from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.rows import Array
 
 NEAR_MS: Final = 600_000
@@ -54,7 +55,7 @@ class Owner:
 
     `position`: the input was read up to here. `command_position`: answered and committed up to here. `alone`: the producer
     sends each record in a batch of its own. `refused` hears which origins Kafka did not take, and why. `held`: records that
-    wait for room on the disk.
+    wait for room on the disk. `is_in_doubt`: the input may have gone on unseen.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Owner:
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
         self.rest_until_ns = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
-        self.has_work, self._reached = True, 0
+        self.has_work, self._reached, self.is_in_doubt = True, 0, False
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True
@@ -105,27 +106,27 @@ class Owner:
         return done
 
     def _ingest(self, messages: Sequence[Message]) -> int:
-        news = [message for message in messages if message.offset() >= self.position]
-        if not news:
+        news = read(messages, self.position, self.extent.moves)
+        if news.last is None or not news.looked_at:
             return 0
-        read = [(message, *self._request(message)) for message in news]
-        requests = [(message, origin, asked) for message, origin, asked in read if isinstance(asked, Request)]
-        absent = self.around.targets.missing({asked.target for *_, asked in requests if asked.target})
-        size = self._file([each for each in requests if each[0].offset() >= self._filed])
-        for message, origin, asked in read:  # what was filed is filed: from here on nothing fails
-            if self.command_position <= message.offset() == origin:
-                self._note(message, asked, absent)
-        self.position = news[-1].offset() + 1
-        self.extent.volume.grow(self.position, size + EACH * len(news))
+        absent = self.around.targets.missing(set(news.targets))
+        self._file(news)
+        self._note(news, absent)  # what was filed is filed: from here on nothing fails
+        self.position = news.last.offset() + 1
+        self.extent.volume.grow(self.position, sum(map(len, news.blobs)) + EACH * news.looked_at)
         if self.position > self._filed:
-            self._fingerprint, self._changed = fingerprint_of(news[-1]), True
-        return len(news)
+            self._fingerprint, self._changed = fingerprint_of(news.last), True
+        return news.looked_at
 
     def reached(self, offset: int) -> None:
         """It is said that the input was read up to here. No position moves for it: only a record does that, so that no word
         of librdkafka's can leave one out."""
         self.heard()
         self._reached = max(self._reached, offset)
+
+    def catch_up(self, end: int) -> None:
+        """Nothing is delivered before the input was read to this end."""
+        self._catch_up_to, self.is_in_doubt = max(end, self._catch_up_to), False
 
     def heard(self) -> None:
         """Something came of the input just now."""
@@ -138,7 +139,8 @@ class Owner:
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read what stood in the input when it took over."""
-        return (self.position if self.held else max(self.position, self._reached)) >= self._catch_up_to
+        read = self.position if self.held else max(self.position, self._reached)
+        return not self.is_in_doubt and read >= self._catch_up_to
 
     @property
     def copies_to_come(self) -> bool:
@@ -151,34 +153,26 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _request(self, message: Message) -> tuple[int, Request | BadRequest]:
-        """What it asks for, and its origin: another than where it stands, if it is a copy."""
-        origin, headers, timestamp_ms = self.extent.moves.asked(message)
-        try:
-            return origin, request_of(headers, timestamp_ms)
-        except BadRequest as error:
-            return origin, error
-
-    def _file(self, requests: Sequence[tuple[Message, int, Request]]) -> int:
-        """File what is to be delivered; how many bytes came."""
-        requests = [each for each in requests if each[2].target]
-        if not requests:
-            return 0
-        rows = rows_of([request.due_ms for *_, request in requests], [origin for _, origin, _ in requests])
-        blobs = [pack(message.value(), message.key(), request.id, request.headers) for message, _, request in requests]
-        rows = self.store.append(rows, blobs, [request.target for *_, request in requests])
+    def _file(self, news: Incoming) -> None:
+        """What lies behind the data position."""
+        first = bisect_left(news.messages, self._filed, key=Message.offset)
+        if first == len(news.messages):
+            return
+        rows = rows_of(news.dues[first:], news.origins[first:])
+        rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
-        return sum(map(len, blobs))
 
-    def _note(self, message: Message, request: Request | BadRequest, absent: dict[str, str]) -> None:
-        if isinstance(request, BadRequest):
-            self.letters.append(letter_of(message, str(request), False))
-            return
-        if request.action is not Action.SCHEDULE:
-            self.waiting.append(Command(message.offset(), request.action, request.id))
-        if request.target in absent:
-            self.letters.append(letter_of(message, absent[request.target], True))
+    def _note(self, news: Incoming, absent: dict[str, str]) -> None:
+        """What lies behind the command position."""
+        answered = self.command_position
+        self.waiting += [command for command in news.commands if command.offset >= answered]
+        letters = [letter_of(message, why, False) for message, why in news.bad]
+        if absent:
+            named = zip(news.messages, news.origins, news.targets, strict=True)
+            firsts = ((message, target) for message, origin, target in named if message.offset() == origin)
+            letters += [letter_of(message, absent[target], True) for message, target in firsts if target in absent]
+        self.letters += [letter for letter in letters if letter.offset >= answered]
 
     # What is due
 
@@ -274,6 +268,11 @@ class Owner:
     def changed(self) -> None:
         """There is something for the next checkpoint."""
         self._changed = True
+
+    def discard(self, error: StoreDamaged) -> None:
+        """The files do not hold what was written: they are empty from now on."""
+        with self.room.asking():  # where not even that can be, the damage is found again
+            self.store.discard(str(error))
 
     def close(self) -> None:
         """Let go: what is not committed is thrown away, what was not written down is read again."""

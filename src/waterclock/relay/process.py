@@ -6,6 +6,7 @@ Rule 1: a signal is heard between two steps: what is being filed is filed whole.
 
 from __future__ import annotations
 
+import gc
 import signal
 from argparse import Namespace
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _ENDED = (signal.SIGINT, signal.SIGTERM)
 def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own where --embedded asks for one."""
     clock = SystemClock()
+    _collect_seldom()
     shown = Progress(clock, arguments.json)
     with ExitStack() as stack:
         if arguments.embedded:
@@ -58,6 +60,13 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+def _collect_seldom() -> None:
+    """Have the garbage collector look for circles seldom. Records come in tens of thousands and live until they are filed:
+    after each few hundred it would look at all of them, find none, and take a third of the time."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
 
 
 def kafka_settings(file: str | None) -> dict[str, str]:

@@ -8,7 +8,9 @@ Rule 3: until a partition has an owner, it is read at its end (or where its last
         To pause it would be to wait: librdkafka looks at one that is read again only when it looks at others, or after a
         second. The end is a number: librdkafka asks where OFFSET_END is, and goes there even where it was told another
         offset meanwhile. What stands before would be lost.
-Rule 4: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
+Rule 4: a relay that was kept from its steps, or whose way to Kafka broke, delivers nothing before it has read the input to
+        where that ends now: what came meanwhile may be due earlier.
+Rule 5: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,16 +26,19 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError, WaterclockError
+from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
 from waterclock.relay.around import STAYING, Around, RecordRefused
+from waterclock.relay.group import join, leave
+from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
 from waterclock.relay.pace import Pace
 from waterclock.relay.pressure import Pressure
+from waterclock.relay.room import no_disk
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
@@ -48,23 +52,10 @@ READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
 MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
-SESSION_MS: Final = 6_000
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
-_LEAVING_POLLS: Final = 100  # two seconds
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_CONSUMER: Final = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "partition.assignment.strategy": "cooperative-sticky",  # a partition that stays is not taken over again
-    "session.timeout.ms": SESSION_MS,
-    "heartbeat.interval.ms": 1_000,
-    "fetch.wait.max.ms": 100,
-    "fetch.message.max.bytes": 4 << 20,
-    "queued.max.messages.kbytes": 32_768,
-    "fetch.queue.backoff.ms": 5,
-}
+_GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
+_FENCED_AGAIN_NS: Final = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +103,12 @@ class Relay:
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._gathered_ns = 0
+        self._is_in_doubt, self._stepped_ns, self._fenced_ns = False, self._clock.monotonic_ns(), -_FENCED_AGAIN_NS
         self._statistics = RelayStatistics(options.group, options.topic, partitions_of_topic=self._count)
         self._logs = Logs(self._settings)
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
+        self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
         self._around = Around(
             self._settings,
             self.topics,
@@ -126,7 +119,7 @@ class Relay:
             self._logs,
             Targets(self._settings, self.topics),
             self._committed,
-            self._consumer.consumer_group_metadata,
+            lambda: self._consumer.consumer_group_metadata(),
         )
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
 
@@ -144,11 +137,21 @@ class Relay:
         messages = self._read(self._wait_s(wait_s))
         with self.lock:
             self._give_back()
+            self._doubt()
             done = self._ingest(messages) + self._turns()
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
+            self._holes.step(self._consumer.memberid())
             self._gather()
         return done
+
+    def _doubt(self) -> None:
+        """Rule 4."""
+        now_ns = self._clock.monotonic_ns()
+        if self._is_in_doubt or now_ns - self._stepped_ns > _GAP_NS:
+            for owner in self.owners.values():
+                owner.is_in_doubt = True
+        self._is_in_doubt, self._stepped_ns = False, now_ns
 
     def close(self, checkpoint: bool = True) -> None:
         """Give everything back. Without a `checkpoint`, where a step was broken off, what was done since the last one is
@@ -157,19 +160,19 @@ class Relay:
             self._gather(now=True)
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
-        self._leave()
-        self._upkeep.close()
-        self._logs.close()
+        leave(self._consumer)
+        for each in (self._holes, self._upkeep, self._logs):
+            each.close()
 
     # The group
 
     def _join(self) -> Consumer:
-        member = {} if self._options.name is None else {"group.instance.id": self._options.name}
-        consumer = Consumer({**self._settings, **_CONSUMER, **member, "group.id": self._options.group})
-        consumer.subscribe(
-            [self.topics.input], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
-        )
-        return consumer
+        settings = {**self._settings, "error_cb": self._on_error}
+        options, (given, taken) = self._options, (self._on_assign, self._on_revoke)
+        return join(settings, self.topics.input, options.group, name=options.name, on_given=given, on_taken=taken)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._is_in_doubt = True  # rule 4
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
         for each in given:
@@ -189,17 +192,6 @@ class Relay:
         self._given -= numbers
         self._taken |= numbers
         consumer.incremental_unassign(list(taken))
-
-    def _leave(self) -> None:
-        """Leave the group, then close. librdkafka may hang in `close` where a partition is just being given to it."""
-        with suppress(KafkaException):  # one that is fenced has left already
-            was_given = bool(self._consumer.assignment())
-            self._consumer.unsubscribe()
-            for polls in range(_LEAVING_POLLS):
-                self._consumer.poll(0.02)
-                if (was_given or polls >= 5) and not self._consumer.assignment():
-                    break
-        self._consumer.close()
 
     def _give_back(self) -> None:
         """Rule 1."""
@@ -233,7 +225,7 @@ class Relay:
             self._put_off(number, absent, error)
             return
         except OSError as error:
-            self._put_off(number, absent, _no_disk(self._around.place_of(number), error))
+            self._put_off(number, absent, no_disk(self._around.place_of(number), error))
             return
         owner.refused.update(absent.refused or {})
         owner.pace = absent.pace
@@ -258,7 +250,7 @@ class Relay:
         log.warning("%s-%d is taken over anew: %s", self.topics.input, number, error)
         owner = self.owners[number]
         if isinstance(error, StoreDamaged):
-            _discard(owner, error)
+            owner.discard(error)
         self._let_go(number, checkpoint=False)
         alone = isinstance(error, RecordRefused) and not owner.refused
         self._put_off(number, _Absent(alone=alone, refused=dict(owner.refused), pace=owner.pace), error)
@@ -269,7 +261,7 @@ class Relay:
             if checkpoint:
                 owner.checkpoint()
         except StoreDamaged as error:
-            _discard(owner, error)
+            owner.discard(error)
         finally:
             owner.close()
 
@@ -289,7 +281,7 @@ class Relay:
         due_ms = owner.next_due_ms()
         now = owner.waiting or owner.letters
         until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
-        until_due_s = min(until_due_s, IDLE_S if (wait_s := self._upkeep.wait_s(owner)) is None else wait_s)
+        until_due_s = min(until_due_s, self._upkeep.wait_s(owner))
         return max(until_due_s, (owner.rest_until_ns - self._clock.monotonic_ns()) / 1e9)
 
     def _read(self, wait_s: float) -> list[Message]:
@@ -316,16 +308,36 @@ class Relay:
         if error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
-            raise UsageError(
-                f"Another relay of the group {self._options.group} has the name {self._options.name}: "
-                "give each its own (--name)."
-            )
+            self._join_again()
+            return
         if meaning_of(error) is Meaning.REFUSED:
             raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._of(message.partition(), _reread)
         else:
             self._lost(ConnectionLost(f"Kafka says: {error.str()}."))
+
+    def _join_again(self) -> None:
+        """The group says that another has this one's name. It may have been itself: of two requests to join, the first was
+        delayed, and came last. If it is said again soon, there are two."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._fenced_ns < _FENCED_AGAIN_NS:
+            raise UsageError(
+                f"Another relay of the group {self._options.group} has the name {self._options.name}: "
+                "give each its own (--name)."
+            )
+        log.warning(
+            "the group %s says that another has the name %s: joining anew", self._options.group, self._options.name
+        )
+        self._fenced_ns = now_ns
+        for number in list(self.owners):
+            self._let_go(number, checkpoint=True)
+        self._absent.clear()
+        leave(self._consumer)
+        self._given.clear()
+        self._taken.clear()
+        self._consumer = self._join()
+        self._pressure = Pressure(self._consumer, self.topics.input)
 
     def _of(self, number: int, deed: Callable[[Owner], int]) -> int:
         """Do something with the owner of a partition; without one, or where it fails, nothing."""
@@ -343,6 +355,8 @@ class Relay:
 
     def _turn(self, owner: Owner) -> int:
         """A turn where there is something for one; whether there was."""
+        if owner.is_in_doubt:
+            owner.catch_up(self._logs.bounds(self.topics.input, owner.number)[1])
         if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
             self._counts.requests += owner.keep_up()
             owner.tidy()
@@ -363,10 +377,8 @@ class Relay:
 
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
-            is_much = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
-            return is_much and not owner.copies_to_come
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
+            return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
+        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= self._clock.wall_ms()
         return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
 
     def _gather(self, now: bool = False) -> None:
@@ -386,14 +398,3 @@ def _reached(offset: int, owner: Owner) -> int:
 
 def _reread(owner: Owner) -> int:
     raise ConnectionLost(f"{owner.around.topics.input}-{owner.number} has no records any more where it was read")
-
-
-def _discard(owner: Owner, error: StoreDamaged) -> None:
-    with owner.room.asking():  # where not even that can be, the damage is found again
-        owner.store.discard(str(error))
-
-
-def _no_disk(name: str, error: OSError) -> EnvironmentMissing:
-    return EnvironmentMissing(
-        f"The disk refuses the files of {name}: {error.strerror} ({error.filename or 'a file'}). Make room, or mend it."
-    )

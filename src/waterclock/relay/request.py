@@ -72,6 +72,8 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     """
     asked: _Asked = dict(headers or ())
     others: list[Header] = []
+    if len(asked) == len(headers or ()) == 2 and TO in asked and AT in asked:  # as most are
+        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), b"", others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
     action = _action(asked) if ACTION in asked else Action.SCHEDULE
@@ -136,11 +138,13 @@ def _due_ms(asked: _Asked, timestamp_ms: int) -> int:
     if AT in asked and DELAY in asked:
         raise BadRequest(f"there are both {AT} and {DELAY}: send one of them.")
     if AT in asked:
-        due_ms = _number(AT, asked[AT])
-    elif DELAY in asked:
-        due_ms = _number(DELAY, asked[DELAY]) + max(0, timestamp_ms)
-    else:
-        raise BadRequest(f"there is neither {AT} nor {DELAY}: one of them says when.")
+        return _due(_number(AT, asked[AT]))
+    if DELAY in asked:
+        return _due(_number(DELAY, asked[DELAY]) + max(0, timestamp_ms))
+    raise BadRequest(f"there is neither {AT} nor {DELAY}: one of them says when.")
+
+
+def _due(due_ms: int) -> int:
     if due_ms >= MOST_DUE:
         raise BadRequest(
             f"the message would be due {due_ms} ms after 1970, later than the year 6400: send an earlier time."

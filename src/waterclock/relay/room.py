@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from waterclock.clock import WallClock
+from waterclock.errors import EnvironmentMissing
 from waterclock.relay.store import DiskRefused
 
 log = logging.getLogger("waterclock.relay")
@@ -69,3 +70,11 @@ class Room:
             error.filename,
             error.strerror,
         )
+
+
+def no_disk(name: str, error: OSError) -> EnvironmentMissing:
+    """What is said where the files of `name` cannot even be opened."""
+    file = error.filename or "a file"
+    return EnvironmentMissing(
+        f"The disk refuses the files of {name}: {error.strerror} ({file}). Make room, or mend it."
+    )

@@ -21,7 +21,7 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -33,10 +33,10 @@ from waterclock.relay.around import is_the_records
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
 from waterclock.relay.pace import MOST, MOST_ALONE
-from waterclock.relay.request import AT, FROM, ID, TO, UNTIL
+from waterclock.relay.request import AT, FROM, ID, TO, UNTIL, Header
 from waterclock.relay.settlement import settlements
 from waterclock.relay.statistics import Counts
-from waterclock.relay.store import Payload, State, unpack
+from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
@@ -55,7 +55,7 @@ class Turn:
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
-        self._payloads: list[Payload] = []
+        self._blobs: list[bytes] = []
         self._position = owner.position  # of the commands, once this is committed
         self._settled_position = owner.settled_position
 
@@ -93,7 +93,7 @@ class Turn:
         owner, most = self._owner, self._most
         if len(owner.waiting) + len(owner.letters) <= most:
             return owner.waiting, owner.letters
-        offsets = sorted({each.offset for each in (*owner.waiting, *owner.letters)})
+        offsets = sorted({each.offset for each in owner.waiting} | {each.offset for each in owner.letters})
         if len(offsets) > most:
             self._position = offsets[most]
         return (
@@ -141,18 +141,25 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        self._payloads = [unpack(blob) for blob in self._owner.store.read(self._rows)]
+        self._blobs = list(self._owner.store.read(self._rows))
 
     def deliver(self) -> None:
         """Step 4."""
-        owner, send = self._owner, self._owner.producer.send
-        owner.producer.begin()
-        prefix, names = self._around.place(owner.number, 0)[:-1], owner.store.targets
-        watch = partial(partial, self._hear) if owner.alone else _unwatched
+        producer = self._owner.producer
+        producer.begin()
+        if not self._owner.alone:
+            producer.send_many(self._messages())
+            return
+        for origin, (topic, value, key, headers) in zip(self._rows["origin"].tolist(), self._messages(), strict=True):
+            producer.send(topic, value, key, headers=headers, on_delivery=partial(self._hear, origin))
+
+    def _messages(self) -> Iterator[tuple[str, bytes | None, bytes | None, list[Header]]]:
+        """What is delivered: topic, value, key, headers."""
+        prefix, names = self._around.place(self._owner.number, 0)[:-1].encode(), self._owner.store.targets
         columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
-        for origin, target, due, payload in zip(*columns, self._payloads, strict=True):
-            headers = [*payload.headers, (FROM, f"{prefix}{origin}".encode()), (UNTIL, b"%d" % due)]
-            send(names[target], payload.value, payload.key, headers=headers, on_delivery=watch(origin))
+        for origin, target, due, blob in zip(*columns, self._blobs, strict=True):
+            value, key, headers = handed_on(blob)
+            yield names[target], value, key, [*headers, (FROM, b"%s%d" % (prefix, origin)), (UNTIL, b"%d" % due)]
 
     def settle(self) -> None:
         """Step 5."""
@@ -205,7 +212,3 @@ class Turn:
     def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and is_the_records(error):
             self._owner.refused[origin] = f"{message.topic()} does not take it: {error.str()}."
-
-
-def _unwatched(origin: int) -> None:
-    """Nobody asks what becomes of it."""

@@ -9,6 +9,7 @@ Rule 2: where there is no such moment, and the input is twice as long as it shou
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from waterclock.relay.around import Around
@@ -58,11 +59,11 @@ class Upkeep:
             care.done_ns = self._clock.monotonic_ns()
         return done
 
-    def wait_s(self, owner: Owner) -> float | None:
-        """How long there is nothing to do for an owner; None: for ever."""
+    def wait_s(self, owner: Owner) -> float:
+        """How long there is nothing to do for an owner; it may be for ever."""
         care = self._cares.get(owner.number)
         if care is None or care.owner is not owner or (doing := self._wanted(care)) is None:
-            return None
+            return inf
         rest_s = (care.done_ns + REST_NS - self._clock.monotonic_ns()) / 1e9
         return max(rest_s, care.laps.wait_s if doing is care.laps else 0.0)
 

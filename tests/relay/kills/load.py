@@ -1,4 +1,4 @@
-"""Who schedules, cancels and replaces meanwhile, by a seed: with keys and ids, for soon and later, and now and then nonsense.
+"""Who schedules, cancels and replaces meanwhile, by a seed: keys, ids, due soon or later, and now and then nonsense.
 
 Rule 1: a request counts as acknowledged when Kafka says so. One of which it says nothing may be in the input or not.
 """

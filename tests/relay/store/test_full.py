@@ -97,7 +97,7 @@ def test_nor_does_a_merge_of_them(store: PartitionStore, monkeypatch: pytest.Mon
     checkpoint(store, 20)
     before = sizes(store)
     for number in (1, 2):
-        assert attempt(store, lambda: [store.tidy() for _ in range(3)], monkeypatch, number)
+        assert attempt(store, lambda: [store.tidy() for _ in range(30)], monkeypatch, number)
         assert sizes(store) == before
     while store.tidy():
         pass
@@ -113,7 +113,7 @@ def test_a_merge_that_is_refused_while_its_file_is_flushed_does_no_harm(
     store.tidy()  # the merge has begun
     steps = store.checkpoint_steps(20, None, 0)
     next(steps)
-    assert attempt(store, lambda: [store.tidy() for _ in range(3)], monkeypatch, 1)
+    assert attempt(store, lambda: [store.tidy() for _ in range(30)], monkeypatch, 1)
     assert list(steps)
     assert store.data_position == 20
 

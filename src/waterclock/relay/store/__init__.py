@@ -4,7 +4,7 @@ from waterclock.relay.store.errors import DiskRefused, StoreDamaged
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
-from waterclock.relay.store.packing import Payload, pack, unpack
+from waterclock.relay.store.packing import Payload, handed_on, pack, unpack
 from waterclock.relay.store.rows import ROW, rows_of
 from waterclock.relay.store.spans import Level, Span
 from waterclock.relay.store.store import PartitionStore
@@ -20,6 +20,7 @@ __all__ = [
     "Span",
     "State",
     "StoreDamaged",
+    "handed_on",
     "pack",
     "rows_of",
     "unpack",

@@ -1,0 +1,57 @@
+"""How a relay joins its consumer group, and leaves it.
+
+Rule 1: what the group says is heard in callbacks of the consumer's `poll`; what is done about it is for relay.py.
+Rule 2: a consumer is left before it is closed: librdkafka may hang in `close` where a partition is just being given to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException
+
+SESSION_MS: Final = 6_000
+LEAVING_POLLS: Final = 100  # two seconds
+_CONSUMER: Final = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "partition.assignment.strategy": "cooperative-sticky",  # a partition that stays is not taken over again
+    "session.timeout.ms": SESSION_MS,
+    "heartbeat.interval.ms": 1_000,
+    "fetch.wait.max.ms": 100,
+    "fetch.message.max.bytes": 4 << 20,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.queue.backoff.ms": 5,
+}
+
+
+def join(
+    settings: Mapping[str, Any],
+    topic: str,
+    group: str,
+    *,
+    name: str | None,
+    on_given: Callable[..., object],
+    on_taken: Callable[..., object],
+) -> Consumer:
+    """A consumer of the topic, in the group; `name`: a static member's."""
+    member = {} if name is None else {"group.instance.id": name}
+    consumer = Consumer({**settings, **_CONSUMER, **member, "group.id": group})
+    consumer.subscribe([topic], on_assign=on_given, on_revoke=on_taken, on_lost=on_taken)
+    return consumer
+
+
+def leave(consumer: Consumer) -> None:
+    """Leave the group, then close. Rule 2."""
+    with suppress(KafkaException):  # one that is fenced has left already
+        was_given = bool(consumer.assignment())
+        consumer.unsubscribe()
+        for polls in range(LEAVING_POLLS):
+            consumer.poll(0.02)
+            if (was_given or polls >= 5) and not consumer.assignment():
+                break
+    consumer.close()
