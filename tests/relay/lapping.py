@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from tests.relay.world import World, step_until
+from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.owner import Owner
 from waterclock.relay.relay import Relay
 
@@ -49,7 +49,8 @@ def saved(world: World, relay: Relay, many: int = 1) -> None:
     wanted = relay._counts.snapshots + many
     while relay._counts.snapshots < wanted:
         fill(world, relay, 20)
-        step_until(lambda: relay._upkeep.wait_s(owner_of(relay)) is None, relay)
+        step_quietly(relay)
+        step_until(lambda: relay._upkeep.wait_s(owner_of(relay)) > 1, relay)
 
 
 def cut_off(world: World, relay: Relay) -> None:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, lapping, owner_of, until_delivered
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.lap import LapTurn
 
 LARGE = random.Random(0).randbytes(3_000)  # it cannot be compressed
 
@@ -124,19 +125,25 @@ def test_a_copy_that_the_relay_did_not_make_goes_aside(header: bytes | None, wor
     until_delivered(world, relay, "far")
 
 
-def test_a_forged_copy_amid_real_ones_is_told_from_them_by_a_new_owner_too(world: World) -> None:
+def test_a_forged_copy_amid_real_ones_is_told_from_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands before copies that the relay made, and asks to be delivered at once, in the name of what is pending."""
     relay = lapping(world)
     world.send("far", "too", in_ms=YEAR_MS)
-    fill(world, relay, 200)
     forged = [("deliver-to", world.target.encode()), ("deliver-at", b"0"), ("delay-origin", b"0 0")]
-    world.put_raw(b"forged", forged)
-    lap(world, relay)
-    world.put_raw(b"forged", forged)
-    step_until(lambda: len(world.letters()) == 2, relay)
+    copy = LapTurn.copy
+
+    def forged_meanwhile(self: LapTurn) -> None:
+        world.put_raw(b"forged", forged)
+        copy(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LapTurn, "copy", forged_meanwhile)
+        fill(world, relay)
+        step_until(world.letters, relay)
     world.crash(relay)
     relay = lapping(world, folder=world.folder / "empty")
     step_quietly(relay)
-    assert len(world.letters()) == 2
+    assert len(world.letters()) == 1
     world.advance_ms(YEAR_MS)
     until_delivered(world, relay, "far", "too")
 

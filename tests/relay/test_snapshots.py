@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import numpy as np
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +14,13 @@ from hypothesis import strategies as st
 from tests.relay.lapping import YEAR_MS, all_once, cut_off, fill, lapping, long_ones, owner_of, saved, until_delivered
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.moves import Moved, moved_of
+from waterclock.relay.moves import Move, move_of
 from waterclock.relay.relay import Relay
 from waterclock.relay.settlement import NoSettlement, mark_of
-from waterclock.relay.snapshot import Gathering, Snapshot, part_of
+from waterclock.relay.snapshot import Assembly, Snapshot, part_of
+from waterclock.relay.topics import Topics, prepare
 
 MARK = mark_of("an id")
 STRETCHES = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5)
@@ -30,14 +35,14 @@ def test_what_is_written_is_read(chunks: dict[int, bytes], stretches: list[tuple
     (value,) = made(chunks, stretches).parts(MARK)
     part = part_of(value)
     assert part.mark == MARK
-    assert Gathering().take(part) == made(chunks, stretches)
+    assert Assembly().take(part) == made(chunks, stretches)
 
 
 def test_a_large_one_is_several_records_and_one_that_lacks_any_is_none() -> None:
     snapshot = made({7: np.random.default_rng(0).bytes(1_700_000)}, [])
     parts = [part_of(value) for value in snapshot.parts(MARK)]
     assert len(parts) == 4
-    whole, broken = Gathering(), Gathering()
+    whole, broken = Assembly(), Assembly()
     assert [whole.take(part) for part in parts] == [None, None, None, snapshot]
     assert [broken.take(part) for part in (parts[0], parts[2], parts[3])] == [None, None, None]
     assert [broken.take(part) for part in parts] == [None, None, None, snapshot]
@@ -47,7 +52,7 @@ def test_a_large_one_is_several_records_and_one_that_lacks_any_is_none() -> None
 def test_a_single_wrong_byte_of_either_kind_of_record_is_noticed(data: st.DataObject) -> None:
     for value, read in (
         (made({7: b"abc"}, [(3, 9)]).parts(MARK)[0], part_of),
-        (Moved(12, 9, MARK, [(20, 23)]).packed(), moved_of),
+        (Move(12, 9, MARK, [(20, 23)]).packed(), move_of),
     ):
         wrong = bytearray(value)
         wrong[data.draw(st.integers(0, len(value) - 1))] ^= data.draw(st.integers(1, 255))
@@ -117,6 +122,7 @@ def test_what_was_settled_after_it_was_moved_on_stays_settled(world: World) -> N
 def test_files_that_are_kept_need_no_snapshot(world: World) -> None:
     relay = lapping(world)
     far(world, relay)
+    step_quietly(relay)
     world.close(relay)
     relay = lapping(world)
     assert owner_of(relay).store.rebuilt is None
@@ -169,7 +175,7 @@ def test_where_nothing_is_cut_off_a_damaged_snapshot_costs_nothing(
 ) -> None:
     relay = lapping(world)
     world.send("far", in_ms=YEAR_MS)
-    monkeypatch.setattr(type(relay._upkeep._cutter), "cut", None)
+    monkeypatch.setattr(type(relay._upkeep._cutter), "cut", lambda *_: Future())
     saved(world, relay)
     damaged(monkeypatch, {0})
     relay = empty(world, relay)
@@ -180,10 +186,6 @@ def test_where_nothing_is_cut_off_a_damaged_snapshot_costs_nothing(
 def test_a_log_that_kafka_does_not_cut_off_is_said_and_grows(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from concurrent.futures import Future
-
-    from confluent_kafka import KafkaError, KafkaException
-
     refused: Future[object] = Future()
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     relay = lapping(world)
@@ -207,9 +209,6 @@ def test_what_was_deleted_by_hand_is_said(world: World, caplog: pytest.LogCaptur
 
 
 def test_a_topic_that_was_made_again_is_not_held_up_by_what_was_cut_off_for_the_old_one(world: World) -> None:
-    from waterclock.kafka.admin import Admin
-    from waterclock.relay.topics import Topics, prepare
-
     relay = lapping(world)
     far(world, relay)
     world.close(relay)

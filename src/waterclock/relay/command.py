@@ -37,6 +37,8 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     parser.add_argument("--name", help=name)
     made = "of the topic, where it has to be made (default: %(default)s)"
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
+    lap = "the input is kept within twice what is pending and so many bytes, in each partition (default: %(default)s)"
+    parser.add_argument("--lap-bytes", type=count, default=1 << 30, metavar="N", help=lap)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
     _add_commands(parser)

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
-from waterclock.relay.moves import Moved, Moves, numbers_of, packed_numbers
+from waterclock.relay.moves import Move, Moves, numbers_of, packed_numbers
 
 EACH: Final = 100  # bytes of a record besides its message
 _MARKS: Final = 1_024
@@ -104,7 +104,7 @@ class Extent:
         self.moves.forget(low)
         self.volume.forget(low)
 
-    def moved(self, moved: Moved) -> None:
+    def moved(self, moved: Move) -> None:
         """It is committed that this was moved."""
         self.moves.note(moved.swept, moved.stretches)
         self.unsaved += 64 + 16 * len(moved.stretches)

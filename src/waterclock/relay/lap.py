@@ -31,8 +31,8 @@ from confluent_kafka import KafkaError, Message
 from waterclock.errors import ConnectionLost
 from waterclock.relay.around import is_the_records
 from waterclock.relay.extent import EACH
-from waterclock.relay.logs import Reading
-from waterclock.relay.moves import Asked, Moved, copied, stretches_of
+from waterclock.relay.logs import Reader
+from waterclock.relay.moves import Move, Original, copied, stretches_of
 from waterclock.relay.owner import Owner
 from waterclock.relay.statistics import Counts
 
@@ -51,7 +51,7 @@ class LapTurn:
     def __init__(self, owner: Owner, counts: Counts, records: Sequence[Message], until: int, most: int) -> None:
         self._owner, self._counts, self._records, self._until, self._most = owner, counts, records, until, most
         self.swept = until
-        self._chosen: list[tuple[Message, Asked]] = []
+        self._chosen: list[tuple[Message, Original]] = []
         self._offsets: list[int] = []
         self.refused: list[tuple[int, int]] = []  # place and origin of what Kafka does not take
         self._settled_position = owner.settled_position
@@ -104,7 +104,7 @@ class LapTurn:
     def settle(self) -> None:
         """Step 3."""
         owner, around = self._owner, self._owner.around
-        self._moved = Moved(owner.command_position, self.swept, around.mark, stretches_of(sorted(self._offsets)))
+        self._moved = Move(owner.command_position, self.swept, around.mark, stretches_of(sorted(self._offsets)))
         owner.producer.send(
             around.topics.settled, self._moved.packed(), None, owner.number, on_delivery=self._hear_settled
         )
@@ -134,9 +134,11 @@ class Laps:
         self._until = self._ended = owner.extent.moves.swept  # of the lap; where the input ended when the last one did
         self._ended = min(self._ended, owner.extent.low)
         self._most = MOST
-        self._reading: Reading | None = None
-        self._looked_at = (-1, -1)
-        self._is_long = False
+        self._reading: Reader | None = None
+        self._pending, self._counted = (
+            0,
+            (-1, -1, 0),
+        )  # bytes of what is pending; how far all was when they were counted
 
     @property
     def is_wanted(self) -> bool:
@@ -158,12 +160,19 @@ class Laps:
         return max(self._owner.extent.moves.swept, self._owner.extent.low)
 
     def _is_too_long(self, times: int) -> bool:
-        owner = self._owner
-        log_bytes = owner.extent.volume.since(self._from)
+        log_bytes = self._owner.extent.volume.since(self._from)
         if log_bytes <= times * self._lap_bytes:
             return False
-        pending = owner.store.pending_bytes + EACH * owner.store.pending
-        return log_bytes > times * (2 * pending + self._lap_bytes)
+        return log_bytes > times * (2 * self._pending_bytes() + self._lap_bytes)
+
+    def _pending_bytes(self) -> int:
+        """Counted seldom: it takes a millisecond where there are many spans."""
+        owner = self._owner
+        now_s, written = owner.around.clock.monotonic_ns() // 1_000_000_000, owner.extent.volume.since(0)
+        counted = self._from, now_s, written // max(1, self._lap_bytes // 64)
+        if counted != self._counted:
+            self._pending, self._counted = owner.store.pending_bytes + EACH * owner.store.pending, counted
+        return self._pending
 
     def _limit(self) -> int:
         """Where this lap ends, or waits (rules 2 and 5)."""

@@ -54,9 +54,9 @@ class Logs:
         finally:
             consumer.close()
 
-    def reading(self, topic: str, partition: int, start: int) -> Reading:
+    def reading(self, topic: str, partition: int, start: int) -> Reader:
         """The records from `start` on, for who does not wait."""
-        return Reading({**self._settings, **_AHEAD}, topic, partition, start)
+        return Reader({**self._settings, **_AHEAD}, topic, partition, start)
 
     def record(self, topic: str, partition: int, offset: int) -> Message | None:
         """The record at that offset; None if there is none."""
@@ -82,7 +82,7 @@ class Logs:
         raise ConnectionLost(f"Kafka does not give the records of {topic}.")
 
 
-class Reading:
+class Reader:
     """Records of one partition as they come. `position`: the first one that is kept or will come; `is_awaited`: none has
     come since it was last asked."""
 

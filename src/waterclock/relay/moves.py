@@ -32,7 +32,7 @@ VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sBqqI8sI")
 
 
-class Asked(NamedTuple):
+class Original(NamedTuple):
     """What a record of the input says, whichever copy it is: headers and timestamp of the first, and where that stood."""
 
     origin: int
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
     timestamp_ms: int
 
 
-class Moved(NamedTuple):
+class Move(NamedTuple):
     """What one transaction moved: the offsets of its copies, as (from, to) of each stretch."""
 
     command_position: int
@@ -51,7 +51,7 @@ class Moved(NamedTuple):
     def packed(self) -> bytes:
         """The record of TOPIC.settled.
 
-        >>> moved_of(Moved(12, 9, bytes(8), [(20, 23)]).packed()).stretches
+        >>> move_of(Move(12, 9, bytes(8), [(20, 23)]).packed()).stretches
         [(20, 23)]
         """
         part = np.array(self.stretches, "<i8").tobytes()
@@ -59,7 +59,7 @@ class Moved(NamedTuple):
         return _HEAD.pack(*fields, _checksum(fields, part)) + part
 
 
-def moved_of(value: bytes) -> Moved:
+def move_of(value: bytes) -> Move:
     """What such a record says; `NoSettlement` if it is damaged."""
     if len(value) < _HEAD.size:
         raise NoSettlement("it is too short")
@@ -71,7 +71,7 @@ def moved_of(value: bytes) -> Moved:
     if len(part) != 16 * count or _checksum(fields, part) != crc:
         raise NoSettlement("its checksum is wrong")
     pairs = np.frombuffer(part, "<i8").reshape(-1, 2).tolist()
-    return Moved(position, swept, mark, [(start, end) for start, end in pairs])
+    return Move(position, swept, mark, [(start, end) for start, end in pairs])
 
 
 def _checksum(fields: Sequence[object], part: bytes) -> int:
@@ -137,20 +137,20 @@ class Moves:
         """Of all copies."""
         return list(zip(self._starts, self._ends, strict=True))
 
-    def asked(self, message: Message) -> Asked:
+    def asked(self, message: Message) -> Original:
         """What a record of the input says (rule 4)."""
         offset, headers = message.offset(), message.headers()
         if not self.is_copy(offset):
-            return Asked(offset, headers, message.timestamp()[1])
+            return Original(offset, headers, message.timestamp()[1])
         told = dict(headers or ())[ORIGIN] or b""
         origin, timestamp_ms = map(int, told.split())
-        return Asked(origin, [header for header in headers if header[0] != ORIGIN], timestamp_ms)
+        return Original(origin, [header for header in headers if header[0] != ORIGIN], timestamp_ms)
 
 
-def copied(asked: Asked) -> list[Header]:
+def copied(asked: Original) -> list[Header]:
     """The headers of a copy.
 
-    >>> copied(Asked(17, [("deliver-to", b"reminders"), ("delay", b"5")], 1_000))
+    >>> copied(Original(17, [("deliver-to", b"reminders"), ("delay", b"5")], 1_000))
     [('deliver-to', b'reminders'), ('delay', b'5'), ('delay-origin', b'17 1000')]
     """
     return [*(asked.headers or ()), (ORIGIN, b"%d %d" % (asked.origin, asked.timestamp_ms))]

@@ -112,10 +112,10 @@ class Owner:
         if news.last is None or not news.looked_at:
             return 0
         absent = self.around.targets.missing(set(news.targets))
-        size = self._file(news)
+        self._file(news)
         self._note(news, absent)  # what was filed is filed: from here on nothing fails
         self.position = news.last.offset() + 1
-        self.extent.volume.grow(self.position, size + EACH * news.looked_at)
+        self.extent.volume.grow(self.position, sum(map(len, news.blobs)) + EACH * news.looked_at)
         if self.position > self._filed:
             self._fingerprint, self._changed = fingerprint_of(news.last), True
         return news.looked_at
@@ -163,17 +163,16 @@ class Owner:
         since_ns = self.around.clock.monotonic_ns() - self.rest_until_ns
         return self.command_position < self.position and since_ns >= CHECKPOINT_NS
 
-    def _file(self, news: Requests) -> int:
-        """What lies behind the data position; how many bytes that were."""
+    def _file(self, news: Requests) -> None:
+        """What lies behind the data position."""
         first = bisect_left(news.offsets, self._filed)
         if first == len(news.offsets):
-            return 0
+            return
         rows = rows_of(news.dues[first:], news.origins[first:])
         rows["flags"] = news.flags[first:]
         rows = self.store.append(rows, news.blobs[first:], news.targets[first:])
         self.room.took()
         self.near.add(rows[rows["due"] < self.store.loaded_until])
-        return sum(map(len, news.blobs[first:]))
 
     def _note(self, news: Requests, absent: dict[str, str]) -> None:
         """What lies behind the command position. A replace without a target replaces nothing."""

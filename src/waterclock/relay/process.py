@@ -82,7 +82,8 @@ def kafka_settings(file: str | None) -> dict[str, str]:
 def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> RelayOptions:
     group = arguments.group or f"waterclock-relay-{arguments.topic}"
     given = kafka_settings(arguments.kafka_config)
-    return RelayOptions(servers, arguments.topic, folder, group, arguments.partitions, arguments.name or name, given)
+    name = arguments.name or name
+    return RelayOptions(servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
 
 
 @contextmanager

@@ -161,9 +161,8 @@ class Relay:
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
         leave(self._consumer)
-        self._upkeep.close()
-        self._holes.close()
-        self._logs.close()
+        for each in (self._holes, self._upkeep, self._logs):
+            each.close()
 
     # The group
 
@@ -294,7 +293,7 @@ class Relay:
         due_ms = owner.next_due_ms()
         now = owner.waiting or owner.letters
         until_due_s = 0.0 if now else IDLE_S if due_ms is None else (due_ms - self._clock.wall_ms()) / 1000
-        until_due_s = min(until_due_s, IDLE_S if (wait_s := self._upkeep.wait_s(owner)) is None else wait_s)
+        until_due_s = min(until_due_s, self._upkeep.wait_s(owner))
         return max(until_due_s, (owner.rest_until_ns - self._clock.monotonic_ns()) / 1e9)
 
     def _read(self, wait_s: float) -> list[Message]:
@@ -390,10 +389,8 @@ class Relay:
 
     def _is_wanted(self, owner: Owner) -> bool:
         if not owner.has_caught_up:
-            is_much = len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS
-            return is_much and not owner.copies_to_come
-        due_ms = owner.next_due_ms()
-        is_due = due_ms is not None and due_ms <= self._clock.wall_ms()
+            return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
+        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= self._clock.wall_ms()
         return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
 
     def _gather(self, now: bool = False) -> None:

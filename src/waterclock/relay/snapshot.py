@@ -95,7 +95,7 @@ def part_of(value: bytes) -> Part:
     return Part(part, parts, replay_from, position, mark, data)
 
 
-class Gathering:
+class Assembly:
     """Puts records together, as they come."""
 
     def __init__(self) -> None:

@@ -29,11 +29,11 @@ from waterclock.relay.around import Around
 from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.moves import MAGIC as MOVED
-from waterclock.relay.moves import Moved, moved_of
+from waterclock.relay.moves import Move, move_of
 from waterclock.relay.owner import Owner, Start
 from waterclock.relay.settlement import NoSettlement, Settlement, settlement_of
 from waterclock.relay.snapshot import MAGIC as SNAPSHOT
-from waterclock.relay.snapshot import Gathering, Part, part_of, restore
+from waterclock.relay.snapshot import Assembly, Part, part_of, restore
 from waterclock.relay.store import PartitionStore
 
 log = logging.getLogger("waterclock.relay")
@@ -49,7 +49,7 @@ class TakeOver:
         self._input = self._settled = (0, 0)  # first offset, end
         self._answered = 0
         self._extent, self._is_new = Extent(), False
-        self._snapshots = Gathering()
+        self._snapshots = Assembly()
         self._covered_from = 0  # TOPIC.settled is known from here on, and what was before too
 
     def run(self) -> Owner:
@@ -167,8 +167,8 @@ class TakeOver:
             self._settle(told, len(value))
         return told.command_position if is_ours else -1
 
-    def _settle(self, told: Settlement | Moved, size: int) -> None:
-        if isinstance(told, Moved):
+    def _settle(self, told: Settlement | Move, size: int) -> None:
+        if isinstance(told, Move):
             self._extent.moved(told)
         elif len(told.origins):
             self._extent.unsaved += size
@@ -208,8 +208,8 @@ class TakeOver:
             self._store.close()
 
 
-def _told(value: bytes) -> Settlement | Moved | Part:
+def _told(value: bytes) -> Settlement | Move | Part:
     """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
     if value.startswith(MOVED):
-        return moved_of(value)
+        return move_of(value)
     return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)

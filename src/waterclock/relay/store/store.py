@@ -52,8 +52,7 @@ class PartitionStore:
 
     `data_position`: input offsets below it are filed. `settled_position`: TOPIC.settled was read up to here. `fingerprint`:
     of the last record filed. All three are those of the last checkpoint, as are `notes`, the owner's. `rebuilt`: why what
-    was in the folder was discarded, or None. `kept_ms`: for how long what is settled is found by its id. `ledger`: what is
-    pending, what was settled.
+    was in the folder was discarded, or None. `kept_ms`: for how long what is settled is found by its id.
 
     UsageError if another process has the folder; OSError if the disk refuses.
     """

@@ -60,7 +60,7 @@ class SnapshotTurn:
         self._counts.snapshots += 1
 
 
-class Saving:
+class Saves:
     """Takes snapshots of one owner's partition when they are due."""
 
     def __init__(self, owner: Owner, counts: Counts, lap_bytes: int) -> None:
