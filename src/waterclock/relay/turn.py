@@ -112,14 +112,15 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        owner = self._owner
-        self._payloads = [unpack(blob) for blob in owner.store.read(self._rows)]
+        blobs = list(self._owner.store.read(self._rows))
         if self._rows["flags"].any():
-            found = follow_ups(self._rows, self._payloads, owner.store.targets, self._around.clock.wall_ms())
-            self._rows, self._payloads, self._nexts = found.rows, found.payloads, found.nexts
-            self._letters += found.letters
-            self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
-            self._missed = found.missed
+            now_ms, targets = self._around.clock.wall_ms(), self._owner.store.targets
+            self._rows, blobs, self._nexts, letters, aside, self._missed = follow_ups(
+                self._rows, blobs, targets, now_ms
+            )
+            self._letters += letters
+            self._gone.update(dict.fromkeys(aside, State.CANCELLED))
+        self._payloads = [unpack(blob) for blob in blobs]
 
     def deliver(self) -> None:
         """Step 4."""
