@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -183,18 +184,31 @@ def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
     world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waterclock.relay.handler.COMMIT_S", 1000.0)
-    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 2)
-    for number in range(40):
-        world._producer.produce(topic, str(number), partition=number % 2)
-    world._producer.flush(10)
+    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
+    write = partial(written, world, topic)
+    write(range(40))
     one, two = Failing(), Failing()
     first = own(one, topic=topic)
     handle(first, 25)
     second = own(two, topic=topic)
-    step_until(lambda: first.step(0.02) + second.step(0.02) == 0 and second._consumer.assignment())
-    step_until(lambda: len(one.seen) + len(two.seen) >= 40 or first.step(0.02) + second.step(0.02) < 0)
-    assert not first.step(0.3) + second.step(0.3)
-    assert sorted(int(each.text) for each in [*one.seen, *two.seen]) == list(range(40))
+    step_until(lambda: first.step(0.02) + second.step(0.02) == 0 and topic in topics_of(second))
+    write(range(40, 44))  # what is given twice comes before these
+    last = {str(number) for number in range(40, 44)}
+    step_until(
+        lambda: last <= {each.text for each in [*one.seen, *two.seen]} or first.step(0.02) + second.step(0.02) < 0
+    )
+    assert two.seen
+    assert sorted(int(each.text) for each in [*one.seen, *two.seen]) == list(range(44))
+
+
+def topics_of(handler: Handler) -> set[str]:
+    return {each.topic for each in handler._consumer.assignment()}
+
+
+def written(world: World, topic: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        world._producer.produce(topic, str(number), partition=number % 4)
+    assert world._producer.flush(10) == 0
 
 
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
