@@ -128,7 +128,8 @@ def test_the_options_of_all_commands_import_no_part_that_works() -> None:
     script = (
         "import sys\nfrom waterclock import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'asyncio', 'http.server', 'sqlite3', 'waterclock.wheel', 'waterclock.timer', 'waterclock.rules', "
-        "'waterclock.sinks', 'waterclock.broker.core', 'waterclock.cdc.capture', 'waterclock.relay.relay',  'waterclock.spark.pipeline'}\n"
+        "'waterclock.sinks', 'waterclock.broker.core', 'waterclock.cdc.capture', 'waterclock.relay.relay', "
+        "'waterclock.spark.pipeline'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     assert python(script).stderr == "[]\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.relay.test_kills import Death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
 from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay import AsyncDelays, Delays, Delivery, RetryAfter
@@ -30,7 +32,8 @@ def own(world: World) -> Iterator[Callable[..., Handler]]:
     made: list[Handler] = []
 
     def one(function: Function, **more: Any) -> Handler:
-        options = HandlerOptions(world.target, function, f"{world.topic}.group", waits=("1 s", "1 min"), **more)
+        named = {"topic": world.target, "group": f"{world.topic}.group", "waits": ("1 s", "1 min"), **more}
+        options = HandlerOptions(function=function, **named)
         made.append(Handler(base_settings(world.broker.bootstrap, {}), world.topic, options, SystemClock()))
         return made[-1]
 
@@ -177,6 +180,37 @@ def test_a_crash_before_its_offset_is_known_calls_it_again_with_the_same_id(
     assert [one.id for one in seen.seen] == [f"{world.topic}-0-0"] * 2
 
 
+def test_two_of_a_group_share_the_partitions_and_what_one_gives_back_is_done(
+    world: World, own: Callable[..., Handler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waterclock.relay.handler.COMMIT_S", 1000.0)
+    Admin(base_settings(world.broker.bootstrap, {})).make(topic := f"{world.topic}.two", 4)
+    write = partial(written, world, topic)
+    write(range(40))
+    one, two = Failing(), Failing()
+    first = own(one, topic=topic)
+    handle(first, 25)
+    second = own(two, topic=topic)
+    step_until(lambda: first.step(0.02) + second.step(0.02) == 0 and topic in topics_of(second))
+    write(range(40, 44))  # what is given twice comes before these
+    last = {str(number) for number in range(40, 44)}
+    step_until(
+        lambda: last <= {each.text for each in [*one.seen, *two.seen]} or first.step(0.02) + second.step(0.02) < 0
+    )
+    assert two.seen
+    assert sorted(int(each.text) for each in [*one.seen, *two.seen]) == list(range(44))
+
+
+def topics_of(handler: Handler) -> set[str]:
+    return {each.topic for each in handler._consumer.assignment()}
+
+
+def written(world: World, topic: str, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        world._producer.produce(topic, str(number), partition=number % 4)
+    assert world._producer.flush(10) == 0
+
+
 def test_what_is_lost_is_made_again_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waterclock.relay.handlers._PAUSES_S", (0.0,))
     relay, seen = world.started(), Failing(ValueError("once"))
@@ -252,8 +286,6 @@ def test_run_calls_the_handlers_of_several_topics_until_it_is_stopped(world: Wor
 
 
 def world_topics(world: World) -> dict[str, int]:
-    from waterclock.kafka.admin import Admin
-
     return Admin(base_settings(world.broker.bootstrap, {})).topics()
 
 

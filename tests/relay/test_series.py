@@ -77,7 +77,7 @@ def test_without_a_first_time_it_is_the_next_one_after_the_records_timestamp_in_
     ("way", "hoped"),
     [
         ({}, [(0, 1), (4, 2)]),
-        ({"delay_missed": "once"}, [(0, 1), (4, 2)]),
+        pytest.param({"delay_missed": "once"}, [(0, 1), (4, 2)], marks=pytest.mark.long(seconds=2)),
         ({"delay_missed": "all"}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
         ({"delay_missed": "skip"}, [(4, 2)]),
     ],

@@ -38,7 +38,7 @@ from waterclock.relay.request import (
     expiry_ms,
     occurrence_of,
 )
-from waterclock.relay.store import Payload
+from waterclock.relay.store import Payload, pack, unpack
 from waterclock.relay.store.rows import MOST_DUE, Array
 from waterclock.rules.durations import from_us
 
@@ -61,25 +61,25 @@ class Next(NamedTuple):
 
 
 class FollowUps(NamedTuple):
-    """What a turn has to do. `rows` and `payloads` are those to be delivered, with the headers that are handed on; `aside`
-    the origins of the others, each of which is settled; `missed`: how many of these nobody hears of otherwise."""
+    """What a turn has to do. `rows` and `blobs` are those to be delivered, with the headers that are handed on; `aside` the
+    origins of the others, each of which is settled; `missed`: how many of these nobody hears of otherwise."""
 
     rows: Array
-    payloads: list[Payload]
+    blobs: list[bytes]
     nexts: list[Next]
     letters: list[Letter]
     aside: list[int]
     missed: int
 
 
-def follow_ups(rows: Array, payloads: Sequence[Payload], targets: Sequence[str], now_ms: int) -> FollowUps:
-    """What these messages, due by `now_ms`, bring about."""
-    payloads, aside, missed = list(payloads), list[int](), 0
+def follow_ups(rows: Array, blobs: Sequence[bytes], targets: Sequence[str], now_ms: int) -> FollowUps:
+    """What these messages, due by `now_ms`, bring about; `blobs` as the store keeps them."""
+    blobs, aside, missed = list(blobs), list[int](), 0
     nexts, letters = list[Next](), list[Letter]()
     for place in np.flatnonzero(rows["flags"]).tolist():
         row = rows[place]
-        due = _Due(row[["due", "origin", "flags"]].item(), payloads[place], targets[row["target"]], now_ms)
-        payloads[place] = due.handed_on()
+        due = _Due(row[["due", "origin", "flags"]].item(), unpack(blobs[place]), targets[row["target"]], now_ms)
+        blobs[place] = due.handed_on()
         nexts += due.nexts()
         letters += due.letters()
         if due.has_expired or due.is_missed:
@@ -87,8 +87,8 @@ def follow_ups(rows: Array, payloads: Sequence[Payload], targets: Sequence[str],
             missed += not due.has_expired
     if aside:
         stays = ~np.isin(rows["origin"], aside)
-        rows, payloads = rows[stays], list(compress(payloads, stays.tolist()))
-    return FollowUps(rows, payloads, nexts, letters, aside, missed)
+        rows, blobs = rows[stays], list(compress(blobs, stays.tolist()))
+    return FollowUps(rows, blobs, nexts, letters, aside, missed)
 
 
 def open_nexts(known: Nexts, written: Nexts, answered: int) -> Nexts:
@@ -120,11 +120,11 @@ class _Due:
         self.has_expired = end_ms is not None and now_ms > end_ms
         self.is_missed = self._is_series and self._way == _SKIP and now_ms - self.due_ms > MISSED_MS
 
-    def handed_on(self) -> Payload:
-        """The message as it is delivered."""
+    def handed_on(self) -> bytes:
+        """The message as it is delivered, packed."""
         headers = [header for header in self._payload.headers if header[0] not in self._kept]
         number = [(WHICH, b"%d" % self._number)] if self._is_series else []
-        return self._payload._replace(headers=[*headers, *number])
+        return pack(self._payload.value, self._payload.key, self._payload.id, [*headers, *number])
 
     def letters(self) -> list[Letter]:
         """Rules 2 and 4."""

@@ -107,7 +107,7 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     asked: _Asked = dict(headers or ())
     others: list[Header] = []
     if len(asked) == len(headers or ()) == 2 and TO in asked and AT in asked:  # as most are
-        return Request(Action.SCHEDULE, _topic(asked[TO]), _in_time(_number(AT, asked[AT])), b"", others)
+        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), b"", others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
     action = _action(asked) if ACTION in asked else Action.SCHEDULE
@@ -201,15 +201,13 @@ def _due_ms(asked: _Asked, timestamp_ms: int) -> int:
     if AT in asked and DELAY in asked:
         raise BadRequest(f"there are both {AT} and {DELAY}: send one of them.")
     if AT in asked:
-        due_ms = _number(AT, asked[AT])
-    elif DELAY in asked:
-        due_ms = _number(DELAY, asked[DELAY]) + max(0, timestamp_ms)
-    else:
-        raise BadRequest(f"there is neither {AT} nor {DELAY}: one of them says when.")
-    return _in_time(due_ms)
+        return _due(_number(AT, asked[AT]))
+    if DELAY in asked:
+        return _due(_number(DELAY, asked[DELAY]) + max(0, timestamp_ms))
+    raise BadRequest(f"there is neither {AT} nor {DELAY}: one of them says when.")
 
 
-def _in_time(due_ms: int) -> int:
+def _due(due_ms: int) -> int:
     if due_ms >= MOST_DUE:
         raise BadRequest(
             f"the message would be due {due_ms} ms after 1970, later than the year 6400: send an earlier time."
@@ -223,12 +221,12 @@ def _first_ms(asked: _Asked, timestamp_ms: int) -> int:
         raise BadRequest(f"there are both {CRON} and {DELAY}: the first one says when, or {AT} beside it.")
     after_ms = _number(AT, asked[AT]) if AT in asked else max(0, timestamp_ms)
     try:  # with a time beside it too: the expression must be one before it is needed
-        first_ms = next_ms(_words(CRON, asked), _words(ZONE, asked), _in_time(after_ms))
+        first_ms = next_ms(_words(CRON, asked), _words(ZONE, asked), _due(after_ms))
     except ValueError as error:
         raise BadRequest(str(error)) from None
     if first_ms is None:
         raise BadRequest(f"{CRON} says no time within 50 years: {_shown(asked[CRON])}.")
-    return _in_time(after_ms if AT in asked else first_ms)
+    return _due(after_ms if AT in asked else first_ms)
 
 
 def _words(name: str, asked: _Asked) -> str:

@@ -177,14 +177,12 @@ class Turn:
         """Step 3."""
         owner = self._owner
         blobs = list(owner.store.read(self._rows))
-        if not self._rows["flags"].any():
-            self._carried = map(handed_on, blobs)
-            return
-        found = follow_ups(self._rows, list(map(unpack, blobs)), owner.store.targets, self._around.clock.wall_ms())
-        self._rows, self._nexts, self._missed = found.rows, found.nexts, found.missed
-        self._carried = [(each.value, each.key, each.headers) for each in found.payloads]
-        self._letters += found.letters
-        self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
+        if self._rows["flags"].any():
+            found = follow_ups(self._rows, blobs, owner.store.targets, self._around.clock.wall_ms())
+            self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
+            self._letters += found.letters
+            self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
+        self._carried = map(handed_on, blobs)
 
     def deliver(self) -> None:
         """Step 4."""
