@@ -50,7 +50,7 @@ def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
     if benchmark.quick:
         options = {name: known[name][0](value) for name, value in benchmark.quick.items()}
         shown = " ".join(f"--{name} {value}" for name, value in benchmark.quick.items())
-        parser.add_argument("--quick", action=Quick, const=options, help=f"a small run, under a minute: {shown}")
+        parser.add_argument("--quick", action=Quick, const=options, help=f"a small run: {shown}")
     for name, what in benchmark.parts.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"measure only {what}")
     parser.add_argument(

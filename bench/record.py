@@ -17,7 +17,7 @@ from typing import Any
 
 PACKAGES = (
     "waterclock", "numpy", "uvloop", "sortedcontainers", "APScheduler", "pyspark", "pyarrow", "msgpack",
-    "confluent-kafka", "psycopg", "mysql-replication", "PyMySQL",
+    "confluent-kafka", "psycopg", "mysql-replication", "PyMySQL", "redis", "procrastinate",
 )  # fmt: skip
 
 

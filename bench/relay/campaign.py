@@ -59,8 +59,8 @@ def keepers() -> list[Keeper]:
     from waterclock.bench.relay.jobs import Jobs
 
     return [
-        OnKafka(OURS, lambda folder: OurBroker(folder, KEPT)),
-        OnKafka(f"{OURS}, Apache Kafka", _apache),
+        OnKafka(OURS, lambda folder: OurBroker(folder, KEPT), lambda: ""),
+        OnKafka(f"{OURS}, Apache Kafka", _apache, _apache_version),
         SortedSet("Redis, flushed each second", "everysec"),
         SortedSet("Redis, flushed always", "always"),
         Polled("polled table, PostgreSQL"),
@@ -77,6 +77,11 @@ def _apache(folder: Path) -> ApacheKafka:
     return ApacheKafka(folder, KEPT, SERVER_JVM)
 
 
+def _apache_version() -> str:
+    jar = next(apache.LIB.glob("kafka-clients-*.jar"))
+    return f"Apache Kafka {jar.stem.removeprefix('kafka-clients-')}"
+
+
 def measure(sizes: Sequence[int], seconds: float, tell: Tell) -> Figures:
     """`runs`: by keeper and size, its parts; `notes`: who was left out, and why."""
     found: Figures = {"seconds": seconds, "pending": list(sizes), "load": os.getloadavg()[0], "runs": [], "notes": {}}
@@ -84,7 +89,7 @@ def measure(sizes: Sequence[int], seconds: float, tell: Tell) -> Figures:
         for pending in sizes:
             try:
                 with keeper:
-                    parts = Run(keeper, pending, seconds, tell).parts()
+                    parts = {"version": keeper.version(), **Run(keeper, pending, seconds, tell).parts()}
             except NotMeasured as why:
                 found["notes"][keeper.name] = f"not measured: {why}"
                 break

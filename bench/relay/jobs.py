@@ -120,6 +120,9 @@ class Jobs:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def version(self) -> str:
+        return self._table.version()
+
     def target(self) -> str:
         return "-"
 

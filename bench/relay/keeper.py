@@ -42,6 +42,9 @@ class Keeper(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
+    def version(self) -> str:
+        """Of the server; empty where it is waterclock's."""
+
     def target(self) -> str:
         """A new place for deliveries, empty; where a keeper has but one, its name."""
 

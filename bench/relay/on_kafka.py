@@ -79,8 +79,8 @@ class OnKafka:
     way: Final = "kafka"
     most: Final = None
 
-    def __init__(self, name: str, start: Start) -> None:
-        self.name, self._start = name, start
+    def __init__(self, name: str, start: Start, version: Callable[[], str]) -> None:
+        self.name, self._start, self.version = name, start, version
         self._targets = 0
 
     def __enter__(self) -> OnKafka:

@@ -60,6 +60,9 @@ class Polled:
         done = self._connection.execute(query, of)
         return list(done.fetchall()) if done.description else []
 
+    def version(self) -> str:
+        return f"PostgreSQL {self.ask('show server_version')[0][0]}"
+
     def target(self) -> str:
         return "-"
 

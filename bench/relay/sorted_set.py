@@ -63,6 +63,9 @@ class SortedSet:
         self._process.end(signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def version(self) -> str:
+        return f"Redis {self._redis.info('server')['redis_version']}"
+
     def target(self) -> str:
         return "-"
 

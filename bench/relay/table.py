@@ -74,7 +74,8 @@ def table(found: Mapping[str, Any]) -> str:
     parts = []
     if found.get("runs"):
         load = f"load {found['load']:.1f} at the start, {found['load_after']:.1f} at the end"
-        parts = [load, ABOUT, *(_block(found["runs"], kind) for kind in BLOCKS)]
+        servers = ", ".join(dict.fromkeys(run["version"] for run in found["runs"] if run.get("version")))
+        parts = [f"{load}\n{servers}".rstrip(), ABOUT, *(_block(found["runs"], kind) for kind in BLOCKS)]
     parts += [_store(found["store"])] if "store" in found else []
     return "\n\n".join([*parts, *([notes(found["notes"])] if found.get("notes") else [])])
 
@@ -111,13 +112,16 @@ def _cell(part: Mapping[str, Any], ours: Mapping[str, Any], column: Column) -> s
     if part is ours or more is None or not part[figure] or not ours.get(figure):
         return form(part[figure])
     times = ours[figure] / part[figure] if more else part[figure] / ours[figure]
-    return f"{form(part[figure])} ({times:.1f}x)"
+    return f"{form(part[figure])} ({f'{times:.1f}' if times >= 0.1 else f'{times:.2g}'}x)"
 
 
 def _store(found: Mapping[str, Mapping[str, float]]) -> str:
     """The relay's files alone, without Kafka."""
     blocks = []
     for what, figures in found.items():
-        rows = [[name.replace("_", " "), f"{figure:,.1f}"] for name, figure in figures.items()]
+        rows = [
+            [name.replace("_", " "), f"{figure:,.1f}" if figure >= 10 else f"{figure:.3g}"]
+            for name, figure in figures.items()
+        ]
         blocks.append(aligned([f"the store alone, {what}", ""], rows))
     return "\n\n".join(blocks)

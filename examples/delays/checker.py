@@ -23,6 +23,7 @@ from .reader import Delivery
 from .sender import Sent
 
 CANCELLED, DELIVERED = "cancelled", "already delivered"
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Verdict:
     cancelled: int
     already_delivered: int
     errors: Errors
+    shown: tuple[str, ...] = ()  # some of what overtook, in words
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,21 @@ def check(seen: Evidence) -> Verdict:
     times = Counter(number for number in numbers if number is not None)
     told, wrong, missing = _answers(seen)
     outcomes = Counter(told.values())
+    overtaken = _overtaken(seen, numbers)
     errors = Errors(
         lost=sum(not times[n] for n in seen.reminders if told.get(n) not in (CANCELLED, DELIVERED)),
         twice=sum(count - 1 for count in times.values()),
         early=sum(one.came_ms < one.due_ms for one in seen.deliveries),
         strange=numbers.count(None),
-        out_of_order=_out_of_order(seen, numbers),
+        out_of_order=len(overtaken),
         cancelled_and_delivered=sum(times[n] > 0 for n, outcome in told.items() if outcome == CANCELLED),
         told_delivered_and_was_not=sum(not times[n] for n, outcome in told.items() if outcome == DELIVERED),
         answers_wrong=wrong,
         answers_missing=missing,
         dead_letters=len(seen.dead),
     )
-    return Verdict(len(seen.reminders), len(times), outcomes[CANCELLED], outcomes[DELIVERED], errors)
+    words = tuple(_words(seen, *each) for each in overtaken[:_SHOWN])
+    return Verdict(len(seen.reminders), len(times), outcomes[CANCELLED], outcomes[DELIVERED], errors, words)
 
 
 def _number(seen: Evidence, delivery: Delivery) -> int | None:
@@ -122,16 +126,30 @@ def _is_one(seen: Evidence, number: int, reply: Mapping[str, Any]) -> bool:
     return of in ((id, "cancel", CANCELLED, 1), (id, "cancel", DELIVERED, 0))
 
 
-def _out_of_order(seen: Evidence, numbers: Sequence[int | None]) -> int:
-    """Rule 2."""
-    furthest: dict[bytes | None, tuple[int, int]] = {}
-    wrong = 0
+def _overtaken(seen: Evidence, numbers: Sequence[int | None]) -> list[tuple[Delivery, Delivery]]:
+    """Rule 2: each that came behind one of its key that it should have come before, with that one."""
+    furthest: dict[bytes | None, tuple[tuple[int, int], Delivery]] = {}
+    found = []
     for number, delivery in zip(numbers, seen.deliveries, strict=True):
         if number is None:
             continue
         sent = seen.reminders[number]
         place = delivery.due_ms, sent.offset
-        before = furthest.get(delivery.key, (0, 0))
-        wrong += place < before and sent.acknowledged_ms <= before[0]
-        furthest[delivery.key] = max(place, before)
-    return wrong
+        before = furthest.get(delivery.key)
+        if before is None or place > before[0]:
+            furthest[delivery.key] = place, delivery
+        elif sent.acknowledged_ms <= before[0][0] and place < before[0]:
+            found.append((delivery, before[1]))
+    return found
+
+
+def _words(seen: Evidence, late: Delivery, before: Delivery) -> str:
+    """One of them, in ms since the start."""
+    number = _number(seen, late)
+    in_log_ms = seen.reminders[number].acknowledged_ms - seen.start_ms if number is not None else 0
+    due_ms, came_ms = (each - seen.start_ms for each in (late.due_ms, late.came_ms))
+    other_ms, other_came_ms = (each - seen.start_ms for each in (before.due_ms, before.came_ms))
+    return (
+        f"{late.origin}: in the log at {in_log_ms:,}, due at {due_ms:,}, came at {came_ms:,}, behind {before.origin}: "
+        f"due at {other_ms:,}, came at {other_came_ms:,} (ms since the start)"
+    )

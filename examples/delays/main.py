@@ -243,4 +243,6 @@ def _table(found: dict[str, Any]) -> Table:
         table.add_row(f"late, {name.replace('_', ' ')}", words)
     kills = Counter(kill["relay"] for kill in found["kills"])
     table.add_row("kills", ", ".join(f"{name}: {count}" for name, count in sorted(kills.items())) or "none")
+    for words in found["shown"]:
+        table.add_row("overtaken", words)
     return table

@@ -46,7 +46,7 @@ RECORD: dict[str, Any] = {
     "seconds": 0.3, "pending": [20_000], "load": 0.1, "load_after": 1.9, "notes": {"procrastinate": "not measured: gone"},
     "runs": [
         {"keeper": campaign.OURS, "pending": 20_000, **PARTS},
-        {"keeper": "Redis", "pending": 20_000, **PARTS,
+        {"keeper": "Redis", "version": "Redis 7", "pending": 20_000, **PARTS,
          "kept": {"messages": 20_000, "put_per_s": 75_000.0, "resident_mb": 12.0, "resident_bytes": 404.0,
                   "disk_files_bytes": 390.0},
          "late 2000": {"rate": 200, "messages": 120, "p50_ms": 3.0, "p99_ms": 15.0, "max_ms": 16.0},
@@ -141,7 +141,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_relay_on_our_broker_gives_right_answers_to_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ours = OnKafka(campaign.OURS, lambda folder: OurBroker(folder, campaign.KEPT))
+    ours = OnKafka(campaign.OURS, lambda folder: OurBroker(folder, campaign.KEPT), lambda: "")
     monkeypatch.setattr(campaign, "keepers", lambda: [ours])
     options = ["--sizes", "10k", "--seconds", "0.5", "--out", str(tmp_path)]
     assert cli.main(["bench", "relay", *options]) == 0
@@ -195,10 +195,11 @@ def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_table_has_a_block_a_question_and_how_many_times_as_good_ours_is() -> None:
     text = table(RECORD)
     assert "Redis                 20k  75,000 (2.0x)                -           12         404" in text
-    assert [line.split()[2:] for line in text.splitlines() if line.startswith("Redis ")][1:3] == [
+    assert [line.split()[2:] for line in text.splitlines() if line.startswith("Redis  ")][1:3] == [
         ["200", "3.0", "15.0", "(0.5x)", "16.0"],
         ["6,000", "14.0", "41.0", "80.0"],
     ]
+    assert text.splitlines()[1] == "Redis 7"
     assert "Redis, burst 100000: failed: Redis: 3 messages were lost, of 30000" in text
     assert "Redis, take-over: not measured: one server" in text
     assert text.splitlines()[-1] == "procrastinate: not measured: gone"

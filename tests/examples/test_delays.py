@@ -128,6 +128,13 @@ def test_one_that_did_not_come_is_lost() -> None:
     assert (errors.lost, errors.total) == (1, 1)
 
 
+def test_who_was_overtaken_is_shown_with_the_moments() -> None:
+    (words,) = check(evidence(deliveries=[delivery(7), delivery(9), delivery(1007)])).shown
+    assert words.startswith(
+        "delays-0-1007: in the log at 0, due at 2,000, came at 2,005, behind delays-0-7: due at 3,000"
+    )
+
+
 def test_who_was_not_in_the_log_yet_cannot_be_overtaken() -> None:
     late = evidence().reminders | {1007: Sent("delays-0-1007", 1007, START_MS + 3_001)}
     seen = evidence(deliveries=[delivery(7), delivery(9), delivery(1007)], reminders=late)

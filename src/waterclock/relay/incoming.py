@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from waterclock.relay.headers import headers_of
 from waterclock.relay.letters import Command
 from waterclock.relay.moves import Moves
-from waterclock.relay.request import Action, BadRequest, Flag, occurrence_of, request_of
+from waterclock.relay.request import Action, BadRequest, Flag, Header, occurrence_of, request_of
 from waterclock.relay.store import pack
 
 
@@ -51,18 +51,20 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
     nexts: list[tuple[bytes, int, int]] = []
     bad: list[tuple[Message, str]] = []
     count, message, copies_end = 0, None, moves.end
+    asked: Sequence[Header] | None
     for message in messages:
         if (offset := message.offset()) < position:
             continue
         count += 1
-        origin, headers, timestamp_ms = offset, headers_of(message), message.timestamp()[1]
-        if headers is None:
+        asked, timestamp_ms = headers_of(message), message.timestamp()[1]
+        if asked is None:
             bad.append((message, "its headers cannot be read: a name in them is not UTF-8."))
             continue
+        origin = offset
         if offset < copies_end:
-            origin, headers, timestamp_ms = moves.asked(message)
+            origin, asked, timestamp_ms = moves.asked(message)
         try:
-            action, target, due_ms, id, headers, flag = request_of(headers, timestamp_ms)
+            action, target, due_ms, id, headers, flag = request_of(asked, timestamp_ms)
         except BadRequest as error:
             if origin == offset:
                 bad.append((message, str(error)))
