@@ -21,7 +21,7 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,6 +40,7 @@ from waterclock.relay.store import State, handed_on
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
+MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
@@ -121,15 +122,28 @@ class Turn:
         for number in (number for number, name in names.items() if name in absent):
             bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), absent[names[number]]))
         here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
-        self._letters += [self._letter(origin, bad[origin]) for origin in rows["origin"][here].tolist()]
+        rows, here = self._as_many(rows, here)
+        self._letters += self._put_aside(rows["origin"][here].tolist(), bad)
         self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
         self._rows = rows[~here]
 
-    def _letter(self, origin: int, reason: str) -> Letter:
-        record = self._around.logs.record(self._around.topics.input, self._owner.number, origin)
-        if record is None:
-            return Letter(origin, reason, None, None, [], True)
-        return letter_of(record, reason, True)
+    def _as_many(self, rows: Array, here: Array) -> tuple[Array, Array]:
+        """Up to so many that are put aside: each is read from the log again, and others wait for this turn."""
+        bad = np.flatnonzero(here)
+        if len(bad) <= MOST_PUT_ASIDE:
+            return rows, here
+        cut = int(bad[MOST_PUT_ASIDE])
+        self._owner.put_back(rows[cut:])
+        return rows[:cut], here[:cut]
+
+    def _put_aside(self, origins: Sequence[int], reasons: Mapping[int, str]) -> list[Letter]:
+        records = self._around.logs.records(self._around.topics.input, self._owner.number, origins)
+        return [
+            letter_of(records[origin], reasons[origin], True)
+            if origin in records
+            else Letter(origin, reasons[origin], None, None, [], True)
+            for origin in origins
+        ]
 
     def read(self) -> None:
         """Step 3."""
