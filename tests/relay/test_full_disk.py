@@ -21,10 +21,10 @@ DAY_MS = 24 * 3_600_000
 
 
 class Disk:
-    """Refuses what is written to files in a folder while `is_full`, and takes half of it first."""
+    """Refuses what is written in a folder while `is_full`, after `left` writes more, and takes half of it first."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.folder, self.is_full, self.refused = str(folder), False, 0
+        self.folder, self.is_full, self.left, self.refused, self.manifests = str(folder), False, 0, 0, 0
         self._pwrite, self._replace = os.pwrite, os.replace
         patch.setattr(os, "pwrite", self.pwrite)
         patch.setattr(os, "replace", self.replace)
@@ -39,9 +39,13 @@ class Disk:
         if self._refuses(str(new)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._replace(old, new)
+        self.manifests += str(new).startswith(self.folder)
 
     def _refuses(self, path: str) -> bool:
         refuses = self.is_full and path.startswith(self.folder)
+        if refuses and self.left:
+            self.left -= 1
+            return False
         self.refused += refuses
         return refuses
 
@@ -217,14 +221,41 @@ def test_what_cannot_be_split_for_want_of_room_is_not_overtaken(
     assert world.values() == ["first", "second"]
 
 
+def test_what_was_split_in_part_is_not_delivered_before_the_rest(
+    world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Owner, "tidy", lambda self: None)
+    monkeypatch.setattr("waterclock.relay.store.store.READ_ROWS", 1)
+    relay = world.started()
+    world.send("second", in_ms=5 * DAY_MS + 2_000)
+    world.send("first", in_ms=5 * DAY_MS + 1_000)
+    step_quietly(relay)
+    disk.is_full, disk.left = True, 7
+    world.advance_ms(5 * DAY_MS + 3_000)
+    step_until(lambda: disk.refused, relay)
+    assert len(owner_of(relay).near) == 1
+    world.put(None, delay_id="x", delay_action="cancel")  # has a turn happen, and needs no room
+    world.clock.advance_s(AGAIN_NS / 1e9)
+    step_until(world.replies, relay)
+    assert world.values() == []
+    make_room(world, disk)
+    step_until(lambda: len(world.values()) == 2, relay)
+    assert world.values() == ["first", "second"]
+
+
 def test_a_checkpoint_that_is_refused_is_written_when_there_is_room(world: World, disk: Disk) -> None:
     relay = world.started()
-    world.send("a", in_ms=5_000)
+    world.send("a", in_ms=50_000)
     step_quietly(relay)
-    disk.is_full = True
+    world.clock.advance_s(2)
+    step_until(lambda: owner_of(relay).store.data_position == 1 and owner_of(relay).command_position == 1, relay)
+    world.send("b", in_ms=50_000)
+    step_quietly(relay)
+    owner_of(relay).command_position = 2  # as if a turn had said so: none comes in between
+    disk.is_full, written = True, disk.manifests
     world.clock.advance_s(2)
     step_until(lambda: owner_of(relay).room.refusals, relay)
-    assert owner_of(relay).store.data_position == 0
     make_room(world, disk)
     world.clock.advance_s(2)
-    step_until(lambda: owner_of(relay).store.data_position == 1, relay)
+    step_until(lambda: owner_of(relay).store.data_position == 2, relay)
+    assert disk.manifests > written

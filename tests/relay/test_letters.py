@@ -96,6 +96,33 @@ def test_a_target_that_is_gone_when_the_message_is_due_makes_a_letter_of_it(worl
     ]
 
 
+def test_many_whose_target_is_gone_are_put_aside_in_parts_and_read_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one and in one turn, ten thousand would keep the relay from its group for minutes, and then the next one."""
+    monkeypatch.setattr("waterclock.relay.turn.MOST_PUT_ASIDE", 20)
+    relay = world.started()
+    gone = f"{world.topic}.gone"
+    world.broker.create_topic(gone)
+    for n in range(50):
+        world.put(b"%d" % n, deliver_to=gone, deliver_at=world.now_ms + 5_000)
+        if n == 30:
+            world.send("good", in_ms=5_000)
+    step_quietly(relay)
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    admin.delete_topics([gone])[gone].result()
+    relay._around.targets._fresh_until_s = 0.0  # five seconds later
+    real, readings = relay._logs.read, []
+    monkeypatch.setattr(relay._logs, "read", lambda *where: readings.append(where) or real(*where))
+    turns = relay._counts.turns
+    world.advance_ms(5_000)
+    step_until(lambda: len(world.letters()) == 50, relay)
+    step_quietly(relay)
+    assert world.values(f"{world.topic}.dead") == [str(n) for n in range(50)]
+    assert (world.values(), relay._counts.turns - turns) == (["good"], 3)
+    assert len(readings) == 3
+
+
 def limit(world: World, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -24,6 +24,7 @@ from waterclock.relay.headers import headers_of
 _PATIENCE_S: Final = 30.0
 _AT_ONCE: Final = 1000
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
+_NEAR: Final = 2_000  # offsets
 
 
 class Logs:
@@ -60,11 +61,20 @@ class Logs:
 
     def record(self, topic: str, partition: int, offset: int) -> Message | None:
         """The record at that offset; None if there is none."""
-        if offset < self.bounds(topic, partition)[0]:
-            return None
-        for message in self.read(topic, partition, offset, offset + 1):
-            return message if message.offset() == offset else None
-        return None
+        return self.records(topic, partition, [offset]).get(offset)
+
+    def records(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Message]:
+        """The records at these offsets, as far as there are any. Those that lie near each other are read together: each
+        reading costs some tens of milliseconds."""
+        low, _ = self.bounds(topic, partition)
+        wanted, found = sorted(offset for offset in offsets if offset >= low), dict[int, Message]()
+        cuts = [n for n in range(1, len(wanted)) if wanted[n] - wanted[n - 1] > _NEAR]
+        for first, last in zip([0, *cuts], [*cuts, len(wanted)], strict=True):
+            some = set(wanted[first:last])
+            for message in self.read(topic, partition, min(some, default=0), max(some, default=-1) + 1):
+                if message.offset() in some:
+                    found[message.offset()] = message
+        return found
 
     def _until(self, consumer: Consumer, topic: str, end: int) -> Iterator[Message]:
         until_s = self._clock.monotonic_s() + _PATIENCE_S

@@ -209,6 +209,10 @@ class Owner:
         self.ready = rows[most:]
         return rows[:most]
 
+    def put_back(self, rows: Array) -> None:
+        """These are for the next turn: what `due` gave last, from some row on."""
+        self.ready = np.concatenate([rows, self.ready])
+
     def answered(self, position: int) -> None:
         """It is committed that what stands before this is answered."""
         self.command_position = position

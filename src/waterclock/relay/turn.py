@@ -41,6 +41,7 @@ from waterclock.relay.store import State, handed_on, unpack
 from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
+MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
@@ -155,19 +156,33 @@ class Turn:
         for number in (number for number, name in names.items() if name in absent):
             bad.update(dict.fromkeys(rows["origin"][rows["target"] == number].tolist(), absent[names[number]]))
         here = np.isin(rows["origin"], list(bad)) if bad else np.zeros(len(rows), bool)
-        lost = rows[here]
-        self._letters += [
-            self._letter(lost[n : n + 1], bad[origin]) for n, origin in enumerate(lost["origin"].tolist())
-        ]
+        rows, here = self._as_many(rows, here)
+        self._letters += self._put_aside(rows[here], bad)
         self._gone.update(dict.fromkeys(rows["origin"][here].tolist(), State.CANCELLED))
         self._rows = rows[~here]
 
-    def _letter(self, row: Array, reason: str) -> Letter:
-        """The record as it came; if it is cut off by now, as it is in the files."""
+    def _as_many(self, rows: Array, here: Array) -> tuple[Array, Array]:
+        """Up to so many that are put aside: each is read from the log again, and others wait for this turn."""
+        bad = np.flatnonzero(here)
+        if len(bad) <= MOST_PUT_ASIDE:
+            return rows, here
+        cut = int(bad[MOST_PUT_ASIDE])
+        self._owner.put_back(rows[cut:])
+        return rows[:cut], here[:cut]
+
+    def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
+        """The records as they came; what is cut off by now, as it is in the files."""
+        origins, owner = rows["origin"].tolist(), self._owner
+        records = self._around.logs.records(self._around.topics.input, owner.number, origins)
+        return [
+            letter_of(records[origin], reasons[origin], True)
+            if origin in records
+            else self._of_files(rows[place : place + 1], reasons[origin])
+            for place, origin in enumerate(origins)
+        ]
+
+    def _of_files(self, row: Array, reason: str) -> Letter:
         origin, store = int(row["origin"][0]), self._owner.store
-        record = self._around.logs.record(self._around.topics.input, self._owner.number, origin)
-        if record is not None:
-            return letter_of(record, reason, True)
         (payload,) = map(unpack, store.read(row))
         said = [(TO, store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
         said += [(ID, payload.id)] if payload.id else []
