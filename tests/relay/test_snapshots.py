@@ -11,7 +11,18 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.relay.lapping import YEAR_MS, all_once, cut_off, fill, lapping, long_ones, owner_of, saved, until_delivered
+from tests.relay.lapping import (
+    YEAR_MS,
+    all_once,
+    cut_off,
+    fill,
+    lap,
+    lapping,
+    long_ones,
+    owner_of,
+    saved,
+    until_delivered,
+)
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
@@ -131,6 +142,18 @@ def test_files_that_are_kept_need_no_snapshot(world: World) -> None:
     until_delivered(world, relay, "far", "gone", "too")
 
 
+def test_files_are_kept_though_all_of_the_input_was_swept(world: World) -> None:
+    """The record that they are compared by stays."""
+    relay = lapping(world)
+    lap(world, relay)
+    assert owner_of(relay).extent.moves.swept == owner_of(relay).position
+    for _ in range(3):
+        world.advance_ms(1_000)
+        step_quietly(relay)
+    world.close(relay)
+    assert owner_of(lapping(world)).store.rebuilt is None
+
+
 def damaged(monkeypatch: pytest.MonkeyPatch, which: set[int]) -> None:
     """Have the snapshots of these numbers be read damaged."""
     seen: list[int] = []
@@ -150,6 +173,9 @@ def test_where_one_snapshot_is_damaged_the_other_holds(
 ) -> None:
     relay = lapping(world)
     far(world, relay)
+    for _ in range(3):  # what is to be cut off is cut off
+        world.advance_ms(1_000)
+        step_quietly(relay)
     damaged(monkeypatch, which)
     relay = empty(world, relay)
     assert "is no settlement, and is passed over: its checksum is wrong" in caplog.text

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost
 from waterclock.relay.around import is_the_records
@@ -39,6 +39,7 @@ from waterclock.relay.statistics import Counts
 log = logging.getLogger("waterclock.relay")
 MOST: Final = 2_000  # copies of one turn
 MOST_BYTES: Final = 4 << 20
+AHEAD: Final = 5_000  # records read at once
 JUMP: Final = 20_000  # records that are read over rather than begun anew behind them
 _ARRIVING_S: Final = 8.0
 _AWAITED_S: Final = 0.005
@@ -87,13 +88,21 @@ class LapTurn:
             owner.producer.send(
                 topic, record.value(), record.key(), owner.number, headers=copied(one), on_delivery=hear
             )
-        if self._chosen:
-            owner.producer.producer.flush(_ARRIVING_S)
+        self._arrive()
         if self.refused or len(self._offsets) < len(self._chosen):
             raise ConnectionLost(
                 f"Kafka did not take {len(self._chosen) - len(self._offsets)} of the {len(self._chosen)} messages that "
                 f"{owner.around.place_of(owner.number)} was to move on."
             )
+
+    def _arrive(self) -> None:
+        """Wait until Kafka has said of each copy where it stands."""
+        try:
+            self._owner.producer.producer.flush(_ARRIVING_S)
+        except (KafkaException, SystemError) as error:
+            # one that is fenced: its error waits to be raised while a report is made of each record, which Python takes
+            # for a fault of the client's
+            raise ConnectionLost(f"Kafka does not say where what was moved on stands: {error}.") from None
 
     def _hear(self, place: int, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -206,7 +215,7 @@ class Laps:
         if self._reading is None:
             around = self._owner.around
             self._reading = around.logs.reading(around.topics.input, self._owner.number, at)
-        return [record for record in self._reading.ahead(at, MOST) if record.offset() < limit]
+        return [record for record in self._reading.ahead(at, AHEAD) if record.offset() < limit]
 
     def _turn(self, records: Sequence[Message], limit: int) -> int:
         turn = LapTurn(self._owner, self._counts, records, limit, self._most)

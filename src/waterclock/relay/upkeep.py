@@ -48,11 +48,15 @@ class Upkeep:
     def step(self, owner: Owner) -> int:
         """Do a little, if this is the moment; whether a transaction was made. Whatever is raised, the owner is of no more
         use."""
+        for number in self._cares.keys() - self._owners.keys():
+            self._cares.pop(number).laps.close()
         if not owner.has_caught_up or owner.alone or owner.held:
             return 0
         care = self._of(owner)
         care.trims.step()
         doing = self._wanted(care)
+        if doing is not care.laps:
+            care.laps.close()  # what is read ahead takes memory, in each partition
         if doing is None or not self._is_time(care):
             return 0
         if done := doing.step():
