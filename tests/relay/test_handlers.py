@@ -253,7 +253,7 @@ def test_a_message_that_is_too_large_to_be_sent_on_is_named_in_its_letter(
     limit(world, world.topic, 5_000)
     handle(handler)
     (letter,) = world.seen(f"{world.topic}.group.dead")
-    assert dict(letter.headers)["dead-record"] == f"too much for this topic: it stands at {world.target}-0-0".encode()
+    assert dict(letter.headers)["dead-record"] == f"it stands at {world.target}-0-0".encode()
 
 
 # Delays.handler and Delays.run

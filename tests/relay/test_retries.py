@@ -103,9 +103,25 @@ def test_numbers_that_strangers_write_are_no_attempts() -> None:
 def test_an_error_is_cut_and_a_record_that_is_too_large_is_named() -> None:
     first = RETRIES.after(FIRST, ValueError("x" * 100_000))
     assert len(dict(first.headers)["retry-error"] or b"") == 1_000
-    letter = RETRIES.too_large(FIRST, ValueError())
+    letter = RETRIES.named(FIRST, ValueError())
     assert (letter.value, letter.is_dead) == (None, True)
     assert b"it stands at reminders-2-7" in (dict(letter.headers)["dead-record"] or b"")
+
+
+class Strange(Record):
+    """One with a header's name that is no UTF-8."""
+
+    def headers(self) -> list[Header]:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+def test_a_message_whose_headers_cannot_be_read_is_put_aside_at_once() -> None:
+    strange = Strange("orders", 3, [])
+    with pytest.raises(ValueError, match="its headers cannot be read"):
+        delivery_of(strange)
+    letter = RETRIES.after(strange, ValueError("its headers cannot be read"))
+    assert (letter.topic, letter.is_dead, letter.value) == ("mailer.dead", True, None)
+    assert dict(letter.headers)["dead-record"] == b"it stands at orders-2-3"
 
 
 @pytest.mark.parametrize("waits", [["soon"], [-1], [None]])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from waterclock.relay.request import UNTIL, Header
-from waterclock.relay.retries import TOPIC, attempts_of, id_of
+from waterclock.relay.retries import TOPIC, attempts_of, headers_of, id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,10 @@ class Delivery:
 
 
 def delivery_of(message: Any) -> Delivery:
-    """A record of Kafka's (confluent_kafka's Message) as a handler sees it."""
-    headers = message.headers() or []
+    """A record of Kafka's (confluent_kafka's Message) as a handler sees it; ValueError where it cannot be read."""
+    headers = headers_of(message)
+    if headers is None:
+        raise ValueError("its headers cannot be read: a name in them is not UTF-8")
     named = dict(headers)
     until, topic = named.get(UNTIL) or b"", named.get(TOPIC)
     return Delivery(

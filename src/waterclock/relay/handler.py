@@ -33,7 +33,7 @@ from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import STAYING
 from waterclock.relay.delivery import delivery_of
-from waterclock.relay.retries import WAITS, LeftBroken, Retries, SentOn
+from waterclock.relay.retries import WAITS, LeftBroken, Retries, SentOn, id_of
 from waterclock.rules.durations import Duration
 
 if TYPE_CHECKING:
@@ -175,10 +175,10 @@ class Handler:
             self._send(message, outgoing)
         except TooLarge:
             self._let_go_of_producer()
-            outgoing = self._retries.too_large(message, error)
+            outgoing = self._retries.named(message, error)
             self._send(message, outgoing)
         told = "is put aside" if outgoing.is_dead else "is tried again"
-        log.warning("%s %s: %s: %s", delivery_of(message).id, told, type(error).__name__, error)
+        log.warning("%s %s: %s: %s", id_of(message), told, type(error).__name__, error)
         self._note(message)
 
     def _send(self, message: Message, outgoing: SentOn) -> None:

@@ -16,6 +16,7 @@ Rule 3: what it was stays with it, in headers: retry-attempts, how many failed; 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import Any, Final, NamedTuple
 
 from waterclock.relay.letters import ORIGIN, REASON
@@ -28,6 +29,7 @@ ERROR: Final = "retry-error"
 TOPIC: Final = "retry-topic"
 OF: Final = "retry-of"
 _OURS: Final = (ATTEMPTS, ERROR, TOPIC, OF)
+_ask: Final = methodcaller("headers")
 _MOST: Final = 1_000  # characters of an error
 
 
@@ -75,6 +77,8 @@ class Retries:
 
     def after(self, message: Any, error: BaseException) -> SentOn:
         """What is to be sent of a message (confluent_kafka's) whose handling raised `error`."""
+        if headers_of(message) is None:
+            return self.named(message, error)
         failed = attempts_of(message) + 1
         told = [*_handed_on(message), *_history(message, failed, error)]
         if failed >= self.attempts:
@@ -83,16 +87,26 @@ class Retries:
         asked = [(TO, self.to.encode()), (DELAY, str(wait_ms).encode())]
         return SentOn(self._relay, message.value(), message.key(), [*asked, *told], False)
 
-    def too_large(self, message: Any, error: BaseException) -> SentOn:
-        """The dead letter of a message that Kafka does not take with its headers: it says where the message stands."""
+    def named(self, message: Any, error: BaseException) -> SentOn:
+        """The dead letter of a message that Kafka does not take with its headers, or whose headers cannot be read: it says
+        where the message stands."""
         told = [*_history(message, attempts_of(message) + 1, error), *_reason(message, error)]
-        there = ("dead-record", f"too much for this topic: it stands at {place_of(message)}".encode())
+        there = ("dead-record", f"it stands at {place_of(message)}".encode())
         return SentOn(self.dead, None, None, [*told, there], True)
+
+
+def headers_of(message: Any) -> list[Header] | None:
+    """Its headers; None where they cannot be read: confluent_kafka fails at a name that is no UTF-8, or leaves the error
+    behind for whoever comes next, once Python has made the call a fast one."""
+    try:
+        return list(_ask(message) or ())
+    except (SystemError, UnicodeDecodeError):
+        return None
 
 
 def attempts_of(message: Any) -> int:
     """How often it was tried before."""
-    text = dict(message.headers() or ()).get(ATTEMPTS) or b""
+    text = dict(headers_of(message) or ()).get(ATTEMPTS) or b""
     return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
@@ -103,18 +117,18 @@ def place_of(message: Any) -> str:
 
 def id_of(message: Any) -> str:
     """By what a message is known, however often it is tried: a second one with the same id is the same."""
-    headers = dict(message.headers() or ())
+    headers = dict(headers_of(message) or ())
     id = headers.get(OF) or headers.get(FROM)
     return id.decode("utf-8", "replace") if id else place_of(message)
 
 
 def _handed_on(message: Any) -> list[Header]:
     """Its own headers, without those by which the relay would take it for another request."""
-    return [header for header in message.headers() or () if not is_ours(header[0]) and header[0] not in _OURS]
+    return [header for header in headers_of(message) or () if not is_ours(header[0]) and header[0] not in _OURS]
 
 
 def _history(message: Any, failed: int, error: BaseException) -> list[Header]:
-    headers = dict(message.headers() or ())
+    headers = dict(headers_of(message) or ())
     first = headers.get(ERROR) or _words(error)
     topic = headers.get(TOPIC) or message.topic().encode()
     return [(ATTEMPTS, b"%d" % failed), (ERROR, first), (TOPIC, topic), (OF, id_of(message).encode())]
