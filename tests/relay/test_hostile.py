@@ -115,6 +115,19 @@ def test_many_messages_of_one_id_and_many_cancels_of_it(count: int, world: World
     assert world.replies() == [("same", "cancelled", count), *[("same", "cancelled", 0)] * (count // 50 - 1)]
 
 
+def test_an_id_is_looked_up_once_for_all_its_commands(world: World) -> None:
+    relay = world.started()
+    world.send("a", id="x")
+    step_quietly(relay)
+    store = relay.owners[0].store
+    for id in ("x", "y", "x", "x"):
+        world.put(None, delay_id=id, delay_action="cancel")
+    with patch.object(store, "find_many", wraps=store.find_many) as find:
+        step_quietly(relay)
+    assert sorted(id for call in find.call_args_list for id in call.args[0]) == [b"x", b"y"]
+    assert world.replies() == [("x", "cancelled", 1), ("y", "unknown", 0), *[("x", "cancelled", 0)] * 2]
+
+
 def test_topics_that_are_made_up_hold_nobody_back(world: World) -> None:
     """A question for each of them, 40 ms: 3,000 held back everybody else's messages for two minutes."""
     relay = world.started()
@@ -200,7 +213,7 @@ def commit(world: World, offset: int) -> None:
 
 @pytest.mark.xfail(
     strict=True,
-    reason="a position that is too far is believed where the files have read all settlements: the cancel is lost; elsewhere "
+    reason="a position too far is believed where the files have read all settlements: the cancel is lost; elsewhere "
     "it is taken for settlements that were lost, the relay ends, and its advice would have everything delivered once more "
     "(take_over.py: the last settlement says the true position)",
 )
