@@ -14,6 +14,7 @@ EXTRA: Final[tuple[list[tuple[str, bytes | None]], ...]] = (
     [("trace", b"x"), ("trace", None), ("", b"")],
     [("delayed-from", b"elsewhere-0-1"), ("delayed-until", b"7"), ("trace", b"\xff")],
 )
+TURN: Final = ("answer", "take", "read", "deliver", "settle", "send_position", "commit", "mark")  # relay/turn.py
 BAD: Final = (
     "no target",
     "no time",
@@ -195,6 +196,7 @@ _WEIGHTS: Final = {
     "rest": 12,
     "go": 10,
     "crash": 5,
+    "die": 6,
     "start": 6,
     "close": 2,
     "checkpoint": 5,
@@ -212,6 +214,7 @@ _STEPS: Final = {
     "rest": lambda rng: [Step("rest")],
     "go": lambda rng: [Step("go", (rng.randrange(1, 20),))],
     "crash": lambda rng: [Step("crash", (_place(rng),))],
+    "die": lambda rng: [Step("die", (rng.choice(TURN), rng.random() < 0.5))],
     "start": lambda rng: [Step("start", (_place(rng), rng.random() < 0.7))],
     "close": lambda rng: [Step("close", (_place(rng),))],
     "checkpoint": lambda rng: [Step("checkpoint"), Step("go", (rng.randrange(1, 6),))],

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -26,9 +27,14 @@ from waterclock.clock import ManualClock
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.owner import Owner
 from waterclock.relay.relay import Relay
+from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
 START_MS = 2_214_000_000_000  # in 2040: every life begins then, so that its days and hours are those of the seed
+
+
+class Death(BaseException):
+    """Nobody catches it in the relay: it stands for kill -9."""
 
 
 class SteppedClock(ManualClock):
@@ -174,6 +180,24 @@ class Life:
         if member.static and not member.relay._consumer.assignment():
             # one that is joining just now would do so behind its successor, and shut it out: no dead process does that
             self.world.close(member.relay)
+
+    def die(self, step: str, after: bool) -> None:
+        """Some steps of each relay, of which the first that comes to `step` of a turn does no more, or nothing after it."""
+        real = getattr(Turn, step)
+
+        def last(turn: Turn) -> None:
+            if after:
+                real(turn)
+            raise Death
+
+        with patch.object(Turn, step, last):
+            for place, member in [each for each in self.members.items() if each[1].runs]:
+                self.oracle.run()
+                try:
+                    for _ in range(6):
+                        member.relay.step(0.005)
+                except Death:
+                    self.crash(place)
 
     def close(self, place: str) -> None:
         """As Ctrl-C does it; a static member's partitions wait for it, so it has to come again."""

@@ -14,6 +14,12 @@ from waterclock.testing import Broker
 _numbers = count()
 
 
+@pytest.fixture(autouse=True)
+def read_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few records are in these lives that all would come at once."""
+    monkeypatch.setattr("waterclock.relay.relay.READ", 2)
+
+
 def lived(broker: Broker, folder: Path, seed: int, steps: int, partitions: int) -> None:
     """One life; a failure says its seed, and its steps."""
     print(f"seed {seed}")
