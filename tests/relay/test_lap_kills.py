@@ -67,7 +67,7 @@ def world_due(world: World, relay: Relay) -> int:
 
 def until_death(world: World, relay: Relay) -> None:
     """Fill the input until the death comes; its files are as the last checkpoint left them."""
-    with pytest.raises(Death):  # noqa: PT012 - wherever it comes
+    with pytest.raises(Death):
         live_on(world, relay)
     world.crash(relay)
 
@@ -138,7 +138,7 @@ def test_a_death_while_a_snapshot_is_read_is_followed_by_reading_it_again(
         dying(patch, TakeOver, step, when)
         patch.setattr(TakeOver, "give_up", lambda self: self._store and self._store.close())
         dead = world.relay(folder=world.folder / "empty", lap_bytes=LAP_BYTES)
-        with pytest.raises(Death):  # noqa: PT012 - wherever it comes
+        with pytest.raises(Death):
             step_until(lambda: False, dead)
         world.crash(dead)
     check(world, lapping(world, folder=world.folder / "empty"))
@@ -152,7 +152,7 @@ def test_a_death_around_the_first_checkpoint_of_files_made_of_a_snapshot(
     with monkeypatch.context() as patch:
         dying(patch, manifest, "write", when, 2)
         dead = world.relay(folder=world.folder / "empty", lap_bytes=LAP_BYTES)
-        with pytest.raises(Death):  # noqa: PT012 - wherever it comes
+        with pytest.raises(Death):
             step_until(lambda: world.advance_ms(1_000), dead)
         world.crash(dead)
     check(world, lapping(world, folder=world.folder / "empty"))
