@@ -43,7 +43,7 @@ def _measured(name: str, attack: Attack, seconds: float) -> dict[str, Any]:
             with requests.connected(broker.bootstrap, login=attack.users) as sock:
                 for topic in (TOPIC, "flood"):
                     requests.ask(sock, requests.create_topics([topic], 4))
-            _attacking(broker.bootstrap, name, "prepare").wait()
+            _attacking(broker.bootstrap, name, "prepare").communicate()
             quiet = _good(broker.bootstrap, seconds, attack)
             attacking = _attacking(broker.bootstrap, name, "attack")
             try:
