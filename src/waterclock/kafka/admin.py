@@ -5,16 +5,19 @@ Rule 1: a topic that is there is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.kafka.errors import words_of
+from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.patience import patiently
 
 _PATIENCE_S = 30.0
+_KNOWN_WITHIN_S = 10.0
 
 
 class Admin:
@@ -43,7 +46,7 @@ class Admin:
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""
         try:
-            described = self._client.describe_topics(TopicCollection([topic]))[topic].result()
+            described = _once_known(lambda: self._client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
             raise UsageError(f"Kafka does not describe the topic {topic}: {words_of(error)}.") from None
         return str(described.topic_id)
@@ -52,7 +55,12 @@ class Admin:
         """The settings of a topic, as Kafka names them; UsageError if Kafka does not show them."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            entries = self._client.describe_configs([resource])[resource].result()
+            entries = _once_known(lambda: self._client.describe_configs([resource])[resource].result())
         except KafkaException as error:
             raise UsageError(f"Kafka does not show the settings of the topic {topic}: {words_of(error)}.") from None
         return {name: entry.value for name, entry in entries.items()}
+
+
+def _once_known(ask: Callable[[], Any]) -> Any:
+    """The answer about a topic that was made just now: Kafka's brokers hear of it one after the other."""
+    return patiently(ask, lambda error: meaning_of(error) is not Meaning.UNKNOWN, _KNOWN_WITHIN_S, SystemClock())
