@@ -12,7 +12,7 @@ from waterclock.errors import UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.topics import Topics, prepare
-from waterclock.testing import Broker
+from waterclock.testing import Broker, Error
 
 _numbers = count()
 
@@ -30,6 +30,17 @@ def make(broker: Broker, topic: str, partitions: int, **settings: Any) -> None:
     client = AdminClient(base_settings(broker.bootstrap, {}))
     named = {name.replace("_", "."): value for name, value in settings.items()}
     client.create_topics([NewTopic(topic, partitions, config=named)])[topic].result()
+
+
+def test_a_topic_that_is_not_known_at_once_is_asked_for_again(relay_broker: Broker, topics: Topics) -> None:
+    """Apache Kafka says that a topic is made before it can say anything about it."""
+    admin, unknown = admin_of(relay_broker), Error.UNKNOWN_TOPIC_OR_PARTITION
+    make(relay_broker, topics.input, 3, retention_ms=-1)
+    faults = relay_broker.faults
+    with faults.answer("DescribeConfigs", unknown) as one, faults.answer("DescribeTopicPartitions", unknown) as other:
+        assert admin.settings(topics.input)["retention.ms"] == "-1"
+        assert admin.topic_id(topics.input)
+    assert one.met + other.met
 
 
 def test_what_is_missing_is_made_and_kept_for_ever(relay_broker: Broker, topics: Topics) -> None:
