@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,24 +84,24 @@ class OnKafka:
         self._targets = 0
 
     def __enter__(self) -> OnKafka:
-        self._folder = Path(tempfile.mkdtemp(prefix="waterclock-bench-"))
-        try:
-            self._server = self._start(self._folder / "broker")
-        except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-        self.address = self._server.bootstrap
-        self._relays = [Relay(self._folder / name, self.address) for name in ("one", "two")]
-        self._relays[0].start()  # it makes the topics
-        self._empty_mb = resident_of([self._relays[0].pid])
-        self._relays[0].end(signal.SIGTERM)
+        self._stack = ExitStack()
+        with ExitStack() as stack:  # what was started is ended where the next thing does not start
+            folder = Path(tempfile.mkdtemp(prefix="waterclock-bench-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._folder, self._server = folder, self._start(folder / "broker")
+            stack.callback(self._server.kill)
+            self.address = self._server.bootstrap
+            self._relays = [Relay(folder / name, self.address) for name in ("one", "two")]
+            for relay in self._relays:
+                stack.callback(relay.end)
+            self._relays[0].start()  # it makes the topics
+            self._empty_mb = resident_of([self._relays[0].pid])
+            self._relays[0].end(signal.SIGTERM)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for relay in self._relays:
-            relay.end()
-        self._server.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     def target(self) -> str:
         from waterclock.bench.broker.workloads import create

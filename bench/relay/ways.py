@@ -111,7 +111,6 @@ def from_kafka(address: str, target: str) -> Came:
     reader = Consumer(settings)
     partitions = reader.list_topics(target, timeout=10).topics[target].partitions
     reader.assign([TopicPartition(target, number, 0) for number in partitions])
-    reader.poll(0.2)
     while True:
         first = reader.poll(0.1)
         messages = [] if first is None else [first, *reader.consume(10_000, 0)]

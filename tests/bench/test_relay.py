@@ -15,18 +15,21 @@ pytest.importorskip("kio")
 pytest.importorskip("numpy")
 
 import numpy as np
+from confluent_kafka import Producer
 
 from waterclock import cli
 from waterclock.bench import benchmarks
 from waterclock.bench.relay import campaign, figures, taking
 from waterclock.bench.relay.keeper import NotMeasured
-from waterclock.bench.relay.on_kafka import OnKafka
+from waterclock.bench.relay.on_kafka import OnKafka, Relay
 from waterclock.bench.relay.polled import Polled
 from waterclock.bench.relay.putting import DAY_MS, Load, put
 from waterclock.bench.relay.sorted_set import SortedSet
 from waterclock.bench.relay.table import table
+from waterclock.bench.relay.ways import from_kafka, value_of
 from waterclock.bench.servers.ours import OurBroker
 from waterclock.errors import WrongAnswer
+from waterclock.testing import Broker
 
 LOAD = Load(10, 3, 1_000, 30)  # due at 1,000, 1,010 and 1,020 ms
 RIGHT = [[10, 1_000_500, 0], [11, 1_011_000, 1], [12, 1_020_000, 0]]
@@ -182,6 +185,37 @@ def test_who_is_not_there_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(campaign, "keepers", lambda: [Absent()])
     found = campaign.measure([1_000], 0.1, told_nothing)
     assert (found["runs"], found["notes"]) == ([], {"somebody": "not measured: apt install somebody"})
+
+
+def test_a_broker_whose_relay_does_not_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka went on for an hour after its benchmark."""
+    ended: list[str] = []
+
+    class Server:
+        bootstrap = "127.0.0.1:1"
+
+        def kill(self) -> None:
+            ended.append("broker")
+
+    def fails(relay: Relay) -> None:
+        raise RuntimeError("it does not start")
+
+    monkeypatch.setattr(Relay, "start", fails)
+    with pytest.raises(RuntimeError, match="it does not start"), OnKafka("somebody", lambda _: Server(), lambda: ""):  # type: ignore[arg-type, return-value]
+        pass
+    assert ended == ["broker"]
+
+
+def test_what_is_there_before_anybody_looks_is_had_too(kafka_broker: Broker) -> None:
+    """The first look threw away what it found: a message was lost, though nobody had lost it."""
+    kafka_broker.create_topic("there")
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0})
+    producer.produce("there", value_of(7), headers=[("delayed-from", b"delays-2-5")])
+    producer.flush(10)
+    some, had = from_kafka(kafka_broker.bootstrap, "there"), list[tuple[int, int, int]]()
+    for _ in range(100):
+        had += next(some) if not had else []
+    assert [(number, partition) for number, _, partition in had] == [(7, 2)]
 
 
 def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
