@@ -38,6 +38,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
     monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
+    monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,7 @@ def test_a_topic_that_is_no_relays_is_refused_in_a_sentence(spark: SparkSession,
             pending(broker.bootstrap, topic, session=spark).collect()
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long(seconds=4)) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long(seconds=5)) for seed in range(2, 6))])
 def test_after_any_life_of_relays_it_has_what_is_pending(
     seed: int, spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -164,14 +164,14 @@ class PartView:
         for message, request in self._requests(max(self._low, self._answered)):
             if request.action is not Action.SCHEDULE:
                 self._asked.setdefault(request.id, []).append(Command(message.offset(), request.action))
-        rows: list[dict[str, Any]] = []
+        rows: list[tuple[Any, ...]] = []
         for message, request in self._requests(self._low):
             if request.action is not Action.CANCEL and not self._is_gone[(message.offset()) - self._low]:
                 rows.append(self._row(message, request))
             if len(rows) == CHUNK:
-                yield pa.RecordBatch.from_pylist(rows, ROWS)
+                yield _batch(rows)
                 rows.clear()
-        yield pa.RecordBatch.from_pylist(rows, ROWS)
+        yield _batch(rows)
 
     def _settlements(self) -> Iterator[Settlement]:
         """All that is known to be settled; what no relay wrote so is passed over, as a relay does."""
@@ -208,18 +208,26 @@ class PartView:
             except BadRequest:
                 continue
 
-    def _row(self, message: Any, request: Request) -> dict[str, Any]:
-        return {
-            "origin": f"{self._topics.input}-{self._part.number}-{message.offset()}",
-            "partition": self._part.number,
-            "topic": request.target,
-            "due": request.due_ms * 1_000,
-            "id": request.id.decode() or None,
-            "key": message.key(),
-            "value": message.value(),
-            "headers": [{"key": name, "value": value} for name, value in request.headers],
-            "asked": _first_behind(message.offset(), self._asked.get(request.id, ())) if request.id else None,
-        }
+    def _row(self, message: Any, request: Request) -> tuple[Any, ...]:
+        """The values of ROWS."""
+        return (
+            f"{self._topics.input}-{self._part.number}-{message.offset()}",
+            self._part.number,
+            request.target,
+            request.due_ms * 1_000,
+            request.id.decode() or None,
+            message.key(),
+            message.value(),
+            [{"key": name, "value": value} for name, value in request.headers],
+            _first_behind(message.offset(), self._asked.get(request.id, ())) if request.id else None,
+        )
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(ROWS)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(list(column), field.type) for column, field in zip(columns, ROWS, strict=True)], schema=ROWS
+    )
 
 
 def _first_behind(offset: int, commands: Iterable[Command]) -> str | None:
