@@ -271,3 +271,25 @@ def test_a_dead_letter_of_what_was_cut_off_holds_what_the_files_have(world: Worl
         b"value",
         [*headers[:2], ("delay-id", b"an id"), headers[2]],
     )
+
+
+def test_the_view_of_what_is_pending_has_what_was_moved_on_once(world: World) -> None:
+    pytest.importorskip("pyspark")
+    from waterclock.relay.settlement import mark_of
+    from waterclock.spark.delays import Part, PartView
+
+    relay = lapping(world)
+    world.send("far", "farther", in_ms=YEAR_MS, id="x")
+    lap(world, relay)
+    lap(world, relay)
+    world.put(None, delay_id="y", delay_action="cancel")
+    logs, topics = relay._logs, relay.topics
+    assert logs.bounds(topics.input, 0)[0] > 2
+    part = Part(
+        0, logs.bounds(topics.input, 0), (0, logs.bounds(topics.settled, 0)[1]), mark_of(relay._around.topic_id)
+    )
+    rows = [row for batch in PartView(logs, topics, part).rows() for row in batch.to_pylist()]
+    assert [(row["origin"], row["value"], row["id"]) for row in rows] == [
+        (f"{world.topic}-0-0", b"far", "x"),
+        (f"{world.topic}-0-1", b"farther", "x"),
+    ]

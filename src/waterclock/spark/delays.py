@@ -12,6 +12,7 @@ Rule 3: a frame shows one moment, that of its first action: Spark asks once whic
         call `pending` again.
 Rule 4: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 5: a partition of the input is read by one task, which holds a byte for each of its records.
+Rule 6: what was moved on stands at its last copy, and nothing pending stands below what is swept (relay/moves.py).
 """
 
 from __future__ import annotations
@@ -31,11 +32,14 @@ try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.headers import request_in
     from waterclock.relay.logs import Logs
+    from waterclock.relay.moves import MAGIC as MOVED
+    from waterclock.relay.moves import Move, Moves, move_of
+    from waterclock.relay.snapshot import MAGIC as SNAPSHOT
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
 
 from waterclock.kafka.settings import base_settings
-from waterclock.relay.request import Action, BadRequest, Request
+from waterclock.relay.request import KEPT, Action, BadRequest, Request, request_of
 from waterclock.relay.settlement import NoSettlement, Settlement, mark_of, settlement_of
 from waterclock.relay.topics import Topics
 
@@ -154,6 +158,8 @@ class PartView:
         self._logs, self._topics, self._part = logs, topics, part
         self._low, self._end = part.input
         self._is_gone = np.zeros(max(0, self._end - self._low), bool)
+        self._is_gone_before: set[int] = set()  # origins whose first place is cut off
+        self._moves = Moves()
         self._answered = self._low
         self._asked: dict[bytes, list[Command]] = {}
 
@@ -161,13 +167,13 @@ class PartView:
         """What is pending, in the order of the input."""
         for settlement in self._settlements():
             self._settle(settlement)
-        for message, request in self._requests(max(self._low, self._answered)):
-            if request.action is not Action.SCHEDULE:
-                self._asked.setdefault(request.id, []).append(Command(message.offset(), request.action))
+        for origin, message, request in self._requests(max(self._low, self._answered)):
+            if request.action is not Action.SCHEDULE and origin == message.offset():
+                self._asked.setdefault(request.id, []).append(Command(origin, request.action))
         rows: list[tuple[Any, ...]] = []
-        for message, request in self._requests(self._low):
-            if request.action is not Action.CANCEL and not self._is_gone[(message.offset()) - self._low]:
-                rows.append(self._row(message, request))
+        for origin, message, request in self._requests(max(self._low, self._moves.swept)):  # rule 6
+            if request.action is not Action.CANCEL and not self._is_settled(origin):
+                rows.append(self._row(origin, message, request))
             if len(rows) == CHUNK:
                 yield _batch(rows)
                 rows.clear()
@@ -183,7 +189,12 @@ class PartView:
         for message in self._logs.read(topic, self._part.number, low, end):
             place = f"{topic}-{self._part.number}-{message.offset()}"
             try:
-                settlement = settlement_of(message.value())
+                if (value := message.value() or b"").startswith(MOVED):
+                    self._note(move_of(value))
+                    continue
+                if value.startswith(SNAPSHOT):  # it repeats what stands before it
+                    continue
+                settlement = settlement_of(value)
             except NoSettlement as error:
                 if error.later:
                     raise UsageError(
@@ -194,32 +205,46 @@ class PartView:
             if settlement.mark == self._part.mark:
                 yield settlement
 
+    def _note(self, moved: Move) -> None:
+        if moved.mark == self._part.mark:
+            self._moves.note(moved.swept, moved.stretches)
+            self._answered = max(self._answered, moved.command_position)
+
+    def _is_settled(self, origin: int) -> bool:
+        return origin in self._is_gone_before if origin < self._low else bool(self._is_gone[origin - self._low])
+
     def _settle(self, settlement: Settlement) -> None:
-        """Fired, cancelled and moved alike are not pending where they stood."""
+        """Fired and cancelled alike are not pending."""
         origins = settlement.origins
+        self._is_gone_before.update(origins[origins < self._low].tolist())
         self._is_gone[origins[(origins >= self._low) & (origins < self._end)] - self._low] = True
         self._answered = max(self._answered, settlement.command_position)
 
-    def _requests(self, start: int) -> Iterator[tuple[Any, Request]]:
-        """The requests from `start` on; a bad one is none, whether it has its dead letter or not."""
+    def _requests(self, start: int) -> Iterator[tuple[int, Any, Request]]:
+        """Origin, record and request from `start` on; a bad one is none, whether it has its dead letter or not."""
         for message in self._logs.read(self._topics.input, self._part.number, start, self._end):
+            offset = message.offset()
             try:
-                yield message, request_in(message)
+                if self._moves.is_copy(offset):
+                    origin, headers, timestamp_ms = self._moves.asked(message)
+                    yield origin, message, request_of(headers, timestamp_ms)
+                else:
+                    yield offset, message, request_in(message)
             except BadRequest:
                 continue
 
-    def _row(self, message: Any, request: Request) -> tuple[Any, ...]:
+    def _row(self, origin: int, message: Any, request: Request) -> tuple[Any, ...]:
         """The values of ROWS."""
         return (
-            f"{self._topics.input}-{self._part.number}-{message.offset()}",
+            f"{self._topics.input}-{self._part.number}-{origin}",
             self._part.number,
             request.target,
             request.due_ms * 1_000,
             request.id.decode() or None,
             message.key(),
             message.value(),
-            [{"key": name, "value": value} for name, value in request.headers],
-            _first_behind(message.offset(), self._asked.get(request.id, ())) if request.id else None,
+            [{"key": name, "value": value} for name, value in request.headers if name not in KEPT],
+            _first_behind(origin, self._asked.get(request.id, ())) if request.id else None,
         )
 
 
