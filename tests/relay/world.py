@@ -159,14 +159,15 @@ def step_until(condition: Callable[[], object], *relays: Relay) -> None:
     """Steps of each relay in turn, until it is so."""
     until_s = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < until_s, f"it took too long: {[_state(relay) for relay in relays]}"
+        assert time.monotonic() < until_s, f"it took too long: {[state_of(relay) for relay in relays]}"
         for relay in relays:
             relay.step(0.01)
 
 
-def _state(relay: Relay) -> str:
+def state_of(relay: Relay) -> str:
     assigned = [each.partition for each in relay._consumer.assignment()]
-    return f"owns {sorted(relay.owners)} of {assigned}, waits for {relay._absent} {relay._given}"
+    read = {number: (owner.position, owner._reached, owner._catch_up_to) for number, owner in relay.owners.items()}
+    return f"{relay._options.name} owns {read} of {assigned}, waits for {relay._absent} {relay._given}"
 
 
 def step_quietly(*relays: Relay) -> None:
