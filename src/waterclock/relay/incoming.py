@@ -40,16 +40,8 @@ class Requests(NamedTuple):
 
 def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
     """The requests of records, leaving out those before `position`; `moves` knows the copies."""
-    kept: list[Message] = []
-    offsets: list[int] = []
-    targets: list[str] = []
-    dues: list[int] = []
-    origins: list[int] = []
-    flags: list[int] = []
-    blobs: list[bytes] = []
-    commands: list[Command] = []
-    nexts: list[tuple[bytes, int, int]] = []
-    bad: list[tuple[Message, str]] = []
+    news = Requests([], [], [], [], [], [], [], [], [], [], 0, None)
+    kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, *_ = news  # an attribute costs a look-up
     count, message, copies_end = 0, None, moves.end
     asked: Sequence[Header] | None
     for message in messages:
@@ -81,4 +73,4 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
             commands.append(Command(offset, action, id))
         elif flag & Flag.NEXT and origin == offset:
             nexts.append((id, offset, occurrence_of(headers, 0)[1]))
-    return Requests(kept, offsets, targets, dues, origins, flags, blobs, commands, nexts, bad, count, message)
+    return news._replace(looked_at=count, last=message)

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatisti
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
-from waterclock.relay.topics import Topics, make_again, prepare
+from waterclock.relay.topics import Topics, prepare, were_gone
 from waterclock.relay.turn import Turn
 from waterclock.relay.upkeep import LAP_BYTES, Upkeep
 
@@ -252,20 +253,10 @@ class Relay:
         if isinstance(error, StoreDamaged):
             owner.discard(error)
         self._let_go(number, checkpoint=False)
-        made = isinstance(error, RecordRefused) and self._made_again()
+        made = isinstance(error, RecordRefused) and were_gone(self._admin, self.topics, self._count)
         # one that was alone found some of them, those that were on their way together: there may be more
         alone = isinstance(error, RecordRefused) and not owner.alone and not made
         self._put_off(number, _Absent(alone=alone, refused={} if made else dict(owner.refused), pace=owner.pace), error)
-
-    def _made_again(self) -> bool:
-        """Whether a topic was gone that turns write to, and is there again."""
-        try:
-            gone = make_again(self._admin, self.topics, self._count)
-        except WaterclockError:
-            return False  # the next turn tells
-        for topic in gone:
-            log.warning("the topic %s was deleted: it is made again, empty", topic)
-        return bool(gone)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)
@@ -309,7 +300,7 @@ class Relay:
                 self._heard(message, error)
         done = 0
         for number, some in by_partition.items():
-            done += self._of(number, partial(_ingest, some))
+            done += self._of(number, methodcaller("ingest", some))
         self._counts.requests += done
         for message in messages:
             if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
@@ -397,10 +388,6 @@ class Relay:
         if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:
             self._gathered_ns = self._clock.monotonic_ns()
             self._statistics = gathering.gathered(self._statistics, self._counts, self.owners)
-
-
-def _ingest(messages: Sequence[Message], owner: Owner) -> int:
-    return owner.ingest(messages)
 
 
 def _reached(offset: int, owner: Owner) -> int:

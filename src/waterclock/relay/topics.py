@@ -12,11 +12,13 @@ Rule 2: Kafka deletes nothing of TOPIC and TOPIC.settled by age or size: that wo
 
 from __future__ import annotations
 
+import logging
 from typing import Final, NamedTuple
 
-from waterclock.errors import UsageError
+from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 
+log = logging.getLogger("waterclock.relay")
 KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -56,14 +58,18 @@ def prepare(admin: Admin, topics: Topics, partitions: int, servers: str) -> int:
     return count
 
 
-def make_again(admin: Admin, topics: Topics, partitions: int) -> list[str]:
-    """Make those topics of answers that somebody deleted meanwhile; which they were. Of the input and what is settled
-    nothing is made again: what they held is lost, and a relay says so when it starts."""
-    there = admin.topics()
-    gone = [topic for topic in (topics.replies, topics.dead) if topic not in there]
-    for topic in gone:
-        admin.make(topic, partitions)
-    return gone
+def were_gone(admin: Admin, topics: Topics, partitions: int) -> bool:
+    """Make those topics of answers that somebody deleted meanwhile; whether there were any. Of the input and what is
+    settled nothing is made again: what they held is lost, and a relay says so when it starts."""
+    try:
+        there = admin.topics()
+        gone = [topic for topic in (topics.replies, topics.dead) if topic not in there]
+        for topic in gone:
+            admin.make(topic, partitions)
+            log.warning("the topic %s was deleted: it is made again, empty", topic)
+    except WaterclockError:
+        return False  # the next turn tells
+    return bool(gone)
 
 
 def _check(topic: str, settings: dict[str, str], servers: str) -> None:
