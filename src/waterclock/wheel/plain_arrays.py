@@ -251,6 +251,7 @@ class ArrayWheel:
         del row[name]
         if not row:
             del self._rows[tick]
+            self._forget_ticks()
         index = name % 2**32
         self._generations[index] = (self._generations[index] + 1) % 2**31
         self._free.append(index)
@@ -261,10 +262,13 @@ class ArrayWheel:
             return False
         self._drop(name)
         self._cancelled += 1
-        if len(self._queue) > 4 * len(self._rows) + 64:  # ticks of cancelled timers
+        return True
+
+    def _forget_ticks(self) -> None:
+        """Those of timers that were cancelled."""
+        if len(self._queue) > 4 * len(self._rows) + 64:
             self._queue[:] = self._rows
             heapify(self._queue)
-        return True
 
     def _first_row(self, last: int) -> OrderedDict[int, None] | None:
         """The row of the earliest tick, when that is at most `last`."""
