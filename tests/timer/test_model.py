@@ -34,7 +34,7 @@ class Oracle:
 
     def add(self, deadline: int, name: str) -> None:
         # due when it is added: of the tick of now, behind all that is due
-        tick = max(-(-deadline // TICK_MS) * TICK_MS, self.now)
+        tick = self.now if deadline <= self.now else -(-deadline // TICK_MS) * TICK_MS
         self.waiting.append((tick, self.added, name))
         self.added += 1
 
