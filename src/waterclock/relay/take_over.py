@@ -28,7 +28,7 @@ from waterclock.relay.around import Around
 from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.owner import Owner, Start
 from waterclock.relay.settlement import NoSettlement, settlement_of
-from waterclock.relay.store import PartitionStore
+from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
 
@@ -49,6 +49,10 @@ class TakeOver:
             for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
+        except StoreDamaged as error:
+            self.store.discard(str(error))  # the next attempt files everything anew
+            self.give_up()
+            raise
         except BaseException:
             self.give_up()
             raise
