@@ -13,16 +13,17 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from tests.relay.draw import Asked, Step
 from tests.relay.oracle import HOUR_MS, Oracle, Request
-from tests.relay.world import PATIENCE_S, Seen, World, state_of
+from tests.relay.reader import Reader
+from tests.relay.world import PATIENCE_S, World, state_of
 from waterclock.clock import ManualClock
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.owner import Owner
@@ -36,6 +37,10 @@ START_MS = 2_214_000_000_000  # in 2040: every life begins then, so that its day
 
 class Death(BaseException):
     """Nobody catches it in the relay: it stands for kill -9."""
+
+
+class Unassigned(AssertionError):
+    """The group leaves a partition to nobody, though its members live."""
 
 
 class SteppedClock(ManualClock):
@@ -261,9 +266,8 @@ class Life:
         until_s = time.monotonic() + PATIENCE_S
         quiet = 0
         while quiet < 4:  # the first finds nothing, a second has passed, what came near is loaded, that is delivered
-            assert time.monotonic() < until_s, (
-                f"no rest: {[state_of(relay) for relay in self._running()]}, of late {self.world.lost[-2:]}"
-            )
+            if time.monotonic() > until_s:
+                self._restless()
             done = self._step() or not self._is_quiet()
             quiet = 0 if done else quiet + 1
             self.clock.pass_unseen(600 if quiet else 20)  # records that do not come are asked for again after 5 s
@@ -272,6 +276,13 @@ class Life:
         replies, letters = (news.pop(f"{self.world.topic}.{name}") for name in ("replies", "dead"))
         self.oracle.rest(news, replies, letters)
         self._counted()
+
+    def _restless(self) -> None:
+        told = f"{[state_of(relay) for relay in self._running()]}, of late {self.world.lost[-2:]}"
+        given = sum(len(relay._consumer.assignment()) for relay in self._running())
+        if given < self.world.partitions:
+            raise Unassigned(told)
+        raise AssertionError(f"no rest: {told}")
 
     def _all_there(self) -> None:
         for place, member in list(self.members.items()):
@@ -335,45 +346,6 @@ class Life:
             asked = [one for one in self.oracle.pending() if one.id == id]
             place = f"{self.world.topic}-{{0.partition}}-{{0.offset}}".format
             assert sorted(one.origin for one in found) == sorted(map(place, asked)), f"promise 6: {id} shows {found}"
-
-
-class Reader:
-    """Reads on in some topics, to the end of what is committed, whenever it is asked."""
-
-    def __init__(self, broker: Broker, topics: list[str]) -> None:
-        reading = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-        self._consumer = Consumer({**base_settings(broker.bootstrap, {}), **reading, "fetch.wait.max.ms": 5})
-        known = self._consumer.list_topics(timeout=10).topics
-        self._at = {(topic, number): 0 for topic in topics for number in known[topic].partitions}
-
-    def news(self) -> dict[str, list[Seen]]:
-        """What came since the last time, by topic; of each partition in its order."""
-        found: dict[str, list[Seen]] = {topic: [] for topic, _ in self._at}
-        self._consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in self._at.items()])
-        for message in self._until_the_ends():
-            topic, number = message.topic() or "", message.partition() or 0
-            self._at[topic, number] = (message.offset() or 0) + 1
-            found[topic].append(_seen(message))
-        return found
-
-    def _until_the_ends(self) -> Iterator[Message]:
-        ends: set[tuple[str | None, int | None]] = set()
-        while len(ends) < len(self._at):
-            message = self._consumer.poll(10)
-            assert message is not None
-            if (error := message.error()) is None:
-                yield message
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ends.add((message.topic(), message.partition()))
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-def _seen(message: Message) -> Seen:
-    place = message.partition() or 0, message.offset() or 0
-    return Seen(*place, message.key(), message.value(), message.headers() or [], message.timestamp()[1])
 
 
 def smaller(steps: list[Step], fails: Callable[[list[Step]], Any]) -> list[Step]:

@@ -188,3 +188,14 @@ def test_an_owner_is_read_from_where_it_says_whatever_was_read_before(world: Wor
         first = relay._consumer.poll(10)
         assert first is not None
         assert (first.error(), first.offset()) == (None, 0)
+
+
+def test_damage_that_is_found_when_what_is_near_is_loaded_is_not_believed_for_ever(world: World) -> None:
+    """Found by the model: the take-over failed, and was tried again with the same files, for ever."""
+    relay = filled(world)
+    (file,) = folder_of(relay).glob("*.index")
+    world.close(relay)
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 255]))
+    goes_on(world)
+    assert "its checksum is wrong" in str(world.lost)

@@ -34,7 +34,7 @@ from waterclock.relay.owner import Owner, Start
 from waterclock.relay.settlement import NoSettlement, Settlement, settlement_of
 from waterclock.relay.snapshot import MAGIC as SNAPSHOT
 from waterclock.relay.snapshot import Assembly, Part, part_of, restore
-from waterclock.relay.store import PartitionStore
+from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
 
@@ -58,6 +58,10 @@ class TakeOver:
             for step in (self.lock, self.fence, self.find_ends, self.verify, self.replay):
                 step()
             return self.begin()
+        except StoreDamaged as error:
+            self.store.discard(str(error))  # the next attempt files everything anew
+            self.give_up()
+            raise
         except BaseException:
             self.give_up()
             raise
