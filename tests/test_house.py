@@ -126,6 +126,7 @@ ONLY_IN = {
         "timer/",
         "purgatory/",
         "relay/relay.py",
+        "relay/group.py",
         "relay/delays.py",
         "relay/handlers.py",
         "broker/broker.py",

@@ -6,14 +6,18 @@ Rule 2: a consumer is left before it is closed: librdkafka may hang in `close` w
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
 
+log = logging.getLogger("waterclock.relay")
 SESSION_MS: Final = 6_000
 LEAVING_POLLS: Final = 100  # two seconds
+CLOSING_S: Final = 10.0
 _CONSUMER: Final = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -54,4 +58,13 @@ def leave(consumer: Consumer) -> None:
             consumer.poll(0.02)
             if (was_given or polls >= 5) and not consumer.assignment():
                 break
-    consumer.close()
+    _close(consumer)
+
+
+def _close(consumer: Consumer) -> None:
+    """librdkafka may hang here all the same: then it is left to the end of the process."""
+    closing = threading.Thread(target=consumer.close, name="leaving", daemon=True)
+    closing.start()
+    closing.join(CLOSING_S)
+    if closing.is_alive():
+        log.warning("the consumer does not close within %d seconds: it is left behind", CLOSING_S)
