@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.broker.raw_client import RawClient
 from waterclock.broker import Broker
+from waterclock.broker.making import _open_files
 from waterclock.errors import UsageError
 
 SPARED = 60
@@ -23,23 +24,35 @@ ROOM = 60
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    """One that may make some ROOM partitions."""
-    monkeypatch.setattr("waterclock.broker.making.SPARED", SPARED)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def others() -> list[int]:
+    """Other files than partitions that are open: their number."""
+    return [0]
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch, others: list[int]) -> Iterator[Broker]:
+    """One that may make ROOM partitions. What else the tests' process has open comes and goes, so it is not counted."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spared = min(SPARED, most // 4)
     with Broker() as broker:
-        highest = max(map(int, os.listdir("/proc/self/fd")))
-        ballast = [os.open(os.devnull, os.O_RDONLY)]
-        while ballast[-1] < max(highest, 4 * SPARED):  # no number below is free
-            ballast.append(os.open(os.devnull, os.O_RDONLY))
-        most = ballast[-1] + 1 + SPARED + ROOM
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        try:
-            yield broker
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            for file in ballast:
-                os.close(file)
+        topics = broker.inside.topics
+        monkeypatch.setattr("waterclock.broker.making.SPARED", SPARED)
+        monkeypatch.setattr(
+            "waterclock.broker.making._open_files",
+            lambda: most - spared - ROOM + others[0] + len(list(topics.partitions())),
+        )
+        yield broker
+
+
+def test_a_file_that_is_opened_takes_the_lowest_number() -> None:
+    before = _open_files()
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]
+    try:
+        assert _open_files() >= min(before, *held)
+        assert _open_files() not in held
+    finally:
+        for file in held:
+            os.close(file)
 
 
 def _error(future: object) -> str:
@@ -80,15 +93,13 @@ def test_what_was_asked_for_and_is_not_made_yet_counts(broker: Broker) -> None:
     assert after is not None
 
 
-def test_a_topic_that_is_made_because_it_is_asked_for_is_not_made_where_it_does_not_fit(broker: Broker) -> None:
+def test_a_topic_that_is_made_because_it_is_asked_for_is_not_made_where_it_does_not_fit(
+    broker: Broker, others: list[int]
+) -> None:
     broker.create_topic("t", ROOM - 20)
-    found = broker.call(lambda: [broker.inside.topics.why_no_room(number) is None for number in (1, 2 * ROOM)])
+    found = broker.call(lambda: [broker.inside.topics.why_no_room(number) is None for number in (20, 21)])
     assert found == [True, False]
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(30)]
-    try:
-        metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2}).list_topics("asked", 5)
-        assert metadata.topics["asked"].error is not None
-        assert broker.call(lambda: "asked" not in broker.inside.topics.by_name)
-    finally:
-        for file in held:
-            os.close(file)
+    others[0] = 20
+    metadata = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2}).list_topics("asked", 5)
+    assert metadata.topics["asked"].error is not None
+    assert broker.call(lambda: "asked" not in broker.inside.topics.by_name)
