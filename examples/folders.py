@@ -6,7 +6,8 @@ system without locks is refused: the broker that most demos start in there would
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,3 +32,12 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def clear(folder: Path, own: Iterable[str]) -> None:
+    """Remove what a run before left under these names; UsageError if that cannot be."""
+    try:
+        for path in (folder / name for name in own):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the folder {str(folder)!r} cannot be used ({error}): name another with --folder") from error

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ from waterclock.cdc.position import MariaGtidList
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
-from waterclock.examples.folders import alone_in
+from waterclock.examples.folders import alone_in, clear
 
 from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
@@ -70,7 +69,7 @@ def demo(wanted: Wanted) -> int:
 
 
 def _reported(wanted: Wanted) -> int:
-    _prepare(wanted)
+    clear(wanted.folder, OWN)
     with ended_as_by_ctrl_c():
         found = _run(wanted, SystemClock())
     (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -79,17 +78,6 @@ def _reported(wanted: Wanted) -> int:
     else:
         Console(stderr=True).print(_table(found))
     return 0 if found["verdict"] == "equal" else 1
-
-
-def _prepare(wanted: Wanted) -> None:
-    try:
-        for name in OWN:
-            path = wanted.folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the folder {str(wanted.folder)!r} cannot be used ({error}): name another with --folder"
-        ) from error
 
 
 def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:

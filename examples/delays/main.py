@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,9 +23,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from waterclock.clock import SystemClock, WallClock
-from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
-from waterclock.examples.folders import alone_in
+from waterclock.examples.folders import alone_in, clear
 
 from .checker import Evidence, Verdict, check
 from .kills import Kill, Kills
@@ -59,7 +57,7 @@ class Wanted:
 def demo(wanted: Wanted) -> int:
     """The command `waterclock demo delays`; 0 when each came once and none early, in order, and each answer was true."""
     with alone_in(wanted.folder):
-        _prepare(wanted)
+        clear(wanted.folder, OWN)
         with ended_as_by_ctrl_c():
             found = _run(wanted, SystemClock())
     (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -68,17 +66,6 @@ def demo(wanted: Wanted) -> int:
     else:
         Console(stderr=True).print(_table(found))
     return 0 if found["verdict"] == "right" else 1
-
-
-def _prepare(wanted: Wanted) -> None:
-    try:
-        for name in OWN:
-            path = wanted.folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the folder {str(wanted.folder)!r} cannot be used ({error}): name another with --folder"
-        ) from error
 
 
 def _run(wanted: Wanted, clock: WallClock) -> dict[str, Any]:
