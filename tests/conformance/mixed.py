@@ -38,6 +38,12 @@ class OldReader(Member):
             self.owned = parts(synced.assignment)
         return str(synced.error_code.name)
 
+    def enter_anew(self) -> str:
+        """Enter as nobody yet, as a client does whose id the coordinator has forgotten: Apache Kafka may clear a group away
+        that is empty, between the answer that gives an id and the request that shows it."""
+        self.id = ""
+        return self.enter()
+
     def share(self, **led: bytes) -> Any:
         named = [{"member_id": member, "assignment": data} for member, data in led.items()]
         fields = self._identity(generation_id=self.generation, protocol_type="consumer", protocol_name=self.way)
@@ -116,8 +122,8 @@ class Mixed:
     def first(self) -> OldReader:
         """The only member of a classic group, with all four partitions."""
         one = self.old()
-        error = one.enter()
-        assert (error, len(one.owned)) == ("none", 4), error
+        until(lambda: one.enter_anew() == "none")
+        assert len(one.owned) == 4
         return one
 
     def close(self) -> None:

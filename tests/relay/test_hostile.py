@@ -211,12 +211,6 @@ def commit(world: World, offset: int) -> None:
     other.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a position too far is believed where the files have read all settlements: the cancel is lost; elsewhere "
-    "it is taken for settlements that were lost, the relay ends, and its advice would have everything delivered once more "
-    "(take_over.py: the last settlement says the true position)",
-)
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_position_that_another_program_commits_for_the_group_loses_no_cancel(before: int, world: World) -> None:
     relay = world.started()
@@ -232,11 +226,6 @@ def test_a_position_that_another_program_commits_for_the_group_loses_no_cancel(b
     assert (world.values(), world.replies()) == (["before"] * before, [("x", "cancelled", 1)])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a position that is set back is believed where the files have read all settlements: commands are answered twice "
-    "(take_over.py: the last settlement says the true position)",
-)
 def test_a_position_that_another_program_sets_back_answers_nothing_twice(world: World) -> None:
     relay = world.started()
     world.send("a", in_ms=1_000, id="x")

@@ -58,8 +58,8 @@ def test_what_a_checkpoint_has_of_it_is_what_was_there() -> None:
     extent.volume.grow(40, 4_000)
     extent.moved(Move(12, 9, bytes(8), [(20, 23), (30, 31)]))
     extent.snapshotted(7, 500)
-    extent.unsaved = 60
+    extent.unsaved, extent.answered = 60, 8
     found = Extent.of(extent.notes())
-    assert found.notes() == extent.notes()
+    assert (found.notes(), found.answered) == (extent.notes(), 8)
     assert (found.moves.swept, found.moves.stretches) == (9, [(20, 23), (30, 31)])
     assert found.volume.since(20) == 2_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -39,6 +39,16 @@ _SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": Fal
 _ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
 
 
+class Committed(NamedTuple):
+    """What a group's offset says: the next record to answer. `by_relay`: a relay's turn committed it."""
+
+    offset: int
+    by_relay: bool
+
+
+NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
+
+
 @dataclass(frozen=True)
 class Around:
     """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
@@ -52,7 +62,7 @@ class Around:
     clock: WallClock
     logs: Logs
     targets: Targets
-    committed: Callable[[int], int | None]
+    committed: Callable[[int], Committed | None]
     member: Callable[[], Any]
 
     @property

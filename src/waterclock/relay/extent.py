@@ -67,13 +67,14 @@ class Extent:
     """That of one partition.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `snapshots`: from where TOPIC.settled is read beside the last one, and beside that
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where TOPIC.settled is read beside the last one, and beside that
     before it.
     """
 
     def __init__(self) -> None:
         self.moves, self.volume = Moves(), Volume()
         self.low = self.settled_low = self.unsaved = self.saved = 0
+        self.answered = -1
         self.snapshots: list[int] = []
 
     @classmethod
@@ -85,6 +86,7 @@ class Extent:
             made.moves = Moves(notes["swept"], zip(numbers[::2], numbers[1::2], strict=True))
             made.volume = Volume.restored(notes["volume"])
             made.unsaved, made.saved, made.snapshots = notes["unsaved"], notes["saved"], notes["snapshots"]
+            made.answered = notes["answered"]
         return made
 
     def notes(self) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class Extent:
             "volume": self.volume.stored(),
             "unsaved": self.unsaved,
             "saved": self.saved,
+            "answered": self.answered,
             "snapshots": self.snapshots,
         }
 

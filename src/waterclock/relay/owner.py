@@ -278,6 +278,7 @@ class Owner:
         self._steps = None
 
     def _checkpoint(self) -> Iterator[None]:
+        self.extent.answered = self.command_position
         self._changed, self.store.notes = False, self.extent.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)

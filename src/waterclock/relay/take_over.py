@@ -14,6 +14,9 @@ Rule 2: nothing is fired before 7: what is due earlier may still stand in the in
 Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
+Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any program
+        can commit an offset for the group, so that one is a witness only: where a relay committed it, and no settlement
+        reaches it, settlements are gone.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from confluent_kafka import Message
 
 from waterclock.errors import UsageError
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.around import Around
+from waterclock.relay.around import Around, Committed
 from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.moves import MAGIC as MOVED
@@ -47,7 +50,8 @@ class TakeOver:
         self._store: PartitionStore | None = None
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
-        self._answered = 0
+        self._committed: Committed | None = None
+        self._answered = -1
         self._extent, self._is_new = Extent(), False
         self._snapshots = Assembly()
         self._covered_from = 0  # TOPIC.settled is known from here on, and what was before too
@@ -85,8 +89,7 @@ class TakeOver:
         around, number = self._around, self._number
         self._settled = around.logs.bounds(around.topics.settled, number)
         self._input = around.logs.bounds(around.topics.input, number)
-        committed = around.committed(number)
-        self._answered = -1 if committed is None else committed
+        self._committed = around.committed(number)
 
     def verify(self) -> None:
         """Step 4."""
@@ -99,6 +102,7 @@ class TakeOver:
             self.store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
         self._covered_from = self.store.settled_position
         self._extent = Extent.of(self.store.notes)
+        self._answered = self._extent.answered
 
     @property
     def _name(self) -> str:
@@ -124,19 +128,29 @@ class TakeOver:
     def replay(self) -> None:
         """Step 5."""
         low, end = self._settled
-        topic = self._around.topics.settled
-        # where the group's offset is gone, all of it is read for the command position that it holds
-        start = low if self._answered < 0 else max(low, self.store.settled_position)
-        told = -1
-        for message in self._around.logs.read(topic, self._number, start, end):
-            told = max(told, self._apply(message))
+        start = max(low, self.store.settled_position)
+        for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
+            self._answered = max(self._answered, self._apply(message))
         self._look_behind()
-        if start == low and self._answered > told:
+        if self._committed is not None:
+            self._compare(self._committed)
+
+    def _compare(self, committed: Committed) -> None:
+        """What the group says, with what is settled."""
+        if committed.by_relay and committed.offset > self._answered:
             raise UsageError(
-                f"{topic} does not hold what was settled, up to offset {self._answered} of {self._name}: it was made "
-                "again, or cut. All of the input would be delivered once more; to have that, start with another --group."
+                f"{self._around.topics.settled} does not hold what was settled, up to offset {committed.offset} of "
+                f"{self._name}: it was made again, or cut. All of the input would be delivered once more; to have that, "
+                "start with another --group."
             )
-        self._answered = max(self._answered, told)
+        if not committed.by_relay and committed.offset != self._answered:
+            log.warning(
+                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, up to where all is settled",
+                self._name,
+                self._around.group,
+                committed.offset,
+                max(self._answered, self._input[0]),
+            )
 
     def _look_behind(self) -> None:
         """Whether all is known of what was cut off."""

@@ -29,7 +29,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message
 
 from waterclock.errors import ConnectionLost
-from waterclock.relay.around import is_the_records
+from waterclock.relay.around import NOTE, is_the_records
 from waterclock.relay.follow_ups import Next, follow_ups, open_nexts
 from waterclock.relay.letters import ORIGIN, REASON, Command, Letter, Reply, outcome
 from waterclock.relay.owner import Owner, letter_of
@@ -249,8 +249,8 @@ class Turn:
 
     def send_position(self) -> None:
         """Step 6."""
-        owner = self._owner
-        owner.producer.send_offsets({(self._around.topics.input, owner.number): self._position}, self._around.member())
+        place = (self._around.topics.input, self._owner.number)
+        self._owner.producer.send_offsets({place: self._position}, self._around.member(), NOTE)
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
