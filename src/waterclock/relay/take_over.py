@@ -128,7 +128,8 @@ class TakeOver:
     def replay(self) -> None:
         """Step 5."""
         low, end = self._settled
-        start = max(low, self.store.settled_position)
+        # where the files do not know the command position, all of it is read for that
+        start = low if self._answered < 0 else max(low, self.store.settled_position)
         for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
             self._answered = max(self._answered, self._apply(message))
         self._look_behind()
