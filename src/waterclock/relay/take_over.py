@@ -14,8 +14,8 @@ Rule 2: nothing is fired before 7: what is due earlier may still stand in the in
 Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
-Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any program
-        can commit an offset for the group, so that one is a witness only: where a relay committed it, and no settlement
+Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
+        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no settlement
         reaches it, settlements are gone.
 """
 
@@ -146,7 +146,7 @@ class TakeOver:
             )
         if not committed.by_relay and committed.offset != self._answered:
             log.warning(
-                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, up to where all is settled",
+                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
                 self._name,
                 self._around.group,
                 committed.offset,
