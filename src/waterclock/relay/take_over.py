@@ -15,8 +15,8 @@ Rule 3: two positions. What is below the data position is in the files; what is 
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
 Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
-        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no settlement
-        reaches it, settlements are gone.
+        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no
+        settlement reaches it, settlements are gone.
 """
 
 from __future__ import annotations
