@@ -39,7 +39,7 @@ _SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": Fal
 _ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
 
 
-class Committed(NamedTuple):
+class GroupOffset(NamedTuple):
     """What a group's offset says: the next record to answer. `by_relay`: a relay's turn committed it."""
 
     offset: int
@@ -62,7 +62,7 @@ class Around:
     clock: WallClock
     logs: Logs
     targets: Targets
-    committed: Callable[[int], Committed | None]
+    committed: Callable[[int], GroupOffset | None]
     member: Callable[[], Any]
 
     @property

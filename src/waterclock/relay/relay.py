@@ -32,7 +32,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
-from waterclock.relay.around import NOTE, STAYING, Around, Committed, RecordRefused
+from waterclock.relay.around import NOTE, STAYING, Around, GroupOffset, RecordRefused
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
@@ -209,13 +209,13 @@ class Relay:
             if self._clock.monotonic_ns() >= absent.at_ns:
                 self._take_over(number, absent)
 
-    def _committed(self, number: int) -> Committed | None:
+    def _committed(self, number: int) -> GroupOffset | None:
         asked = [TopicPartition(self.topics.input, number)]
         try:
             (found,) = self._consumer.committed(asked, timeout=10)
         except KafkaException as error:
             raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
-        return Committed(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
+        return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
     # Owners
 
