@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "timer": {"wheel", "clock", "errors"},
     "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
-    "sinks": {"changes", "errors"},
+    "sinks": {"changes", "clock", "errors", "kafka"},
     "web": {"__init__", "arguments", "clock", "errors"},
     "changes": {"errors"},
     "spark": {"rules", "sinks", "web", "arguments", "errors", "clock", "changes", "disk", "kafka", "relay"},
