@@ -157,7 +157,7 @@ ONLY_IN = {
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("kafka/", "spark/kafka/", "cdc/", "relay/"),
+    "confluent_kafka": ("kafka/", "sinks/topic.py", "spark/kafka/", "cdc/", "relay/"),
     "pickle": (),
 }
 

@@ -216,7 +216,7 @@ class TopicStore:
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.servers})
-        producer.produce(self.named(table), b"mine")
+        producer.produce(self.named(table), b"mine", b"mine")
         assert not producer.flush(10)
 
     def tables(self) -> list[str]:

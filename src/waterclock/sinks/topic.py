@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _ALL: Final = -1  # partitions: as many as the broker gives a new topic
+_LIMIT: Final = "max.message.bytes"
 _KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 # the end of a topic's name -> whether it has one partition only, and its settings where it is made
 _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
     "": (False, {}),
-    DEAD_LETTERS: (True, _KEPT),
+    DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
     BATCHES: (True, {"cleanup.policy": "compact"}),
 }
 _TRANSACTION: Final = {
@@ -58,7 +59,6 @@ _TRANSACTION: Final = {
 }  # so long an open one, of a run that is gone, holds readers back
 _PATIENCE_S: Final = 30.0
 _AROUND: Final = 200  # bytes of a record and its batch beside key and value
-_LIMIT: Final = "max.message.bytes"
 
 
 class TopicSink:
@@ -148,7 +148,7 @@ class TopicSink:
     def rollback(self) -> None:
         """See `Sink`. After an error a producer is of no more use; what it left open is thrown away."""
         self._written = None
-        if self._producer is not None and self._producer.is_open:
+        if self._producer is not None and (self._producer.is_open or self._producer.has_failed):
             self._let_go()
 
     def totals(self) -> dict[str, int]:
@@ -293,8 +293,8 @@ class TopicSink:
         if len(value) + _AROUND > limit:
             raise UsageError(
                 f"a dead letter of {len(value)} bytes does not fit into the topic {name!r}, which takes {limit}. Raise "
-                f"that: kafka-configs.sh --bootstrap-server {self._servers} --alter --entity-type topics --entity-name {name} "
-                f"--add-config {_LIMIT}={2 * len(value)}"
+                f"that: kafka-configs.sh --bootstrap-server {self._servers} --alter --entity-type topics --entity-name "
+                f"{name} --add-config {_LIMIT}={2 * len(value)}"
             )
         producer.send(name, value)
 
