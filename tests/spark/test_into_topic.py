@@ -15,7 +15,7 @@ if not all(map(importlib.util.find_spec, ("confluent_kafka", "kio"))):
 
 from tests.sinks.stores import TopicStore
 from tests.spark.pipelines import make_pipeline, orders, table
-from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, run_to_the_end
+from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.toml.config import load
