@@ -97,11 +97,13 @@ def store(database: Database) -> Store:
     return database
 
 
-@pytest.fixture(params=[*DATABASES, "delta"])
+@pytest.fixture(params=[*DATABASES, "delta", "topic"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""
-    from tests.sinks.stores import DeltaStore
+    from tests.sinks.stores import DeltaStore, TopicStore
 
+    if request.param == "topic":
+        return TopicStore(request.getfixturevalue("kafka_broker").bootstrap)
     return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
 
 

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "timer": {"wheel", "clock", "errors"},
     "purgatory": {"timer", "errors"},
     "rules": {"wheel", "errors"},
-    "sinks": {"changes", "errors"},
+    "sinks": {"changes", "clock", "errors", "kafka"},
     "web": {"__init__", "arguments", "clock", "errors"},
     "changes": {"errors"},
     "spark": {"rules", "sinks", "web", "arguments", "errors", "clock", "changes", "disk", "kafka", "relay"},
@@ -157,7 +157,7 @@ ONLY_IN = {
     "pymysqlreplication": ("cdc/mysql/",),
     "re2": ("broker/patterns.py",),
     "pyspark": ("spark/",),
-    "confluent_kafka": ("kafka/", "spark/kafka/", "cdc/", "relay/"),
+    "confluent_kafka": ("kafka/", "sinks/topic.py", "spark/kafka/", "cdc/", "relay/"),
     "pickle": (),
 }
 

@@ -8,6 +8,7 @@ conftest.py.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import sqlite3
@@ -166,6 +167,68 @@ class DeltaStore:
         found = QueryBuilder().register("t", DeltaTable(self.folder / table))
         rows = pa.table(found.execute(f"SELECT {columns} FROM t ORDER BY {order}")).to_pylist()
         return [tuple(row.values()) for row in rows]
+
+
+class TopicStore:
+    """Topics of a broker; each test has names of its own."""
+
+    impossible_tables = ("", ".", "..", "a b", 'a"b', "a\x00b", "é", "a" * 238)
+    _count = itertools.count(1)
+
+    def __init__(self, servers: str) -> None:
+        self.servers, self._prefix = servers, f"t{next(self._count)}."
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.TopicSink:
+        assert mirror is None, "a topic is no mirror"
+        return sinks.TopicSink(self.servers, self.named(table), partitions=1)
+
+    def named(self, table: str) -> str:
+        return table if table in self.impossible_tables else self._prefix + table
+
+    def source(self) -> str:
+        return f"sinks.TopicSink({self.servers!r}, {self.named('results')!r}, partitions=1)"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return sorted(self.in_order(columns, table), key=lambda row: row[:2])
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return [tuple(row[name] for name in columns.split(", ")) for _, row in self.records(table) if "batch_id" in row]
+
+    def records(self, table: str = "results") -> list[tuple[bytes | None, dict[str, Any]]]:
+        """Keys and values of what is committed."""
+        from waterclock.clock import SystemClock
+        from waterclock.kafka.client import Client, Remedies
+        from waterclock.kafka.reading import committed
+        from waterclock.kafka.settings import READING, base_settings
+
+        settings = {**base_settings(self.servers, {}), **READING, "group.id": "unused"}
+        name, found = self.named(table), list[tuple[bytes | None, dict[str, Any]]]()
+        with closing(Client(settings, 10, Remedies("settings", "servers"))) as client:
+            ends = client.ends(client.partitions([name]))
+            for partition, end in ends.items():
+                for message in committed(settings, partition, 0, end, SystemClock()):
+                    row = json.loads(message.value() or b"")
+                    found.append((message.key(), row if isinstance(row, dict) else {}))
+        return found
+
+    def make_table_of_others(self, table: str) -> None:
+        self.admin().make(self.named(table), 1)
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.servers})
+        producer.produce(self.named(table), b"mine", b"mine")
+        assert not producer.flush(10)
+
+    def tables(self) -> list[str]:
+        return sorted(
+            name.removeprefix(self._prefix) for name in self.admin().topics() if name.startswith(self._prefix)
+        )
+
+    def admin(self) -> Any:
+        from waterclock.kafka.admin import Admin
+        from waterclock.kafka.settings import base_settings
+
+        return Admin(base_settings(self.servers, {}))
 
 
 def results(batch_id: int, count: int = 2) -> pa.Table:

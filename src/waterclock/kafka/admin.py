@@ -1,4 +1,4 @@
-"""Topics: listed, made and looked at.
+"""Topics: listed, made, looked at and deleted.
 
 Rule 1: a topic that is there is never changed.
 Rule 2: one that was made just now may not be known everywhere yet: who asks for it is told a moment later.
@@ -6,7 +6,7 @@ Rule 2: one that was made just now may not be known everywhere yet: who asks for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -20,6 +20,7 @@ from waterclock.kafka.patience import patiently
 T = TypeVar("T")
 _PATIENCE_S = 30.0
 _MADE_WITHIN_S = 5.0
+_AGAIN_AFTER_S = 0.1
 
 
 class Admin:
@@ -44,6 +45,20 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise UsageError(f"Kafka does not make the topic {topic}: {words_of(error)}.") from None
+
+    def remove(self, topics: Collection[str]) -> None:
+        """Delete topics, and wait until they are gone; one that is gone already is as good. UsageError if Kafka refuses."""
+        for topic, gone in self._client.delete_topics(list(topics)).items():
+            try:
+                gone.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise UsageError(f"Kafka does not delete the topic {topic}: {words_of(error)}.") from None
+        clock, until_s = SystemClock(), SystemClock().monotonic_s() + _PATIENCE_S
+        while (there := sorted(set(topics) & self.topics().keys())) and clock.monotonic_s() < until_s:
+            clock.sleep_s(_AGAIN_AFTER_S)
+        if there:
+            raise UsageError(f"Kafka has not deleted the topic {there[0]} within {_PATIENCE_S:.0f} seconds.")
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic: one that is made again under the same name has another. UsageError if Kafka does not say."""

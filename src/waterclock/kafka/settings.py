@@ -36,6 +36,14 @@ SENDING = {
     "delivery.report.only.error": True,
 }
 
+WHY_SENDING = {
+    **dict.fromkeys(("acks", "request.required.acks"), "what was written is with all replicas"),
+    "enable.idempotence": "each record is written once",
+    "transactional.id": "a transaction belongs to what it writes to",
+    "partitioner": "records of one key stand in one partition, where Kafka's own clients put them",
+    "isolation.level": "only committed records are read",
+}
+
 
 def base_settings(servers: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What every client at `servers` has in common; `given` are a user's, for TLS, SASL and the like.

@@ -48,7 +48,7 @@ class TransactionalProducer:
 
     `settings` are librdkafka's, the transaction's timeout among them; `sending` wins over them. `error_of` makes the
     error to raise of Kafka's. It must not know who uses this producer, or both would live until the garbage collector
-    comes.
+    comes. `is_open`: a transaction is; `has_failed`: rule 1.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TransactionalProducer:
         if wins["delivery.report.only.error"]:  # else it would be called for every record
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
-        self.is_open, self._sent = False, 0
+        self.is_open, self.has_failed, self._sent = False, False, 0
 
     def fence(self) -> None:
         """Step 1."""
@@ -157,6 +157,11 @@ class TransactionalProducer:
         patiently(partial(call, CALL_S), lambda error: not error.retriable(), patience_s, self._clock)
 
     def _fail(self, raised: KafkaException) -> NoReturn:
+        self.has_failed = True
+        if raised.args[0].fatal():
+            self.is_open = (
+                False  # the broker threw it away when another took the name; librdkafka would ask for seconds
+            )
         if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
             raise self._error_of(self._refused[0]) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None

@@ -18,11 +18,11 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.client import Client, Remedies
+from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.headers import headers_of
 
 _PATIENCE_S: Final = 30.0
-_AT_ONCE: Final = 1000
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 _NEAR: Final = 2_000  # offsets
 
@@ -46,14 +46,7 @@ class Logs:
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""
-        if start >= end:
-            return
-        consumer = Consumer(self._settings)  # rule 3
-        consumer.assign([TopicPartition(topic, partition, start)])
-        try:
-            yield from self._until(consumer, topic, end)
-        finally:
-            consumer.close()
+        yield from committed(self._settings, (topic, partition), start, end, self._clock)  # rule 3
 
     def reading(self, topic: str, partition: int, start: int) -> Reader:
         """The records from `start` on, for who does not wait."""
@@ -75,21 +68,6 @@ class Logs:
                 if message.offset() in some:
                     found[message.offset()] = message
         return found
-
-    def _until(self, consumer: Consumer, topic: str, end: int) -> Iterator[Message]:
-        until_s = self._clock.monotonic_s() + _PATIENCE_S
-        while self._clock.monotonic_s() < until_s:
-            first = consumer.poll(0.5)
-            for message in [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]:
-                until_s = self._clock.monotonic_s() + _PATIENCE_S
-                error = message.error()
-                if error is None and message.offset() < end:
-                    yield message
-                elif error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
-                    raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
-                if (message.offset() or 0) >= (end - 1 if error is None else end):
-                    return
-        raise ConnectionLost(f"Kafka does not give the records of {topic}.")
 
 
 class Reader:

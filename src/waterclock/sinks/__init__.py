@@ -11,6 +11,7 @@ from waterclock.sinks.sqlite import SQLiteSink
 if TYPE_CHECKING:
     from waterclock.sinks.delta import DeltaSink
     from waterclock.sinks.postgres import PostgresSink
+    from waterclock.sinks.topic import TopicSink
 
 __all__ = [
     "Batch",
@@ -21,13 +22,18 @@ __all__ = [
     "Replica",
     "SQLiteSink",
     "Sink",
+    "TopicSink",
     "apply_once",
     "check_belongs",
     "written_once",
 ]
 
 
-_LATER = {"PostgresSink": "waterclock.sinks.postgres", "DeltaSink": "waterclock.sinks.delta"}
+_LATER = {
+    "PostgresSink": "waterclock.sinks.postgres",
+    "DeltaSink": "waterclock.sinks.delta",
+    "TopicSink": "waterclock.sinks.topic",
+}
 
 
 def __getattr__(name: str) -> Any:

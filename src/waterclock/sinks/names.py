@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qsl, urlsplit
 
 from waterclock.errors import UsageError
 
+_KAFKA_BYTES = 249  # of a topic's name
 _POSTGRES_BYTES = 63  # of a name; PostgreSQL cuts longer ones without an error
 _NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
 _NOT_IN_A_LOCATION = "?#%*[]^|\\"  # the package deltalake takes them for parts of a URL, and dies of some
@@ -91,6 +93,20 @@ def delta_location(location: str) -> str:
             "environment (AWS_ACCESS_KEY_ID and the like)"
         )
     return location.rstrip("/")
+
+
+def kafka_topic(name: str) -> str:
+    """`name` of a topic; UsageError where Kafka takes none of that name, or has no room for those beside it.
+
+    >>> kafka_topic("orders.late")
+    'orders.late'
+    """
+    longest = _KAFKA_BYTES - _LONGEST_ENDING
+    if not re.fullmatch(r"[a-zA-Z0-9._-]+", name) or name in (".", "..") or len(name) > longest:
+        raise UsageError(
+            f"sink topic {name!r} must be a name of up to {longest} letters, digits and . _ - (not only one or two dots)"
+        )
+    return name
 
 
 def delta_column(name: str) -> str:

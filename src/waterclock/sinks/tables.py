@@ -48,12 +48,13 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
-def refuse_unlike(where: str, found: Table, wanted: Table) -> None:
-    """Raise UsageError where the table `found` is not the `wanted` one, with each column that differs."""
+def refuse_unlike(where: str, found: Table, wanted: Table, kind: str = "table") -> None:
+    """Raise UsageError where the table `found` is not the `wanted` one, with each column that differs; `kind` is what the
+    place calls it."""
     if differences := "; ".join(_differences(found, wanted)):
         raise UsageError(
             f"{where} has other columns than this pipeline writes ({differences}). "
-            "Name another table in [sink], or start over with --fresh."
+            f"Name another {kind} in [sink], or start over with --fresh."
         )
 
 

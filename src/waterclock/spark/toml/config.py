@@ -28,7 +28,7 @@ from waterclock.rules.toml import check_names, rules_from
 from waterclock.sinks import Mirror
 from waterclock.spark.layout import TYPES
 from waterclock.spark.toml.paths import check_places, place, plain_name
-from waterclock.spark.toml.sink import Destination, check_mirror, destination_from
+from waterclock.spark.toml.sink import Destination, check_mirror, check_no_loop, destination_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import LONGEST_US, flat
@@ -124,6 +124,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         _check_columns(config, config.rules)
         _check_durations(config.rules)
         _check_sink(config, config.rules)
+    check_no_loop(config.sink, config.source)
     check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
 

@@ -3,6 +3,7 @@
 format = "sqlite"      path, table
 format = "postgres"    url, schema, table
 format = "delta"       path of the table: a folder, or a URL of an object store
+format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
                        where the source brings changes of tables, each has its own (sinks/replica.py): nothing to name
@@ -12,25 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from waterclock.errors import UsageError
+from waterclock.kafka.settings import WHY_SENDING
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
-from waterclock.sinks.names import delta_location, postgres_name, postgres_url
+from waterclock.sinks.names import delta_location, kafka_topic, postgres_name, postgres_url
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
+from waterclock.spark.toml.clients import client_from, servers_from
 from waterclock.spark.toml.paths import place
 from waterclock.spark.toml.values import get, one_of
 
-_WHERE = "[sink]"
+_WHERE, _CLIENT = "[sink]", "[sink.client]"
+_OWN: Mapping[str, str] = {**WHY_SENDING, "bootstrap.servers": "servers in [sink] says it"}
+_MOST_PARTITIONS = 10_000
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "sqlite": ("path", "table"),
     "postgres": ("url", "schema", "table"),
     "delta": ("path",),
+    "kafka": ("servers", "topic", "partitions", "client"),
 }
 _MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
 
@@ -96,7 +103,29 @@ class DeltaLakeTable:
         self.sink().remove()
 
 
-Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """A topic of Kafka, and those beside it; `partitions`: how many it gets where it is made, -1: the broker says it."""
+
+    servers: str
+    topic: str
+    partitions: int
+    client: Mapping[str, str] = field(repr=False)  # may hold secrets
+    mirror: None = None
+
+    def sink(self) -> Sink:
+        """The sink on it, not connected yet."""
+        from waterclock.sinks import TopicSink  # its package is that of the extra `kafka`
+
+        return TopicSink(self.servers, self.topic, partitions=self.partitions, settings=self.client)
+
+    def remove(self) -> None:
+        """Delete the topics of the sink."""
+        with closing(self.sink()) as sink:
+            sink.remove()
+
+
+Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable | KafkaTopic
 
 
 def place_of(sink: Destination) -> str:
@@ -107,6 +136,8 @@ def place_of(sink: Destination) -> str:
     """
     if isinstance(sink, DeltaLakeTable):
         return f"the table {sink.location}"
+    if isinstance(sink, KafkaTopic):
+        return f"the topic {sink.topic!r} at {sink.servers}"
     where = sink.path if isinstance(sink, SQLiteFile) else f"the schema {sink.schema!r} of {sink.url}"
     return f"the table {sink.table!r} in {where}"
 
@@ -122,6 +153,8 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
     if format_ == "delta":
         return _delta(sink, mode, folder)
+    if format_ == "kafka":
+        return _topic(sink, mode)
     table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
     mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
     if format_ == "sqlite":
@@ -143,6 +176,19 @@ def _delta(sink: Mapping[str, Any], mode: str, folder: Path) -> DeltaLakeTable:
     return DeltaLakeTable(delta_location(str(path)), path)
 
 
+def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:
+    if mode != "results":
+        raise UsageError(
+            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite' or 'postgres' for "
+            "mode = 'apply'"
+        )
+    partitions = get(sink, _WHERE, "partitions", int, -1)
+    if partitions != -1 and not 0 < partitions <= _MOST_PARTITIONS:
+        raise UsageError(f"{_WHERE}: 'partitions' must be 1 to {_MOST_PARTITIONS}, got {partitions}")
+    client = client_from(get(sink, _WHERE, "client", dict, {}), _CLIENT, _OWN)
+    return KafkaTopic(servers_from(sink, _WHERE), kafka_topic(get(sink, _WHERE, "topic", str)), partitions, client)
+
+
 def _mirror(sink: Mapping[str, Any]) -> Mirror:
     only = get(sink, _WHERE, "only", dict, {})
     for column, value in only.items():
@@ -162,6 +208,19 @@ def _texts(sink: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not values or not all(isinstance(value, str) for value in values):
         raise UsageError(f"{_WHERE}: {name!r} must be a list of columns' names, got {values!r}")
     return tuple(values)
+
+
+def check_no_loop(sink: Destination, source: object) -> None:
+    """Raise UsageError where what is written would be read again."""
+    servers, topics = getattr(source, "servers", ""), getattr(source, "topics", ())
+    if not isinstance(sink, KafkaTopic) or not set(_addresses(servers)) & set(_addresses(sink.servers)):
+        return
+    if both := sorted(set(topics) & {sink.topic + end for end in ("", DEAD_LETTERS, BATCHES)}):
+        raise UsageError(f"{_WHERE}: the topic {both[0]!r} is read by [source]: what is written would be read again")
+
+
+def _addresses(servers: str) -> list[str]:
+    return [address.strip() for address in servers.split(",")]
 
 
 def check_mirror(mirror: Mirror, event: pa.Schema, rules: Rules) -> None:

@@ -26,8 +26,9 @@ from typing import Any
 
 from waterclock.changes.debezium import check_types
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import WHY_READING, from_environment, refuse_own
+from waterclock.kafka.settings import WHY_READING
 from waterclock.rules.durations import datetime_us
+from waterclock.spark.toml.clients import client_from, servers_from
 from waterclock.spark.toml.values import count, flat, get, one_of, texts
 
 NAMES = (
@@ -90,7 +91,7 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
     columns = get(source, _WHERE, "columns", dict) if value == "json" else {}
     _check_value(source, value)
     made = Topics(
-        servers=_servers(source),
+        servers=servers_from(source, _WHERE),
         topics=topics,
         columns=columns,
         record=_record(get(source, _WHERE, "record", dict, {}), columns),
@@ -99,7 +100,7 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
         per_batch=count(source, _WHERE, "per_batch", 100_000),
         way=one_of(_WHERE, "way", get(source, _WHERE, "way", str, "python"), ("python", "connector")),
         on_loss=one_of(_WHERE, "on_loss", get(source, _WHERE, "on_loss", str, "fail"), ("fail", "go on")),
-        client=_client(get(source, _WHERE, "client", dict, {})),
+        client=client_from(get(source, _WHERE, "client", dict, {}), _CLIENT, _OWN),
         connector=dict(flat("[source.connector]", get(source, _WHERE, "connector", dict, {}))),
         value=value,
         tables=tuple(texts(source, _WHERE, "tables", [])),
@@ -127,14 +128,6 @@ def _types(given: Mapping[str, Any]) -> dict[str, str]:
     except ValueError as error:
         raise UsageError(f"[source.types]: {error}") from None
     return types
-
-
-def _servers(source: Mapping[str, Any]) -> str:
-    given = source.get("servers")
-    servers = ",".join(given) if isinstance(given, list) and all(isinstance(s, str) for s in given) else given
-    if not isinstance(servers, str) or not re.fullmatch(r"[^\s,]+( *, *[^\s,]+)*", servers):
-        raise UsageError(f"{_WHERE}: 'servers' must be addresses such as \"localhost:9092\", got {given!r}")
-    return servers
 
 
 def _topics(source: Mapping[str, Any]) -> tuple[str, ...]:
@@ -199,12 +192,6 @@ def _is_offset(partition: str, offset: Any) -> bool:
 
 
 # Settings of the clients ---------------------------------------------------------------------------------------
-
-
-def _client(given: Mapping[str, Any]) -> dict[str, str]:
-    settings = dict(flat(_CLIENT, from_environment(_CLIENT, given)))
-    refuse_own(_CLIENT, settings, _OWN)
-    return settings
 
 
 def _check_way(made: Topics) -> None:
