@@ -57,10 +57,10 @@ def make(kafka_broker: Broker, kafka_topic: str) -> Iterator[Make]:
 
 
 @pytest.fixture
-def producer(make: Make) -> TransactionalProducer:
+def producer(make: Make, kafka_topic: str) -> TransactionalProducer:
     """Steps 1 and 2 are done."""
     made = make()
-    made.fence()
+    made.fence(kafka_topic)
     made.begin()
     return made
 

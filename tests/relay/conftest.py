@@ -23,6 +23,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
         monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
         monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
         monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
+        monkeypatch.setattr("waterclock.relay.targets._MADE_WITHIN_S", 0.0)  # no broker makes topics here
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from waterclock.testing import Broker
 
 LAP = ("choose", "copy", "settle", "commit", "mark")
 SNAPSHOT = ("write", "commit", "mark")
-QUICK = {("copy", "after"), ("commit", "after")}
+QUICK = {("commit", "after")}
 LATER_MS = 30_000
 
 
@@ -128,7 +128,7 @@ def test_death_after_death_leaves_a_log_that_is_read(
 
 
 @pytest.mark.parametrize("step", ["replay", pytest.param("verify", marks=pytest.mark.long(seconds=4))])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long(seconds=4))])
 def test_a_death_while_a_snapshot_is_read_is_followed_by_reading_it_again(
     step: str, when: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +144,8 @@ def test_a_death_while_a_snapshot_is_read_is_followed_by_reading_it_again(
     check(world, lapping(world, folder=world.folder / "empty"))
 
 
-@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long(seconds=4))])
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_death_around_the_first_checkpoint_of_files_made_of_a_snapshot(
     when: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
     assert world.replies() == [("cart-1", "cancelled", 1)]
 
 
+@pytest.mark.long(seconds=8)
 def test_a_zombie_in_a_lap_moves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has made its copies, and sleeps; another takes over; it wakes, and commits."""
     zombie = lapping(world, "zombie")
@@ -202,7 +204,8 @@ def test_a_zombie_in_a_lap_moves_nothing(world: World, monkeypatch: pytest.Monke
     (heir,) = heirs
     step_until(lambda: owner_of(heir).has_caught_up, heir)
     copies = [seen for seen in world.seen(world.topic) if "delay-origin" in dict(seen.headers)]
-    assert len(copies) == heir._counts.moved
+    moved = [relay._counts.moved for relay in (zombie, heir)]  # the zombie may have been the owner once more
+    assert len(copies) == sum(moved)
     fill(world, heir)
     step_until(lambda: heir._counts.laps, heir)
     world.advance_ms(YEAR_MS)

@@ -202,5 +202,11 @@ class NearLife(RuleBasedStateMachine):
             assert near.next_due() == (None if first is None else max(first, self.fence))
 
 
+class LongNearLife(NearLife):
+    """The same, longer."""
+
+
 TestNearLife = NearLife.TestCase
-TestNearLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None, print_blob=True)
+TestNearLife.settings = settings(max_examples=12, stateful_step_count=25, deadline=None, print_blob=True)
+TestLongNearLife = pytest.mark.long(seconds=10)(LongNearLife.TestCase)
+TestLongNearLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=True)

@@ -167,7 +167,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch, which: set[int]) -> None:
     monkeypatch.setattr("waterclock.relay.take_over.part_of", read)
 
 
-@pytest.mark.parametrize("which", [{0}, {1}])
+@pytest.mark.parametrize("which", [{1}, pytest.param({0}, marks=pytest.mark.long(seconds=2))])
 def test_where_one_snapshot_is_damaged_the_other_holds(
     which: set[int], world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

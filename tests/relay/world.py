@@ -23,6 +23,7 @@ from waterclock.relay.topics import Topics, prepare
 from waterclock.testing import Broker
 
 PATIENCE_S = 30
+QUICK = {"reconnect.backoff.ms": 20}  # librdkafka holds back a new client's second connection for half of it
 
 
 class Seen(NamedTuple):
@@ -45,9 +46,10 @@ class World:
         self.clock = ManualClock()
         self.lost: list[WaterclockError] = []
         self._relays: list[Relay] = []
-        self._producer = Producer({**base_settings(broker.bootstrap, {}), "linger.ms": 0})
-        broker.create_topic(self.target)
-        prepare(Admin(base_settings(broker.bootstrap, {})), Topics.of(topic), partitions, broker.bootstrap)
+        self._producer = Producer({**base_settings(broker.bootstrap, QUICK), "linger.ms": 0})
+        admin = Admin(base_settings(broker.bootstrap, QUICK))
+        admin.make(self.target, 1)
+        prepare(admin, Topics.of(topic), partitions, broker.bootstrap)
 
     def __enter__(self) -> World:
         return self
@@ -65,6 +67,7 @@ class World:
             "topic": self.topic,
             "folder": self.folder / place,
             "group": self.topic,
+            "settings": QUICK,
         }
         settings = RelayOptions(**{**made, "partitions": self.partitions, "name": place, **options})
         relay = Relay(settings, clock or self.clock, self.lost.append)
@@ -95,18 +98,27 @@ class World:
 
     def put(self, value: bytes | None, *, key: bytes | None = None, partition: int = 0, **headers: Any) -> None:
         """A record of the input; `_` in a header's name is `-`."""
-        made = [(name.replace("_", "-"), str(text).encode()) for name, text in headers.items()]
-        self.put_raw(value, made, key, partition)
+        self._give(value, _headers(headers), key, partition)
+        self._flush()
 
     def put_raw(self, value: bytes | None, headers: Any, key: bytes | None = None, partition: int = 0) -> None:
-        self._producer.produce(self.topic, value, key, partition, headers=headers)
-        assert self._producer.flush(10) == 0
+        self._give(value, headers, key, partition)
+        self._flush()
 
     def send(self, *values: str, in_ms: int = 1_000, id: str = "", **more: Any) -> None:
         """Messages for the target, due so many ms after the world's present."""
         named = {"delay_id": id} if id else {}
+        key, partition = more.pop("key", None), more.pop("partition", 0)
+        headers = _headers({"deliver_to": self.target, "deliver_at": self.now_ms + in_ms, **named, **more})
         for value in values:
-            self.put(value.encode(), deliver_to=self.target, deliver_at=self.now_ms + in_ms, **named, **more)
+            self._give(value.encode(), headers, key, partition)
+        self._flush()
+
+    def _give(self, value: bytes | None, headers: Any, key: bytes | None, partition: int) -> None:
+        self._producer.produce(self.topic, value, key, partition, headers=headers)
+
+    def _flush(self) -> None:
+        assert self._producer.flush(10) == 0
 
     @property
     def now_ms(self) -> int:
@@ -132,10 +144,14 @@ class World:
         return [dict(seen.headers) for seen in self.seen(f"{self.topic}.dead")]
 
 
+def _headers(named: dict[str, Any]) -> list[tuple[str, bytes]]:
+    return [(name.replace("_", "-"), str(text).encode()) for name, text in named.items()]
+
+
 def read(broker: Broker, topic: str) -> Iterable[Seen]:
     """Partition by partition, up to the end of what is committed."""
     reading = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({**base_settings(broker.bootstrap, {}), **reading, "fetch.wait.max.ms": 5})
+    consumer = Consumer({**base_settings(broker.bootstrap, QUICK), **reading, "fetch.wait.max.ms": 5})
     for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
         consumer.assign([TopicPartition(topic, partition, 0)])
         while True:

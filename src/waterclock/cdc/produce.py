@@ -61,7 +61,7 @@ class Publisher:
 
     def fence(self) -> None:
         """Step 1."""
-        self._producer.fence()
+        self._producer.fence(self._state_topic)
 
     def begin(self) -> None:
         """Step 3, if no transaction is open."""

@@ -68,8 +68,16 @@ class TransactionalProducer:
         self.producer = Producer({**settings, **wins, **own})
         self.is_open, self.has_failed, self._sent = False, False, 0
 
-    def fence(self) -> None:
-        """Step 1."""
+    def fence(self, topic: str | None = None) -> None:
+        """Step 1, quicker with the name of a `topic` that is there.
+
+        librdkafka that finds no connection when it looks for the coordinator looks again half a second later, in one of
+        five cases. The second question about the topic is answered by the broker that it stays with.
+        """
+        if topic is not None:
+            with suppress(KafkaException):  # what is wrong is told by step 1
+                for _ in range(2):
+                    self.producer.list_topics(topic, timeout=CALL_S)
         self._ask(self.producer.init_transactions, _FENCING_S)
 
     def begin(self) -> None:

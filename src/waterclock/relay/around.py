@@ -27,7 +27,7 @@ from waterclock.relay.topics import Topics
 # who comes back is there at once: one client that waits for longer than another would read less than it delivers
 STAYING: Final = {
     "metadata.recovery.strategy": "none",
-    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.ms": 20,  # a new client's second connection is held back for half of it
     "reconnect.backoff.max.ms": 500,
 }
 _PRODUCER: Final = {

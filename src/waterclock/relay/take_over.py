@@ -82,7 +82,7 @@ class TakeOver:
     def fence(self) -> None:
         """Step 2."""
         self._producer = self._around.make_producer(self._number, self._alone)
-        self._producer.fence()
+        self._producer.fence(self._around.topics.input)
 
     def find_ends(self) -> None:
         """Step 3."""

