@@ -14,9 +14,9 @@ Rule 2: nothing is fired before 7: what is due earlier may still stand in the in
 Rule 3: two positions. What is below the data position is in the files; what is below the command position is answered. A
         record is read for what it is not below of: with one position a cancel would be lost when its transaction dies
         after the files have gone on.
-Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any program
-        can commit an offset for the group, so that one is a witness only: where a relay committed it, and no settlement
-        reaches it, settlements are gone.
+Rule 4: the command position is that of the last settlement: the files note it, TOPIC.settled goes on from there. Any
+        program can commit an offset for the group, so that one is a witness only: where a relay committed it, and no
+        settlement reaches it, settlements are gone.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around, Committed
 from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
-from waterclock.relay.moves import MAGIC as MOVED
-from waterclock.relay.moves import Move, move_of
+from waterclock.relay.moves import Move
 from waterclock.relay.owner import Owner, Start
-from waterclock.relay.settlement import NoSettlement, Settlement, settlement_of
-from waterclock.relay.snapshot import MAGIC as SNAPSHOT
-from waterclock.relay.snapshot import Assembly, Part, part_of, restore
+from waterclock.relay.settled import told_by
+from waterclock.relay.settlement import NoSettlement, Settlement
+from waterclock.relay.snapshot import Assembly, Part, restore
 from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
@@ -145,7 +144,8 @@ class TakeOver:
             )
         if not committed.by_relay and committed.offset != self._answered:
             log.warning(
-                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, up to where all is settled",
+                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, up to where all is "
+                "settled",
                 self._name,
                 self._around.group,
                 committed.offset,
@@ -170,7 +170,7 @@ class TakeOver:
         place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            told = _told(value)
+            told = told_by(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
@@ -224,10 +224,3 @@ class TakeOver:
             self._producer.close()
         if self._store is not None:
             self._store.close()
-
-
-def _told(value: bytes) -> Settlement | Move | Part:
-    """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
-    if value.startswith(MOVED):
-        return move_of(value)
-    return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)
