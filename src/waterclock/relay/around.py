@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
@@ -46,13 +46,16 @@ class Committed(NamedTuple):
     by_relay: bool
 
 
+# hears while much of a log is read at once: which, how many of how many offsets
+Reading = Callable[[str, int, int], object]
 NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
 
 
 @dataclass(frozen=True)
 class Around:
     """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
-    `member` the metadata by which Kafka knows whether this process is still in the group."""
+    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far a log is
+    read where that may last; what it raises ends the reading."""
 
     settings: Mapping[str, Any]
     topics: Topics
@@ -64,6 +67,7 @@ class Around:
     targets: Targets
     committed: Callable[[int], Committed | None]
     member: Callable[[], Any]
+    reading: Reading
 
     @property
     def mark(self) -> bytes:
@@ -87,6 +91,19 @@ class Around:
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""
         return f"{self.topics.input}-{partition}-{offset}"
+
+
+def in_silence(log: str, done: int, all: int) -> None:
+    """Nobody hears of a reading."""
+
+
+def committed_of(consumer: Consumer, topic: str, number: int) -> Committed | None:
+    """What the consumer's group says of a partition; None where it says nothing."""
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, number)], timeout=10)
+    except KafkaException as error:
+        raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
+    return Committed(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
 
 class RecordRefused(ConnectionLost):

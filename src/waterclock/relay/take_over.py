@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -39,6 +40,7 @@ from waterclock.relay.snapshot import Assembly, Part, restore
 from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
+TOLD_EVERY: Final = 1_000  # records of TOPIC.settled: each may settle 100,000 messages
 
 
 class TakeOver:
@@ -128,8 +130,11 @@ class TakeOver:
         """Step 5."""
         low, end = self._settled
         start = max(low, self.store.settled_position)
+        place = f"{self._around.topics.settled}-{self._number}"
         for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
             self._answered = max(self._answered, self._apply(message))
+            if not message.offset() % TOLD_EVERY:
+                self._around.reading(place, message.offset() - start, end - start)
         self._look_behind()
         if self._committed is not None:
             self._compare(self._committed)
