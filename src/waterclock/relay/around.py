@@ -22,14 +22,11 @@ from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics
 
-# librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
-# it for ever in a transaction (its issues 5511 and 5456)
 # who comes back is there at once: one client that waits for longer than another would read less than it delivers
-STAYING: Final = {
-    "metadata.recovery.strategy": "none",
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 500,
-}
+_BACK_AT_ONCE: Final = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+# librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
+# it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
+_STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
@@ -91,6 +88,15 @@ class Around:
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""
         return f"{self.topics.input}-{partition}-{offset}"
+
+
+def staying(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A user's settings, for clients that outlast it when no broker answers.
+
+    >>> staying({"reconnect.backoff.ms": 9, "metadata.recovery.strategy": "rebootstrap"})["metadata.recovery.strategy"]
+    'none'
+    """
+    return {**_BACK_AT_ONCE, **settings, **_STAYING}
 
 
 def in_silence(log: str, done: int, all: int) -> None:

@@ -32,7 +32,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
-from waterclock.relay.around import STAYING, Around, Reading, RecordRefused, committed_of, in_silence
+from waterclock.relay.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
@@ -96,7 +96,7 @@ class Relay:
         reading: Reading = in_silence,
     ) -> None:
         self._options, self._clock, self._lost = options, clock or SystemClock(), lost
-        self._settings = {**STAYING, **base_settings(options.servers, options.settings or {})}
+        self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
         self._admin = admin = Admin(self._settings)
         self._count = prepare(admin, self.topics, options.partitions, options.servers)
