@@ -105,16 +105,13 @@ class Jobs:
             raise NotMeasured("needs procrastinate: pip install procrastinate")
         import procrastinate
 
-        self._stack = ExitStack()
-        self._table = self._stack.enter_context(Polled(self.name))
-        self.address = self._table.address
-        try:
+        with ExitStack() as stack:
+            self._table = stack.enter_context(Polled(self.name))
+            self.address = self._table.address
             connector = procrastinate.SyncPsycopgConnector(conninfo=self.address)
-            self._app = self._stack.enter_context(procrastinate.App(connector=connector).open())
+            self._app = stack.enter_context(procrastinate.App(connector=connector).open())
             self._app.schema_manager.apply_schema()
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

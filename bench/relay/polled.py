@@ -38,18 +38,15 @@ class Polled:
         from waterclock.bench.polling import tasks
         from waterclock.bench.servers.postgres import running_server
 
-        self._stack = ExitStack()
-        try:
-            self._server = self._stack.enter_context(running_server(tasks.SERVER))
-        except EnvironmentMissing as why:
-            raise NotMeasured(str(why)) from None
-        try:
+        with ExitStack() as stack:
+            try:
+                self._server = stack.enter_context(running_server(tasks.SERVER))
+            except EnvironmentMissing as why:
+                raise NotMeasured(str(why)) from None
             self.address = self._server.url()
-            self._connection: Any = self._stack.enter_context(tasks.connected(self.address))
+            self._connection: Any = stack.enter_context(tasks.connected(self.address))
             tasks.make(self._connection, 0)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import time
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
+from waterclock.bench.relay.apart import Apart
 from waterclock.bench.relay.ways import INTO, Putter
-from waterclock.errors import WrongAnswer
 
 CHUNK: Final = 10_000
 TICK_S: Final = 0.005
@@ -46,30 +45,18 @@ class Load:
         return [self.due_ms + number * self.span_ms // self.count for number in range(self.count)]
 
 
-class Putting:
+class Putting(Apart):
     """The process, seen from outside."""
 
     def __init__(self, way: str, address: str, target: str, load: Load) -> None:
-        words = [way, address, target, *map(str, astuple(load))]
-        command = [sys.executable, "-m", "waterclock.bench.relay.putting", *words]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        super().__init__("whoever puts messages in", "putting", [way, address, target, *map(str, astuple(load))])
 
     def done(self) -> dict[str, float]:
         """Wait for its end: how many a second were acknowledged."""
-        assert self._process.stdout is not None
-        out = self._process.stdout.read()
-        if self._process.wait():
-            raise WrongAnswer("whoever puts messages in has failed; what it said stands above")
+        out = self._out.read()
+        self.wait()
         found: dict[str, float] = json.loads(out)
         return found
-
-    def kill(self) -> None:
-        """Where it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 def put_in(way: str, address: str, target: str, load: Load) -> dict[str, float]:

@@ -8,7 +8,6 @@ It says a line when it is under way; it ends when it has had COUNT messages, or 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,23 +19,21 @@ from typing import Any
 import numpy as np
 
 from waterclock.bench.broker.process import cpu_s
+from waterclock.bench.relay.apart import Apart
 from waterclock.bench.relay.ways import FROM, PATIENCE_S
-from waterclock.errors import WrongAnswer
 
 Had = np.ndarray[Any, Any]  # rows of number, microseconds since 1970, partition
 
 
-class Taking:
+class Taking(Apart):
     """The process, seen from outside."""
 
     def __init__(self, way: str, address: str, target: str, count: int, file: Path) -> None:
-        self._file, words = file, [way, address, target, str(count), str(file)]
-        command = [sys.executable, "-m", "waterclock.bench.relay.taking", *words]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
+        self._file = file
+        super().__init__("whoever takes messages", "taking", [way, address, target, str(count), str(file)])
+        if not self._out.readline():
             self.kill()
-            raise WrongAnswer("whoever takes messages has failed; what it said stands above")
+            raise self.failure()
 
     def cpu_s(self) -> float:
         """Seconds of processor so far."""
@@ -44,19 +41,9 @@ class Taking:
 
     def had(self) -> Had:
         """Wait for its end: what it had."""
-        self._process.wait()
-        if self._process.returncode:
-            raise WrongAnswer("whoever takes messages has failed; what it said stands above")
+        self.wait()
         found: Had = np.load(self._file)
         return found
-
-    def kill(self) -> None:
-        """Where it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @contextmanager

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import threading
@@ -30,6 +29,7 @@ from waterclock.clock import Clock, SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
 from waterclock.examples.folders import alone_in, clear
+from waterclock.examples.reports import report
 
 from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
@@ -72,11 +72,7 @@ def _reported(wanted: Wanted) -> int:
     clear(wanted.folder, OWN)
     with ended_as_by_ctrl_c():
         found = _run(wanted, SystemClock())
-    (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
-    if wanted.as_json:
-        print(json.dumps(found, indent=1))
-    else:
-        Console(stderr=True).print(_table(found))
+    report(found, wanted.folder, wanted.as_json, _table)
     return 0 if found["verdict"] == "equal" else 1
 
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections import Counter
@@ -25,6 +24,7 @@ from rich.table import Table
 from waterclock.clock import SystemClock, WallClock
 from waterclock.examples.ends import ended_as_by_ctrl_c, undisturbed
 from waterclock.examples.folders import alone_in, clear
+from waterclock.examples.reports import report
 
 from .checker import Evidence, Verdict, check
 from .kills import Kill, Kills
@@ -60,11 +60,7 @@ def demo(wanted: Wanted) -> int:
         clear(wanted.folder, OWN)
         with ended_as_by_ctrl_c():
             found = _run(wanted, SystemClock())
-    (wanted.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
-    if wanted.as_json:
-        print(json.dumps(found, indent=1))
-    else:
-        Console(stderr=True).print(_table(found))
+    report(found, wanted.folder, wanted.as_json, _table)
     return 0 if found["verdict"] == "right" else 1
 
 

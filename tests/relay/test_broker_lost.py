@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,30 @@ import pytest
 
 from tests.relay.test_kills import TURN, check, fill
 from tests.relay.world import World, step_until
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.handler import Handler, HandlerOptions
+from waterclock.relay.relay import Relay
 from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
 QUICK = {"commit"}
+
+
+def settings_of(relay: Relay) -> list[Mapping[str, Any]]:
+    """What its clients are made with."""
+    return [relay._settings, relay._around.settings, relay._logs._settings]
+
+
+def test_a_relays_clients_keep_the_coordinator_when_no_broker_answers_whatever_a_user_sets(world: World) -> None:
+    """Else a call within a transaction never comes back, whatever time it is given (librdkafka 2.16)."""
+    given = {"metadata.recovery.strategy": "rebootstrap", "reconnect.backoff.ms": 70}
+    found = settings_of(world.relay(settings=given))
+    options = HandlerOptions(world.target, print, "group")
+    handler = Handler(base_settings(world.broker.bootstrap, given), world.topic, options, world.clock)
+    found.append(handler._settings)
+    handler.close()
+    for each in found:
+        assert (each["metadata.recovery.strategy"], each["reconnect.backoff.ms"]) == ("none", 70)
 
 
 @pytest.fixture
@@ -31,6 +51,7 @@ def test_a_broker_that_loses_its_power_at_a_step_loses_nothing_and_doubles_nothi
     step: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay = world.started()
+    assert {each["metadata.recovery.strategy"] for each in settings_of(relay)} == {"none"}, "it would wait for ever"
     fill(world)
     real, calls = getattr(Turn, step), 0
 

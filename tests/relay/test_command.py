@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.relay.world import World
+from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
 from waterclock import cli
 from waterclock.testing import Broker
@@ -137,6 +137,47 @@ def test_a_series_is_sent_listed_and_cancelled(running: Running, capsys: pytest.
     assert capsys.readouterr().out == "cancelled, 1 messages\n"
     assert cli.main(["relay", "show", "yearly", "--at", running.door]) == 0
     assert "T08:00:00Z  yearly  cancelled" in capsys.readouterr().out
+
+
+def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
+    running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(running, "send", "weekly", "x", "--delay", "1000 days", "--id", "weekly") == 0
+    cron = ("--cron", "0 9 * * MON", "--zone", "Europe/Berlin")
+    assert run(running, "replace", "weekly", "weekly", "hello", *cron) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["replaced, 1 messages"]
+    assert cli.main(["relay", "ls", "--at", running.door]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("") + 1
+    assert lines[at].split() == ["SERIES", "CRON", "ZONE", "NEXT", "TOPIC", "OCCURRENCE"]
+    assert re.fullmatch(r"weekly +0 9 \* \* MON +Europe/Berlin +\d{4}-\d\d-\d\dT0[78]:00:00Z +weekly +1", lines[at + 1])
+    assert cli.main(["relay", "show", "weekly", "--at", running.door]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE"]
+    assert re.search(r"pending +0 9 \* \* MON  Europe/Berlin$", "\n".join(lines), re.M)
+    assert run(running, "replace", "weekly", "weekly", "x", "--cron", "0 9 * *") == 2
+    assert "delay-cron must be five fields" in capsys.readouterr().err
+    assert run(running, "cancel", "weekly") == 0
+
+
+def test_programs_are_told_the_same_as_json(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(running, "send", "monthly", "x", "--cron", "0 9 1 * *", "--id", "monthly") == 0
+    step_until(lambda: cli.main(["relay", "show", "monthly", "--at", running.door]) == 0)
+    capsys.readouterr()
+    told = {}
+    for command in (["ls"], ["due"], ["show", "monthly"]):
+        assert cli.main(["relay", *command, "--at", running.door, "--json"]) == 0
+        told[command[0]] = json.loads(capsys.readouterr().out)
+    (series,) = [one for one in told["ls"]["series"] if one["id"] == "monthly"]
+    assert (series["cron"], series["zone"], told["ls"]["more_series"]) == ("0 9 1 * *", "UTC", 0)
+    assert set(told["ls"]["pending"][0]) == {"start_ms", "end_ms", "target", "pending"}
+    assert [each["partition"] for each in told["due"]["partitions"]] == [0, 1]
+    (message,) = told["show"]["messages"]
+    assert (message["state"], message["cron"]) == ("pending", "0 9 1 * *")
+    assert [each["missing"] for each in told.values()] == [[], [], []]
+    assert cli.main(["relay", "show", "nobody", "--at", running.door, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["messages"] == []
+    assert run(running, "cancel", "monthly") == 0
 
 
 @pytest.mark.long(seconds=4)

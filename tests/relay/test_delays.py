@@ -215,3 +215,21 @@ def test_the_same_is_awaited_in_asyncio(running: World) -> None:
 def test_what_is_not_opened_says_how_to_open_it() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         asyncio.run(AsyncDelays("h:1").cancel("x"))
+
+
+def test_a_replace_may_recur_and_says_what_it_replaced(running: World, delays: Delays) -> None:
+    delays.send(running.target, "never", delay="100 days", id="recurs")
+    answer = delays.replace("recurs", running.target, "yearly", cron="0 9 1 1 *", zone="Europe/Berlin", missed="all")
+    assert answer == Answer("recurs", "replaced", 1)
+    (request,) = [seen for seen in running.seen(running.topic) if seen.value == b"yearly"]
+    headers = dict(request.headers)
+    assert [headers[name] for name in ("delay-cron", "delay-zone", "delay-missed")] == [
+        b"0 9 1 1 *",
+        b"Europe/Berlin",
+        b"all",
+    ]
+    assert delays.cancel("recurs") == Answer("recurs", "cancelled", 1)
+    with pytest.raises(ValueError, match="give one of delay, at and cron"):
+        delays.replace("recurs", running.target, "x", cron="0 9 1 1 *", delay="1 s")
+    with pytest.raises(ValueError, match="must be five fields"):
+        delays.replace("recurs", running.target, "x", cron="0 9")

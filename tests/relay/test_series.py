@@ -157,18 +157,59 @@ def test_a_cancel_that_stands_before_the_next_occurrence_and_was_not_read_ends_t
     assert relay.owners[0].store.pending == 0
 
 
+def deliver_and_die(world: World, relay: Relay, due_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due is delivered, and the relay knows nothing of it any more."""
+    step_quietly(relay)
+    world.advance_ms(due_ms - world.now_ms)
+    for owner in relay.owners.values():
+        owner.keep_up()
+    with monkeypatch.context() as patch:
+        dying(patch, Turn, "commit", "after")
+        run_until_death(world, relay)
+    assert len(world.values()) == 1
+
+
 def test_and_so_does_one_that_another_owner_answers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     relay = world.started()
     first_ms = hourly(world)
     command_in_the_middle(world, monkeypatch, lambda: cancel(world))
-    with monkeypatch.context() as patch:
-        step_quietly(relay)
-        world.advance_ms(first_ms - world.now_ms)
-        dying(patch, Turn, "commit", "after")
-        run_until_death(world, relay)
+    deliver_and_die(world, relay, first_ms, monkeypatch)
     relay = world.started()
     turn_to(world, relay, first_ms + 3 * HOUR_MS)
     assert (len(world.values()), world.replies()) == (1, [("series", "cancelled", 1)])
+
+
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("replaces", [False, True])
+def test_and_so_does_one_with_more_behind_it_than_wait_for_the_end_of_the_input(
+    replaces: bool, letters: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are answered before the next occurrence, which stands behind them, is read: of a cancel the series would go on,
+    and beside what replaces it there would be two."""
+
+    def commands() -> None:
+        if replaces:
+            hourly(world, "new", delay_action="replace", deliver_at=first_ms + HOUR_MS)
+        else:
+            cancel(world)
+        for number in range(3):
+            world.put(None, delay_action="what") if letters else cancel(world, f"other-{number}")
+
+    monkeypatch.setattr("waterclock.relay.relay.READ", 0)
+    monkeypatch.setattr("waterclock.relay.relay.MOST_LETTERS" if letters else "waterclock.relay.relay.MOST_WAITING", 2)
+    relay = world.started()
+    first_ms = hourly(world, "old")
+    command_in_the_middle(world, monkeypatch, commands)
+    deliver_and_die(world, relay, first_ms, monkeypatch)
+    early: list[bool] = []
+    real = Turn.answer
+    monkeypatch.setattr(Turn, "answer", lambda turn: (early.append(not turn._owner.has_caught_up), real(turn)))
+    relay = world.started()
+    assert any(early)
+    turn_to(world, relay, first_ms + HOUR_MS)
+    turn_to(world, relay, first_ms + 2 * HOUR_MS)
+    assert world.values() == (["old", "new", "new"] if replaces else ["old"])
+    assert world.replies()[0] == ("series", "replaced" if replaces else "cancelled", 1)
 
 
 def test_a_replace_in_the_middle_leaves_one_series_and_not_two(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,20 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
     pytest.skip("needs waterclock[relay,broker]", allow_module_level=True)
 
 from tests.relay.draw import lives
+from tests.relay.lapping import YEAR_MS, cut_off, fill, lap, lapping, owner_of
 from tests.relay.life import Life
-from tests.relay.world import World, step_quietly
+from tests.relay.world import World, step_quietly, step_until
 from tests.test_readme import ROOT, blocks, run_block
+from waterclock.errors import ConnectionLost, UsageError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.logs import Logs
 from waterclock.relay.settlement import mark_of, settlements
 from waterclock.relay.store import State
+from waterclock.relay.topics import Topics
+from waterclock.relay.trim import Cutter
 from waterclock.spark import pending
+from waterclock.spark.delays import Part, PartView
 from waterclock.testing import Broker
 
 pytestmark = pytest.mark.spark
@@ -39,6 +45,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
     monkeypatch.setattr("waterclock.relay.turn.REST_NS", 0)
     monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +165,84 @@ def test_settlements_of_another_input_of_that_name_and_what_is_none_are_passed_o
     settle(world, State.FIRED, 0, mark=mark_of("another"))
     settle(world, State.FIRED, 0, damage=True)
     assert told(view(spark, world)) == [(b"stays", None, None)]
+
+
+def long_lived(world: World) -> None:
+    """Some that are pending for long, one that is not any more, and one that nobody has cancelled yet."""
+    world.send("far", in_ms=YEAR_MS, id="cart-17")
+    world.send("gone", in_ms=YEAR_MS, id="cart-18")
+    world.put(None, delay_id="cart-18", delay_action="cancel")
+    world.put(b"\x00v", deliver_to=world.target, deliver_at=world.now_ms + 2 * YEAR_MS, trace="x", key=b"k")
+
+
+def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spark: SparkSession, world: World) -> None:
+    relay = lapping(world)
+    long_lived(world)
+    step_quietly(relay)
+    before = view(spark, world)
+    assert told(before) == [(b"far", "cart-17", None), (b"\x00v", None, None)]
+    cut_off(world, relay)
+    assert owner_of(relay).extent.settled_low > 0
+    assert owner_of(relay).extent.low > 3
+    assert view(spark, world) == before
+    world.put(None, delay_id="cart-17", delay_action="cancel")
+    assert told(view(spark, world)) == [(b"far", "cart-17", "cancel"), (b"\x00v", None, None)]
+    step_quietly(relay)
+    cut_off(world, relay)
+    assert view(spark, world) == before[1:]
+
+
+def part_of(logs: Logs, world: World) -> Part:
+    """The only partition, as it is planned now."""
+    topics = Topics.of(world.topic)
+    mark = mark_of(Admin(base_settings(world.broker.bootstrap, {})).topic_id(world.topic))
+    return Part(0, logs.bounds(topics.input, 0), logs.bounds(topics.settled, 0), mark)
+
+
+def values_of(logs: Logs, world: World, part: Part) -> list[bytes]:
+    batches = PartView(logs, Topics.of(world.topic), part).rows()
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+@pytest.fixture
+def logs(broker: Broker) -> Iterator[Logs]:
+    made = Logs(base_settings(broker.bootstrap, {}))
+    yield made
+    made.close()
+
+
+def test_what_is_moved_on_between_the_two_questions_is_not_left_out(world: World, logs: Logs) -> None:
+    """Its first place is swept, and its copy stands behind where the input ended."""
+    relay = lapping(world)
+    world.send("far", in_ms=YEAR_MS)
+    fill(world, relay, 1)
+    step_quietly(relay)
+    before = part_of(logs, world)
+    fill(world, relay)
+    step_until(lambda: relay._counts.laps, relay)
+    after = part_of(logs, world)
+    assert values_of(logs, world, Part(0, before.input, after.settled, after.mark)) == [b"far"]
+
+
+def test_what_is_cut_off_while_it_is_read_is_an_error_and_no_row_less(world: World, logs: Logs) -> None:
+    relay = lapping(world)
+    world.send("far", in_ms=YEAR_MS)
+    step_quietly(relay)
+    before = part_of(logs, world)
+    lap(world, relay)
+    with pytest.raises(ConnectionLost, match=f"{world.topic}-0 was cut off by a relay while it was read: call"):
+        values_of(logs, world, before)
+
+
+def test_where_no_snapshot_says_what_was_settled_before_the_view_is_refused(world: World, logs: Logs) -> None:
+    world.send("now", in_ms=0)
+    world.send("later")
+    step_quietly(world.started())
+    settled = f"{world.topic}.settled"
+    cutter = Cutter(base_settings(world.broker.bootstrap, {}))
+    cutter.cut(settled, 0, 1).result(10)
+    with pytest.raises(UsageError, match=f"{settled}-0 begins at offset 1, and no snapshot"):
+        values_of(logs, world, part_of(logs, world))
 
 
 def settle(world: World, state: State, origin: int, mark: bytes = b"", damage: bool = False) -> None:

@@ -109,25 +109,25 @@ class TransactionalProducer:
                 self.producer.produce(topic, value, key, partition, timestamp=timestamp_ms, **more)
                 break
             except BufferError:
-                self.producer.poll(0.1)
+                self._serve(0.1)
             except KafkaException as raised:
                 self._fail(raised)
         self._sent += 1
         if not self._sent % _SERVED_EVERY:
-            self.producer.poll(0)
+            self._serve(0)
 
     def send_many(
         self, records: Iterable[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
     ) -> None:
         """Step 3 for each of these: topic, value, key, headers. Quicker than one by one: there are tens of thousands."""
-        produce, poll = self.producer.produce, self.producer.poll
+        produce = self.producer.produce
         for count, (topic, value, key, headers) in enumerate(records, 1):
             try:
                 produce(topic, value, key, headers=headers)
             except (BufferError, KafkaException):  # as seldom as there is no room
                 self.send(topic, value, key, headers=headers)
             if not count % _SERVED_EVERY:
-                poll(0)
+                self._serve(0)
 
     def send_offsets(self, offsets: Offsets, group: Any, note: str = "") -> None:
         """Step 3: `offsets`, of the next record to read, count for the group from the commit on; `note` stands beside them.
@@ -154,6 +154,17 @@ class TransactionalProducer:
             self.is_open = False
             with suppress(KafkaException):
                 self._patiently(self.producer.abort_transaction, _CLOSING_S)
+
+    def _serve(self, wait_s: float) -> None:
+        """Have librdkafka report what became of records."""
+        try:
+            self.producer.poll(wait_s)
+        except KafkaException as raised:
+            self._fail(raised)
+        except SystemError:
+            # the error of a client that can do no more waits to be raised while a report is made of each record, which
+            # Python takes for a fault of the client's
+            self._fail(KafkaException(KafkaError(KafkaError._FATAL)))
 
     def _ask(self, call: Callable[[float], object], patience_s: float) -> None:
         try:

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waterclock.clock import WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of
+from waterclock.kafka.errors import Meaning, meaning_of, words_of
 from waterclock.kafka.settings import SENDING
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.logs import Logs
@@ -22,14 +22,12 @@ from waterclock.relay.store import Identity, PartitionStore
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics
 
-# librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
-# it for ever in a transaction (its issues 5511 and 5456)
 # who comes back is there at once: one client that waits for longer than another would read less than it delivers
-STAYING: Final = {
-    "metadata.recovery.strategy": "none",
-    "reconnect.backoff.ms": 20,  # a new client's second connection is held back for half of it
-    "reconnect.backoff.max.ms": 500,
-}
+# (a new client's second connection is held back for half of the first of these)
+_BACK_AT_ONCE: Final = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 500}
+# librdkafka 2.16 that bootstraps anew when no broker answers, its default, forgets the group's coordinator, and waits for
+# it for ever in a transaction (its issues 5511 and 5456), whatever time it is given: no user's setting wins over this one
+_STAYING: Final = {"metadata.recovery.strategy": "none"}
 _PRODUCER: Final = {
     "transaction.timeout.ms": TIMEOUT_MS,
     "topic.metadata.propagation.max.ms": 3_000,  # a target that is gone is known before that
@@ -46,13 +44,16 @@ class GroupOffset(NamedTuple):
     by_relay: bool
 
 
+# hears while much of a log is read at once: which, how many of how many offsets
+Reading = Callable[[str, int, int], object]
 NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
 
 
 @dataclass(frozen=True)
 class Around:
     """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
-    `member` the metadata by which Kafka knows whether this process is still in the group."""
+    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far a log is
+    read where that may last; what it raises ends the reading."""
 
     settings: Mapping[str, Any]
     topics: Topics
@@ -64,6 +65,7 @@ class Around:
     targets: Targets
     committed: Callable[[int], GroupOffset | None]
     member: Callable[[], Any]
+    reading: Reading
 
     @property
     def mark(self) -> bytes:
@@ -87,6 +89,28 @@ class Around:
     def place(self, partition: int, offset: int) -> str:
         """How a record of the input is named."""
         return f"{self.topics.input}-{partition}-{offset}"
+
+
+def staying(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A user's settings, for clients that outlast it when no broker answers.
+
+    >>> staying({"reconnect.backoff.ms": 9, "metadata.recovery.strategy": "rebootstrap"})["metadata.recovery.strategy"]
+    'none'
+    """
+    return {**_BACK_AT_ONCE, **settings, **_STAYING}
+
+
+def in_silence(log: str, done: int, all: int) -> None:
+    """Nobody hears of a reading."""
+
+
+def committed_of(consumer: Consumer, topic: str, number: int) -> GroupOffset | None:
+    """What the consumer's group says of a partition; None where it says nothing."""
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, number)], timeout=10)
+    except KafkaException as error:
+        raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
+    return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
 
 class RecordRefused(ConnectionLost):

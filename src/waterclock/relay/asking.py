@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,19 +30,35 @@ def delays_of(arguments: Namespace, servers: str) -> Delays:
 
 def sent(delays: Delays, arguments: Namespace) -> Receipt:
     """Write the request, of one message or of a series; UsageError where it cannot be read."""
-    if arguments.cron is None:
-        return delays.send(arguments.target, arguments.value, **when(arguments), key=arguments.key, id=arguments.id)
-    if not arguments.id:
+    named = {"key": arguments.key, "id": arguments.id}
+    if arguments.cron is not None and not arguments.id:
         raise UsageError("--cron needs --id NAME: without one the series could not be ended.")
-    named = {name: getattr(arguments, name) for name in ("cron", "zone", "missed", "id", "key")}
+    with _read_by_users():
+        if arguments.cron is None:
+            return delays.send(arguments.target, arguments.value, **when(arguments), **named)
+        return delays.every(arguments.target, arguments.value, **when(arguments), **named)
+
+
+def replaced(delays: Delays, arguments: Namespace) -> Answer:
+    """Cancel what has the id, and write the request; UsageError where it cannot be read."""
+    with _read_by_users():
+        return delays.replace(arguments.id, arguments.target, arguments.value, **when(arguments), key=arguments.key)
+
+
+@contextmanager
+def _read_by_users() -> Iterator[None]:
+    """What a request cannot be is a user's mistake."""
     try:
-        return delays.every(arguments.target, arguments.value, **named, **_expires(arguments))
+        yield
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
 def when(arguments: Namespace) -> dict[str, Any]:
-    """`delay` or `at`, and `expires`; UsageError where one cannot be read."""
+    """`delay` or `at`, or `cron`, `zone` and `missed`; and `expires`. UsageError where one cannot be read."""
+    if arguments.cron is not None:
+        named = {name: getattr(arguments, name) for name in ("cron", "zone", "missed")}
+        return {**named, **_expires(arguments)}
     if arguments.delay is not None:
         return {"delay": _duration(arguments.delay, "--delay"), **_expires(arguments)}
     return {"at": _moment(arguments.at, "--at"), **_expires(arguments)}

@@ -83,11 +83,12 @@ def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     parser.add_argument("--expires", metavar="TIME", help=late)
     if not id:
         parser.add_argument("--id", default="", help="a name to cancel or replace it by")
-        series = "again and again: five fields, as '0 9 * * MON-FRI'; it needs --id, and takes the place of what has it"
-        when.add_argument("--cron", metavar="EXPRESSION", help=series)
-        parser.add_argument("--zone", default="UTC", help="the time zone of --cron (default: %(default)s)")
-        missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: %(default)s)"
-        parser.add_argument("--missed", choices=("once", "all", "skip"), default="once", help=missed)
+    series = "again and again: five fields, as '0 9 * * MON-FRI'"
+    series += "" if id else "; it needs --id, and takes the place of what has it"
+    when.add_argument("--cron", metavar="EXPRESSION", help=series)
+    parser.add_argument("--zone", default="UTC", help="the time zone of --cron (default: %(default)s)")
+    missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: %(default)s)"
+    parser.add_argument("--missed", choices=("once", "all", "skip"), default="once", help=missed)
     _add_kafka(parser, SERVERS)
 
 
@@ -112,6 +113,7 @@ def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
         parser.add_argument("id", metavar="ID", help="the id that messages were sent with")
     where = f"where relays show their numbers (--metrics); may be repeated, for all of a group (default: {DOOR})"
     parser.add_argument("--at", action="append", default=[], metavar="HOST:PORT", help=where)
+    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print it as JSON, for programs")
 
 
 def run(arguments: Namespace) -> int:
@@ -147,10 +149,7 @@ def replace(arguments: Namespace) -> int:
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        answer = delays.replace(
-            arguments.id, arguments.target, arguments.value, **asking.when(arguments), key=arguments.key
-        )
-        return asking.told(answer, "replaced")
+        return asking.told(asking.replaced(delays, arguments), "replaced")
 
 
 def read(arguments: Namespace) -> int:
@@ -161,21 +160,22 @@ def read(arguments: Namespace) -> int:
 
 
 def ls(arguments: Namespace) -> int:
-    """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic."""
+    """`waterclock relay ls`: how many messages are pending, by the span of their due times and their topic; and which of
+    them recur."""
     from waterclock.relay import doors
 
-    return doors.ls(arguments.at or [DOOR])
+    return doors.ls(arguments.at or [DOOR], arguments.json)
 
 
 def due(arguments: Namespace) -> int:
     """`waterclock relay due`: what each partition has pending, and when the next of it is due."""
     from waterclock.relay import doors
 
-    return doors.due(arguments.at or [DOOR])
+    return doors.due(arguments.at or [DOOR], arguments.json)
 
 
 def show(arguments: Namespace) -> int:
     """`waterclock relay show`: where the messages of an id are: pending, delivered or cancelled. Exit code 1 for none."""
     from waterclock.relay import doors
 
-    return doors.show(arguments.at or [DOOR], arguments.id)
+    return doors.show(arguments.at or [DOOR], arguments.id, arguments.json)

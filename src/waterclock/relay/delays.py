@@ -30,6 +30,7 @@ from waterclock.relay.sending import (
     schedule_headers,
     series_headers,
     when_headers,
+    when_or_series_headers,
 )
 from waterclock.rules.durations import Duration
 
@@ -129,11 +130,16 @@ class Delays:
         key: Text | None = None,
         headers: Sequence[Header] = (),
         expires: Moment | Duration | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        missed: str = "once",
     ) -> Answer:
         """Cancel what is pending under an id, and schedule this under it, both or neither. What was delivered already stays
-        delivered; this is scheduled all the same, and the answer says so."""
+        delivered; this is scheduled all the same, and the answer says so. With `cron` it recurs, as with `every`, which
+        waits for no answer."""
         id = which if isinstance(which, str) else which.id
-        made = schedule_headers(target, when_headers(delay, at, expires), id, headers, True)
+        when = when_or_series_headers(delay, at, expires, (cron, zone, missed))
+        made = schedule_headers(target, when, id, headers, True)
         place = self._place(key, id) if isinstance(which, str) else which.partition
         return self._ask(value, key, made, id, [place])
 

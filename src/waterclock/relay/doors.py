@@ -8,48 +8,89 @@ from __future__ import annotations
 import json
 import sys
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
 from waterclock.errors import EnvironmentMissing, WaterclockError
 from waterclock.rules.durations import from_us
 
 _PATIENCE_S = 10.0
+_SPAN = ("start_ms", "end_ms", "target", "pending")
 
 
-def ls(doors: Sequence[str]) -> int:
-    """Print what is pending."""
+def ls(doors: Sequence[str], as_json: bool = False) -> int:
+    """Print what is pending, and what of it recurs."""
     told = [_asked(door, "statistics.json") for door in doors]
+    recurring = [_asked(door, "series/") for door in doors]
     counts: dict[tuple[int, int, str], int] = {}
     for span in (span for one in told for span in one["spans"]):
         key = span["start_ms"], span["end_ms"], span["target"]
         counts[key] = counts.get(key, 0) + span["pending"]
+    spans: list[dict[str, Any]] = [dict(zip(_SPAN, (*key, n), strict=True)) for key, n in sorted(counts.items())]
+    series = sorted((one for each in recurring for one in each["series"]), key=itemgetter("next_due_ms", "origin"))
+    more = sum(each["more"] for each in recurring)
+    if as_json:
+        _print_json({"pending": spans, "series": series, "more_series": more, "missing": _missing(told)})
+        return 0
     _print(("DUE FROM", "TO", "TOPIC", "PENDING"), [
-        (_moment(start), _moment(end), target, f"{count:,}") for (start, end, target), count in sorted(counts.items())
+        (_moment(one["start_ms"]), _moment(one["end_ms"]), one["target"], f"{one['pending']:,}") for one in spans
     ])  # fmt: skip
-    return _missing(told)
+    _print_series(series, more)
+    _warn(_missing(told))
+    return 0
 
 
-def due(doors: Sequence[str]) -> int:
+def _print_series(series: Sequence[Any], more: int) -> None:
+    if not series:
+        return
+    print()
+    _print(("SERIES", "CRON", "ZONE", "NEXT", "TOPIC", "OCCURRENCE"), [
+        (one["id"], one["cron"], one["zone"], _moment(one["next_due_ms"]), one["target"], f"{one['occurrence']:,}")
+        for one in series
+    ])  # fmt: skip
+    if more:
+        print(f"and {more:,} series more, which occur later")
+
+
+def due(doors: Sequence[str], as_json: bool = False) -> int:
     """Print what each partition has."""
     told = [_asked(door, "statistics.json") for door in doors]
     partitions = {int(number): each for one in told for number, each in one["partitions"].items()}
+    if as_json:
+        named = [{"partition": number, **each} for number, each in sorted(partitions.items())]
+        _print_json({"partitions": named, "missing": _missing(told)})
+        return 0
     _print(("PARTITION", "NEXT DUE", "PENDING", ""), [
-        (str(number), _moment(each["next_due_ms"]), f"{each['pending']:,}", "" if each["caught_up"] else "is being read")
+        (str(number), _moment(each["next_due_ms"]), f"{each['pending']:,}", _reading(each))
         for number, each in sorted(partitions.items())
     ])  # fmt: skip
-    return _missing(told)
+    _warn(_missing(told))
+    return 0
 
 
-def show(doors: Sequence[str], id: str) -> int:
+def _reading(partition: Any) -> str:
+    if partition["caught_up"]:
+        return ""
+    return f"is being read: at offset {partition['position']:,} of {partition['reads_to']:,}"
+
+
+def show(doors: Sequence[str], id: str, as_json: bool = False) -> int:
     """Print the messages of an id; the exit code."""
     found = [one for door in doors for one in _asked(door, f"ids/{quote(id, safe='')}")]
-    _print(("REQUEST", "DUE", "TOPIC", "STATE"), [
-        (one["origin"], _moment(one["due_ms"]), one["target"], one["state"]) for one in found
-    ])  # fmt: skip
-    _missing([_asked(door, "statistics.json") for door in doors])
+    missing = _missing([_asked(door, "statistics.json") for door in doors])
+    if as_json:
+        _print_json({"messages": found, "missing": missing})
+        return 0 if found else 1
+    columns = 6 if any(one["cron"] for one in found) else 4
+    rows = [
+        (one["origin"], _moment(one["due_ms"]), one["target"], one["state"], one["cron"] or "", one["zone"] or "")
+        for one in found
+    ]
+    _print(("REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE")[:columns], [row[:columns] for row in rows])
+    _warn(missing)
     return 0 if found else 1
 
 
@@ -58,6 +99,12 @@ def _asked(door: str, path: str) -> Any:
     try:
         with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
             return json.load(answer)["statistics"]
+    except HTTPError as error:
+        if error.code == 404:
+            raise WaterclockError(
+                f"What answers at {door} is no relay of this version: it has no page /{path}."
+            ) from None
+        raise WaterclockError(f"The relay at {door} does not tell /{path}: {_said(error)}.") from None
     except URLError as error:
         raise EnvironmentMissing(
             f"No relay answers at {door} ({error.reason}): start one with --metrics {door.rpartition(':')[2]}, or say "
@@ -67,20 +114,30 @@ def _asked(door: str, path: str) -> Any:
         raise WaterclockError(f"What answers at {door} is no relay: {error}.") from None
 
 
-def _missing(told: Iterable[Any]) -> int:
-    """Rule 1."""
-    told = list(told)
+def _said(error: HTTPError) -> str:
+    return error.read(1_000).decode("utf-8", "replace").strip().rstrip(".") or str(error.reason)
+
+
+def _missing(told: Sequence[Any]) -> list[int]:
+    """The partitions of which nothing is told."""
     if any("partitions_of_topic" not in one for one in told):
         raise WaterclockError("What answers is no relay: ask one (--at).")
     known = {int(number) for one in told for number in one["partitions"]}
-    missing = sorted(set(range(told[0]["partitions_of_topic"])) - known)
+    return sorted(set(range(told[0]["partitions_of_topic"])) - known)
+
+
+def _warn(missing: Sequence[int]) -> None:
+    """Rule 1."""
     if missing:
         numbers = ", ".join(map(str, missing))
         print(
             f"waterclock: of the partitions {numbers} nothing is told: another relay owns them (ask it too, --at), or none",
             file=sys.stderr,
         )
-    return 0
+
+
+def _print_json(told: Mapping[str, Any]) -> None:
+    print(json.dumps(told))
 
 
 def _print(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -57,6 +57,7 @@ def _of(owner: Owner) -> PartitionStatistics:
         swept=owner.extent.moves.swept,
         begins=owner.extent.low,
         settled_begins=owner.extent.settled_low,
+        reads_to=owner.reads_to,
     )
 
 

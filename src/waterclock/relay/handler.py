@@ -31,7 +31,7 @@ from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, is_refusal, meaning_of, words_of
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.around import STAYING
+from waterclock.relay.around import staying
 from waterclock.relay.delivery import delivery_of
 from waterclock.relay.retries import WAITS, LeftBroken, Retries, SentOn, id_of
 from waterclock.rules.durations import Duration
@@ -77,7 +77,7 @@ class Handler:
     """The steps of the file, for one process among those of the group. Called by one thread at a time."""
 
     def __init__(self, settings: Mapping[str, Any], relay: str, options: HandlerOptions, clock: Clock) -> None:
-        self._settings, self._options, self._clock = {**STAYING, **settings}, options, clock
+        self._settings, self._options, self._clock = staying(settings), options, clock
         self._retries = options.retries(relay)
         self._topics = [options.topic, self._retries.to]
         self._next: dict[tuple[str, int], int] = {}  # offsets that Kafka does not know yet

@@ -6,6 +6,7 @@ Rule 1: it happens. A member gives partitions back, dies before it joins anew, a
 Rule 2: where two looks in a row, `LOOK_NS` apart, find the same hole in a group that is stable, the first of its members
         joins it a second time, for a moment, under no name: who comes and who goes has the group share anew.
 Rule 3: a look waits for no answer: it is asked for in one step, and read in a later one.
+Rule 4: where the right to look is missing, that is said once, and again when it was there meanwhile.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from waterclock.clock import WallClock
+from waterclock.kafka.errors import words_of
 from waterclock.relay.group import join, leave
 
 log = logging.getLogger("waterclock.relay")
 LOOK_NS: Final = 3_000_000_000
 GUEST_NS: Final = 10_000_000_000
+_FORBIDDEN: Final = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Holes:
@@ -34,6 +37,7 @@ class Holes:
         self._admin = AdminClient(dict(settings))
         self._look_ns = clock.monotonic_ns() + LOOK_NS
         self._asked: Any = None
+        self._may_look = True
         self._last: frozenset[int] = frozenset()
         self._guest: Consumer | None = None
         self._guest_was_given, self._guest_until_ns = False, 0
@@ -57,8 +61,10 @@ class Holes:
         """What nobody has; nothing where that is not known, or is for another member to see to."""
         try:
             told = asked.result()
-        except KafkaException:
+        except KafkaException as error:
+            self._not_told(error)
             return frozenset()
+        self._may_look = True
         if (
             told.state != ConsumerGroupState.STABLE
             or min((one.member_id for one in told.members), default="") != member
@@ -66,6 +72,20 @@ class Holes:
             return frozenset()
         places = (place for one in told.members for place in one.assignment.topic_partitions)
         return self._all - {place.partition for place in places if place.topic == self._topic}
+
+    def _not_told(self, error: KafkaException) -> None:
+        """Rule 4."""
+        if error.args[0].code() not in _FORBIDDEN or not self._may_look:
+            return
+        self._may_look = False
+        log.warning(
+            "Kafka does not describe the group %s (%s). Should it give partitions of %s to nobody after a relay has died, "
+            "that is not noticed, and nothing due there is delivered before a relay is started or ended. The relay's user "
+            "needs the right Describe of that group.",
+            self._group,
+            words_of(error),
+            self._topic,
+        )
 
     def _invite(self, holes: frozenset[int], now_ns: int) -> None:
         numbers = ", ".join(map(str, sorted(holes)))

@@ -21,6 +21,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.ahead import next_occurrences
 from waterclock.relay.around import Around
 from waterclock.relay.extent import EACH, Extent
 from waterclock.relay.headers import headers_of
@@ -79,7 +80,7 @@ class Owner:
         self.held: list[Sequence[Message]] = []
         self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
-        self.rest_until_ns = 0
+        self.rest_until_ns = self._looked_to = 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
         self.has_work, self._reached, self.is_in_doubt = True, 0, False
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
@@ -137,6 +138,20 @@ class Owner:
     def catch_up(self, end: int) -> None:
         """Nothing is delivered before the input was read to this end."""
         self._catch_up_to, self.is_in_doubt = max(end, self._catch_up_to), False
+
+    @property
+    def reads_to(self) -> int:
+        """Nothing is delivered before the input was read to here."""
+        return self._catch_up_to
+
+    def look_ahead(self) -> None:
+        """Before commands are answered of an input that was not read to its end (there are too many to keep): know the next
+        occurrences that stand further on. One of them may be what a command is for."""
+        if self._looked_to >= self._catch_up_to or self.has_caught_up:
+            return
+        for id, offset, began in next_occurrences(self.around, self.number, range(self.position, self._catch_up_to)):
+            self.nexts.setdefault(id, {})[offset] = began
+        self._looked_to = self._catch_up_to
 
     def heard(self) -> None:
         """Something came of the input just now."""

@@ -1,7 +1,7 @@
 """`waterclock relay` as a process: until Ctrl-C or SIGTERM.
 
 Rule 1: a signal is heard between two steps: what is being filed is filed whole. A second one ends at once; what no
-        checkpoint has is read again from the log.
+        checkpoint has is read again from the log. Where a log is read for long, it is heard in between.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import signal
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from uuid import uuid4
@@ -21,10 +22,11 @@ from waterclock.errors import UsageError
 from waterclock.kafka.settings import from_text
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
+from waterclock.relay.recurring import recurring, with_series
 from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
 from waterclock.web.option import open_server
 
-_ENDED = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(arguments: Namespace) -> int:
@@ -41,18 +43,18 @@ def serve(arguments: Namespace) -> int:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
         stop = stack.enter_context(_signals())
-        relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost)
+        reading = partial(_reading, shown, stop)
+        relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost, reading)
         try:
-            stack.enter_context(
-                open_server(arguments.metrics, "relay", relay.statistics, prometheus, {"/ids/": relay.show})
-            )
+            stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
             print(
                 f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
                 flush=True,
             )
-            while not stop:
-                relay.step(IDLE_S)
-                shown.report(relay.statistics())
+            with suppress(_Ended):
+                while not stop:
+                    relay.step(IDLE_S)
+                    shown.report(relay.statistics())
         except BaseException:
             relay.close(checkpoint=False)
             raise
@@ -60,6 +62,22 @@ def serve(arguments: Namespace) -> int:
         statistics = relay.statistics()
     shown.end(statistics)
     return 0
+
+
+class _Ended(Exception):
+    """A signal came while a log was read: what was read so far is of no use, and nothing is lost with it."""
+
+
+def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) -> None:
+    if stop:
+        raise _Ended
+    shown.reading(log, done, all)
+
+
+def pages_of(relay: Relay) -> dict[str, Callable[[str], object]]:
+    """What `show` and `ls` ask besides the statistics."""
+    asked = relay.owners, relay.lock, relay.topics.input
+    return {"/ids/": lambda id: with_series(relay.show(id), *asked), "/series/": lambda _: recurring(*asked)}
 
 
 def _collect_seldom() -> None:
@@ -116,7 +134,7 @@ def _signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in _ENDED}
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
     try:
         yield came
     finally:

@@ -11,18 +11,38 @@ from waterclock.relay.statistics import RelayStatistics
 from waterclock.web.record import plain
 
 _EVERY_NS = 500_000_000
+_READING_EVERY_NS = 10_000_000_000  # where there is no terminal
 
 
 class Progress:
-    """One line on a terminal, twice a second; at the end a sentence, or JSON."""
+    """One line on a terminal, twice a second; at the end a sentence, or JSON. What is read for long before anything is
+    delivered is told elsewhere too, a line every ten seconds."""
 
     def __init__(self, clock: WallClock, as_json: bool) -> None:
         self._clock, self._json, self._told_ns = clock, as_json, clock.monotonic_ns()
 
     def report(self, now: RelayStatistics) -> None:
-        if sys.stderr.isatty() and self._clock.monotonic_ns() - self._told_ns >= _EVERY_NS:
+        left = _left(now)
+        if sys.stderr.isatty():
+            self._tell(self._line(now), _EVERY_NS)
+        elif left > 0:
+            self._tell(f"{left:,} requests are to be read before anything is delivered", _READING_EVERY_NS)
+        else:
             self._told_ns = self._clock.monotonic_ns()
-            print(f"\r\x1b[K{self._line(now)}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
+
+    def reading(self, log: str, done: int, all: int) -> None:
+        """So many of so many offsets of a log are read, and nothing else is done meanwhile."""
+        every_ns = _EVERY_NS if sys.stderr.isatty() else _READING_EVERY_NS
+        self._tell(f"reading {log}: {done:,} of {all:,} records", every_ns)
+
+    def _tell(self, line: str, every_ns: int) -> None:
+        if self._clock.monotonic_ns() - self._told_ns < every_ns:
+            return
+        self._told_ns = self._clock.monotonic_ns()
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{line}   Ctrl-C ends", end="", file=sys.stderr, flush=True)
+        else:
+            print(f"waterclock: {line}", file=sys.stderr, flush=True)
 
     def lost(self, error: WaterclockError) -> None:
         print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
@@ -36,7 +56,13 @@ class Progress:
         parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
         parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
         parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
+        parts += [f"{left:,} requests to be read first"] if (left := _left(now)) else []
         due_ms = [each.next_due_ms for each in now.partitions.values() if each.next_due_ms is not None]
         if due_ms:
             parts.append(f"next in {max(0, min(due_ms) - self._clock.wall_ms()) / 1000:,.0f} s")
         return ", ".join(parts)
+
+
+def _left(now: RelayStatistics) -> int:
+    """How many records of the input are to be read before anything is delivered."""
+    return sum(max(0, each.reads_to - each.position) for each in now.partitions.values() if not each.caught_up)

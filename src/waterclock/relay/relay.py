@@ -24,21 +24,22 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import ConnectionLost, UsageError, WaterclockError
 from waterclock.kafka.admin import Admin
-from waterclock.kafka.errors import Meaning, meaning_of, words_of
+from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
-from waterclock.relay.around import NOTE, STAYING, Around, GroupOffset, RecordRefused
+from waterclock.relay.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
 from waterclock.relay.pace import Pace
 from waterclock.relay.pressure import Pressure
+from waterclock.relay.retention import Retention
 from waterclock.relay.room import no_disk
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
@@ -92,9 +93,10 @@ class Relay:
         options: RelayOptions,
         clock: WallClock | None = None,
         lost: Callable[[WaterclockError], object] = lambda error: None,
+        reading: Reading = in_silence,
     ) -> None:
         self._options, self._clock, self._lost = options, clock or SystemClock(), lost
-        self._settings = {**STAYING, **base_settings(options.servers, options.settings or {})}
+        self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
         self._admin = admin = Admin(self._settings)
         self._count = prepare(admin, self.topics, options.partitions, options.servers)
@@ -110,6 +112,7 @@ class Relay:
         self._consumer = self._join()
         self._pressure = Pressure(self._consumer, self.topics.input)
         self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
+        self._retention = Retention(self._settings, self.topics, options.servers, self._clock)
         self._around = Around(
             self._settings,
             self.topics,
@@ -119,8 +122,9 @@ class Relay:
             self._clock,
             self._logs,
             Targets(self._settings, self.topics),
-            self._committed,
+            lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
+            reading,
         )
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
 
@@ -143,6 +147,7 @@ class Relay:
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
             self._holes.step(self._consumer.memberid())
+            self._retention.step()
             self._gather()
         return done
 
@@ -208,14 +213,6 @@ class Relay:
         for number, absent in list(self._absent.items()):
             if self._clock.monotonic_ns() >= absent.at_ns:
                 self._take_over(number, absent)
-
-    def _committed(self, number: int) -> GroupOffset | None:
-        asked = [TopicPartition(self.topics.input, number)]
-        try:
-            (found,) = self._consumer.committed(asked, timeout=10)
-        except KafkaException as error:
-            raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
-        return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
     # Owners
 
@@ -365,6 +362,7 @@ class Relay:
             owner.tidy()
             self._look_after(owner)
             return self._upkeep.step(owner)
+        owner.look_ahead()
         Turn(owner, self._counts).run()
         self._counts.requests += owner.keep_up()
         if owner.alone:

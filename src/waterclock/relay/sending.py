@@ -94,6 +94,21 @@ def series_headers(cron: str, zone: str, missed: str, expires: Moment | Duration
     return [*made, *expiry_headers(expires)]
 
 
+def when_or_series_headers(
+    delay: Duration | None,
+    at: Moment | None,
+    expires: Moment | Duration | None,
+    series: tuple[str | None, str, str],
+) -> list[Header]:
+    """After a delay, at a moment, or again and again; `series`: cron, None where it does not recur, zone and missed."""
+    cron, zone, missed = series
+    if cron is None:
+        return when_headers(delay, at, expires)
+    if delay is not None or at is not None:
+        raise ValueError(f"give one of delay, at and cron, got delay={delay!r}, at={at!r} and cron={cron!r}")
+    return series_headers(cron, zone, missed, expires)
+
+
 def expiry_headers(expires: Moment | Duration | None) -> list[Header]:
     """Until when it is delivered: a moment, or a duration after it is due; TypeError for anything else."""
     if expires is None:

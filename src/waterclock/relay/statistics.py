@@ -32,9 +32,10 @@ LATENESS_MS: Final = (
 class PartitionStatistics:
     """One input partition that this relay owns. `near` are the messages in the wheel; a time is ms since 1970, or None.
 
-    `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last, `refusals`
-    how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset `begins`
-    on, where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
+    `reads_to`: where the input ended when the owner took over, or was in doubt; until `position` is there, nothing is
+    delivered. `held` are records of the input that wait for room on the disk, `bytes_wanted` what the disk refused last,
+    `refusals` how often it did since the owner's start. `log_bytes` are those of the input, before compression, from offset
+    `begins` on, where it was cut off; `swept`: what is pending was moved on from before this offset. `settled_begins` is
     TOPIC.settled's.
     """
 
@@ -51,6 +52,7 @@ class PartitionStatistics:
     swept: int = 0
     begins: int = 0
     settled_begins: int = 0
+    reads_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,36 @@ class SpanStatistics:
 
 @dataclass(frozen=True, slots=True)
 class MessageStatistics:
-    """A message that bears an id: where its request stands, when it is due; `state` is pending, fired or cancelled."""
+    """A message that bears an id: where its request stands, when it is due; `state` is pending, fired or cancelled. Of one
+    that is pending and recurs, `cron` and `zone` say when; None elsewhere."""
 
     origin: str
     due_ms: int
     target: str
     state: str
+    cron: str | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesStatistics:
+    """A message that recurs: its next occurrence is the one that is pending. `occurrence`: the how-manieth that is."""
+
+    id: str
+    cron: str
+    zone: str
+    next_due_ms: int
+    target: str
+    occurrence: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecurringStatistics:
+    """What recurs of a relay's messages, by what occurs next; `more`: how many there are besides."""
+
+    series: tuple[SeriesStatistics, ...]
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -31,15 +32,15 @@ from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around, GroupOffset
 from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
-from waterclock.relay.moves import MAGIC as MOVED
-from waterclock.relay.moves import Move, move_of
+from waterclock.relay.moves import Move
 from waterclock.relay.owner import Owner, Start
-from waterclock.relay.settlement import NoSettlement, Settlement, settlement_of
-from waterclock.relay.snapshot import MAGIC as SNAPSHOT
-from waterclock.relay.snapshot import Assembly, Part, part_of, restore
+from waterclock.relay.settled import told_by
+from waterclock.relay.settlement import NoSettlement, Settlement
+from waterclock.relay.snapshot import Assembly, Part, restore
 from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
+TOLD_EVERY: Final = 1_000  # records of TOPIC.settled: each may settle 100,000 messages
 
 
 class TakeOver:
@@ -130,8 +131,11 @@ class TakeOver:
         low, end = self._settled
         # where the files do not know the command position, all of it is read for that
         start = low if self._answered < 0 else max(low, self.store.settled_position)
+        place = f"{self._around.topics.settled}-{self._number}"
         for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
             self._answered = max(self._answered, self._apply(message))
+            if not message.offset() % TOLD_EVERY:
+                self._around.reading(place, message.offset() - start, end - start)
         self._look_behind()
         if self._committed is not None:
             self._compare(self._committed)
@@ -171,7 +175,7 @@ class TakeOver:
         place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
         value = message.value() or b""
         try:
-            told = _told(value)
+            told = told_by(value)
         except NoSettlement as error:
             if error.later:
                 raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
@@ -225,10 +229,3 @@ class TakeOver:
             self._producer.close()
         if self._store is not None:
             self._store.close()
-
-
-def _told(value: bytes) -> Settlement | Move | Part:
-    """What a record of TOPIC.settled says; `NoSettlement` if it says nothing."""
-    if value.startswith(MOVED):
-        return move_of(value)
-    return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)

@@ -7,12 +7,13 @@
 
 Rule 1: what is missing is made; a topic that is there is never changed.
 Rule 2: Kafka deletes nothing of TOPIC and TOPIC.settled by age or size: that would be what is pending. A relay does not
-        start on topics that do.
+        start on topics that do, and one that runs says so (retention.py).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError, WaterclockError
@@ -73,11 +74,18 @@ def were_gone(admin: Admin, topics: Topics, partitions: int) -> bool:
 
 
 def _check(topic: str, settings: dict[str, str], servers: str) -> None:
+    if (told := deletes(topic, settings, servers)) is not None:
+        raise UsageError(told)
+
+
+def deletes(topic: str, settings: Mapping[str, str], servers: str) -> str | None:
+    """What Kafka deletes of a topic with these settings, as a sentence with the remedy; None where it deletes nothing."""
     wrong = {name: settings.get(name, value) for name, value in KEPT.items() if settings.get(name, value) != value}
-    if wrong:
-        told = " and ".join(f"{name}={value}" for name, value in wrong.items())
-        mended = ",".join(f"{name}={KEPT[name]}" for name in wrong)
-        raise UsageError(
-            f"The topic {topic} has {told}: Kafka would delete what is pending. Mend it with: kafka-configs.sh "
-            f"--bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} --add-config {mended}"
-        )
+    if not wrong:
+        return None
+    told = " and ".join(f"{name}={value}" for name, value in wrong.items())
+    mended = ",".join(f"{name}={KEPT[name]}" for name in wrong)
+    return (
+        f"The topic {topic} has {told}: Kafka would delete what is pending. Mend it with: kafka-configs.sh "
+        f"--bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} --add-config {mended}"
+    )

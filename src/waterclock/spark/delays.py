@@ -12,7 +12,10 @@ Rule 3: a frame shows one moment, that of its first action: Spark asks once whic
         call `pending` again.
 Rule 4: a cancel without an answer may come too late. So its message is pending, and `asked` says what was asked for.
 Rule 5: a partition of the input is read by one task, which holds a byte for each of its records.
-Rule 6: what was moved on stands at its last copy, and nothing pending stands below what is swept (relay/moves.py).
+Rule 6: what was moved on stands at its last copy, and nothing pending stands below what is swept (relay/moves.py). Of what
+        was moved on between the two questions of rule 2, the copy stands behind that end: it is read to there.
+Rule 7: what was cut off TOPIC.settled is known through a snapshot that stands there (relay/settled.py); without one that
+        can be read, the view is refused. Where a relay cuts off what is being read, it is an error, and no row is left out.
 """
 
 from __future__ import annotations
@@ -22,25 +25,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import ConnectionLost, EnvironmentMissing, UsageError
 
 try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.headers import request_in
     from waterclock.relay.logs import Logs
-    from waterclock.relay.moves import MAGIC as MOVED
-    from waterclock.relay.moves import Move, Moves, move_of
-    from waterclock.relay.snapshot import MAGIC as SNAPSHOT
+    from waterclock.relay.settled import Settled, told_by
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
 
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.request import KEPT, Action, BadRequest, Request, request_of
-from waterclock.relay.settlement import NoSettlement, Settlement, mark_of, settlement_of
+from waterclock.relay.settlement import NoSettlement, mark_of
 from waterclock.relay.topics import Topics
 
 if TYPE_CHECKING:
@@ -157,76 +157,64 @@ class PartView:
     def __init__(self, logs: Logs, topics: Topics, part: Part) -> None:
         self._logs, self._topics, self._part = logs, topics, part
         self._low, self._end = part.input
-        self._is_gone = np.zeros(max(0, self._end - self._low), bool)
-        self._is_gone_before: set[int] = set()  # origins whose first place is cut off
-        self._moves = Moves()
-        self._answered = self._low
+        self._settled = Settled(part.mark, part.settled[0])
         self._asked: dict[bytes, list[Command]] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What is pending, in the order of the input."""
-        for settlement in self._settlements():
-            self._settle(settlement)
-        for origin, message, request in self._requests(max(self._low, self._answered)):
+        """What is pending, in the order of the input; ConnectionLost where the logs were cut off meanwhile."""
+        try:
+            yield from self._rows()
+        except ConnectionLost as error:
+            for topic, (low, _) in ((self._topics.input, self._part.input), (self._topics.settled, self._part.settled)):
+                if self._logs.bounds(topic, self._part.number)[0] > low:
+                    raise ConnectionLost(
+                        f"{topic}-{self._part.number} was cut off by a relay while it was read: call `pending` again."
+                    ) from error
+            raise
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        self._read_settled()
+        for origin, message, request in self._requests(max(self._low, self._settled.answered), self._end):
             if request.action is not Action.SCHEDULE and origin == message.offset():
                 self._asked.setdefault(request.id, []).append(Command(origin, request.action))
         rows: list[tuple[Any, ...]] = []
-        for origin, message, request in self._requests(max(self._low, self._moves.swept)):  # rule 6
-            if request.action is not Action.CANCEL and not self._is_settled(origin):
+        moves = self._settled.moves
+        for origin, message, request in self._requests(
+            max(self._low, moves.swept), max(self._end, moves.end)
+        ):  # rule 6
+            if request.action is not Action.CANCEL and origin < self._end and not self._settled.has(origin):
                 rows.append(self._row(origin, message, request))
             if len(rows) == CHUNK:
                 yield _batch(rows)
                 rows.clear()
         yield _batch(rows)
 
-    def _settlements(self) -> Iterator[Settlement]:
+    def _read_settled(self) -> None:
         """All that is known to be settled; what no relay wrote so is passed over, as a relay does."""
         topic, (low, end) = self._topics.settled, self._part.settled
-        if low:
-            raise UsageError(
-                f"{topic}-{self._part.number} begins at offset {low}: what was settled before is not known."
-            )
         for message in self._logs.read(topic, self._part.number, low, end):
             place = f"{topic}-{self._part.number}-{message.offset()}"
             try:
-                if (value := message.value() or b"").startswith(MOVED):
-                    self._note(move_of(value))
-                    continue
-                if value.startswith(SNAPSHOT):  # it repeats what stands before it
-                    continue
-                settlement = settlement_of(value)
+                self._settled.take(told_by(message.value() or b""))
             except NoSettlement as error:
                 if error.later:
                     raise UsageError(
                         f"{place} is written by a later relay: {error}. Read it with that version."
                     ) from None
                 log.warning("%s is no settlement, and is passed over: %s", place, error)
-                continue
-            if settlement.mark == self._part.mark:
-                yield settlement
+        if not self._settled.is_known:
+            raise UsageError(
+                f"{topic}-{self._part.number} begins at offset {low}, and no snapshot of what was settled before can be "
+                "read: what is pending is not known from the logs. Ask `waterclock relay ls`."
+            )
 
-    def _note(self, moved: Move) -> None:
-        if moved.mark == self._part.mark:
-            self._moves.note(moved.swept, moved.stretches)
-            self._answered = max(self._answered, moved.command_position)
-
-    def _is_settled(self, origin: int) -> bool:
-        return origin in self._is_gone_before if origin < self._low else bool(self._is_gone[origin - self._low])
-
-    def _settle(self, settlement: Settlement) -> None:
-        """Fired and cancelled alike are not pending."""
-        origins = settlement.origins
-        self._is_gone_before.update(origins[origins < self._low].tolist())
-        self._is_gone[origins[(origins >= self._low) & (origins < self._end)] - self._low] = True
-        self._answered = max(self._answered, settlement.command_position)
-
-    def _requests(self, start: int) -> Iterator[tuple[int, Any, Request]]:
+    def _requests(self, start: int, end: int) -> Iterator[tuple[int, Any, Request]]:
         """Origin, record and request from `start` on; a bad one is none, whether it has its dead letter or not."""
-        for message in self._logs.read(self._topics.input, self._part.number, start, self._end):
+        for message in self._logs.read(self._topics.input, self._part.number, start, end):
             offset = message.offset()
             try:
-                if self._moves.is_copy(offset):
-                    origin, headers, timestamp_ms = self._moves.asked(message)
+                if self._settled.moves.is_copy(offset):
+                    origin, headers, timestamp_ms = self._settled.moves.asked(message)
                     yield origin, message, request_of(headers, timestamp_ms)
                 else:
                     yield offset, message, request_in(message)

@@ -48,7 +48,7 @@ class Origins:
     def values(self, origins: Array) -> Array:
         """The two bytes of each."""
         found = np.zeros(len(origins), "u2")
-        for number, which in _by_chunk(origins):
+        for number, which in by_chunk(origins):
             chunk = self.open.get(number)
             if chunk is None and number in self.packed:
                 chunk = _unpacked(self.packed[number])
@@ -61,7 +61,7 @@ class Origins:
     def place(self, origins: Array, slots: Array) -> None:
         """They are pending in these slots. What was pending elsewhere is not any more."""
         befores = []
-        for number, which in _by_chunk(origins):
+        for number, which in by_chunk(origins):
             chunk, at = self._opened(number), origins[which] % CHUNK
             before = chunk[at]
             chunk[at] = slots[which]
@@ -73,7 +73,7 @@ class Origins:
     def settle(self, origins: Array, state: State, known: range) -> Array:
         """They are settled; returns those of which this is news. Each origin at most once; rule 2: `known`."""
         news, befores = [origins[:0]], [np.empty(0, "<u2")]
-        for number, which in _by_chunk(origins):
+        for number, which in by_chunk(origins):
             some = origins[which]
             before = self.open[number][some % CHUNK] if number in self.open else self.values(some)
             unknown = (before == State.UNKNOWN) & ((some < known.start) | (some >= known.stop))
@@ -149,7 +149,7 @@ def _unpacked(packed: bytes) -> Array:
     return np.frombuffer(zlib.decompress(packed), "u1").astype("<u2")
 
 
-def _by_chunk(origins: Array) -> Iterator[tuple[int, Array | slice]]:
+def by_chunk(origins: Array) -> Iterator[tuple[int, Array | slice]]:
     """Number of a chunk, and which of the origins lie in it."""
     if not len(origins):
         return

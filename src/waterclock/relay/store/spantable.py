@@ -8,15 +8,16 @@ Rule 2: a row that is due before `loaded_until` lies in a span that begins befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from waterclock.relay.store.files import Files
-from waterclock.relay.store.rows import Array
+from waterclock.relay.store.rows import ROW, Array
+from waterclock.relay.store.slots import OTHER
 from waterclock.relay.store.spanfiles import SpanFiles
-from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level
+from waterclock.relay.store.spans import DAY_MS, HOUR_MS, Edges, Level, Span
 
 
 class SpanTable:
@@ -77,6 +78,43 @@ class SpanTable:
             for n, blob in zip(which.tolist(), self.by_number[number].blobs(rows[which]), strict=True):
                 found[n] = blob
         return found
+
+    def spans(self, counts: Iterable[tuple[int, int, int]], targets: Sequence[str]) -> list[Span]:
+        """Those in which something is pending, by their start; `counts`: (span, target, count) each."""
+        found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self.by_number.items()}
+        for number, target, count in counts:
+            if count:
+                name = "(other topics)" if target == OTHER else targets[target]
+                found[number].pending[name] = count
+        return sorted((span for span in found.values() if span.pending), key=lambda span: (span.start_ms, span.level))
+
+    def all_rows(self, most: int, dues: Collection[int] = ()) -> Iterator[Array]:
+        """The rows of all spans, in slices, which may be empty; or of those that hold one of these due times. What is filed
+        or split between two slices comes too; some come twice. Where a row says that its bytes lie holds until the next
+        slice."""
+        looked: dict[int, int] = {}
+        while (span := self._not_looked_at(looked, dues)) is not None:
+            if span.number not in looked:
+                yield from self.verified(span)
+            if span in self:
+                at = max(span.moved, looked.get(span.number, 0))
+                looked[span.number] = min(span.count, at + most)
+                yield from span.rows(at, looked[span.number], most)
+
+    def _not_looked_at(self, looked: Mapping[int, int], dues: Collection[int]) -> SpanFiles | None:
+        """One that has rows behind those that were looked at; that of the past holds any due time."""
+        for span in self.by_number.values():
+            holds = not dues or not span.start_ms or any(span.start_ms <= due < span.end_ms for due in dues)
+            if holds and max(span.moved, looked.get(span.number, 0)) < span.count:
+                return span
+        return None
+
+    def verified(self, span: SpanFiles) -> Iterator[Array]:
+        """Empty slices, until the index of a span is known to be what was written."""
+        for _ in span.index.verify() if span in self else ():
+            yield np.empty(0, ROW)
+            if span not in self:
+                return
 
     def coarse(self) -> list[SpanFiles]:
         """Those that are to be split, by their start."""

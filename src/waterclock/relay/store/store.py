@@ -13,7 +13,7 @@ Rule 4: an edge, `loaded_until`, divides what is near from what is far. What is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -32,9 +32,9 @@ from waterclock.relay.store.ledger import Ledger
 from waterclock.relay.store.manifest import Identity
 from waterclock.relay.store.origins import State
 from waterclock.relay.store.packing import ids_of
-from waterclock.relay.store.rows import ROW, Array
+from waterclock.relay.store.rows import Array
 from waterclock.relay.store.runs import hashes
-from waterclock.relay.store.slots import FIRST_SLOT, OTHER
+from waterclock.relay.store.slots import FIRST_SLOT
 from waterclock.relay.store.spanfiles import SpanFiles
 from waterclock.relay.store.spans import HOUR_MS, Level, Span
 from waterclock.relay.store.spantable import SpanTable, past_ms
@@ -234,15 +234,8 @@ class PartitionStore:
             for rows in self._split(span, min(most, READ_ROWS)):
                 yield rows[rows["due"] < self.loaded_until]
         for span, count in hours:
-            yield from self._verified(span)
+            yield from self._table.verified(span)
             yield from self._pending_rows(span, count, most)
-
-    def _verified(self, span: SpanFiles) -> Iterator[Array]:
-        """Empty slices, until the index of a span is known to be what was written."""
-        for _ in span.index.verify() if span in self._table else ():
-            yield np.empty(0, ROW)
-            if span not in self._table:
-                return
 
     def _pending_rows(self, span: SpanFiles, count: int, most: int) -> Iterator[Array]:
         """Rows of a span up to the given number of them, as far as they are pending, in slices."""
@@ -252,7 +245,7 @@ class PartitionStore:
 
     def _split(self, span: SpanFiles, most: int) -> Iterator[Array]:
         """Move what is pending of a coarse span to finer ones, as the edges stand; gives the rows that were moved."""
-        yield from self._verified(span)
+        yield from self._table.verified(span)
         for rows in self._pending_rows(span, span.count, most):
             if len(rows):
                 self._file(rows, span.blobs(rows))
@@ -290,12 +283,13 @@ class PartitionStore:
 
     def spans(self) -> list[Span]:
         """The spans in which something is pending, by their start, with counts by topic."""
-        found = {n: Span(span.level, span.start_ms, span.end_ms) for n, span in self._table.by_number.items()}
-        for number, target, count in self.ledger.slots.pending():
-            if count:
-                name = "(other topics)" if target == OTHER else self.targets[target]
-                found[number].pending[name] = count
-        return sorted((span for span in found.values() if span.pending), key=lambda span: (span.start_ms, span.level))
+        return self._table.spans(self.ledger.slots.pending(), self.targets)
+
+    def pending_with(self, flags: int, most: int, dues: Collection[int] = ()) -> Iterator[Array]:
+        """Pending rows with one of these flags, in slices, which may be empty; between two everything else may go on. With
+        `dues`, of the spans that hold one of these due times."""
+        for rows in self._table.all_rows(most, dues):
+            yield rows[((rows["flags"] & flags) != 0) & self.is_pending(rows["origin"])]
 
     @property
     def targets(self) -> list[str]:

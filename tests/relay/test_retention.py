@@ -1,0 +1,72 @@
+"""The settings of the topics, looked at again while the relay runs: what would delete what is pending is said."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.kafka.settings import base_settings
+from waterclock.relay.relay import Relay
+from waterclock.relay.retention import AGAIN_NS, LOOK_NS
+from waterclock.testing import Error
+
+
+def alter(world: World, topic: str, name: str, value: str) -> None:
+    """As `kafka-configs.sh --alter` does."""
+    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
+def look(world: World, relay: Relay, after_ns: int = LOOK_NS) -> None:
+    """The next look, and all that it is told."""
+    world.clock.advance_s(after_ns / 1e9)
+    before = relay._retention._look_ns
+    step_until(lambda: relay._retention._look_ns > before and not relay._retention._asked, relay)
+
+
+@pytest.mark.parametrize("which", ["input", "settled"])
+def test_a_retention_that_somebody_sets_is_said_with_what_mends_it_and_the_relay_goes_on(
+    which: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay = world.started()
+    topic = getattr(relay.topics, which)
+    look(world, relay)
+    assert not caplog.records
+    alter(world, topic, "retention.ms", "86400000")
+    look(world, relay)
+    (told,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"The topic {topic} has retention.ms=86400000: Kafka would delete what is pending. Mend it" in told.message
+    assert (
+        f"--bootstrap-server {world.broker.bootstrap} --alter --entity-type topics --entity-name {topic}"
+        in told.message
+    )
+    look(world, relay)
+    assert len(caplog.records) == 1  # not each minute
+    look(world, relay, AGAIN_NS)
+    assert len(caplog.records) == 2
+    alter(world, topic, "cleanup.policy", "compact")
+    look(world, relay)
+    assert "has cleanup.policy=compact and retention.ms=86400000" in caplog.records[-1].message
+    alter(world, topic, "retention.ms", "-1")
+    alter(world, topic, "cleanup.policy", "delete")
+    look(world, relay)
+    look(world, relay)
+    assert [record.message for record in caplog.records[3:]] == [f"{topic} keeps all that it has again"]
+    world.send("delivered", in_ms=0)
+    step_quietly(relay)
+    assert world.values() == ["delivered"]
+
+
+def test_what_kafka_does_not_tell_is_asked_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    relay = world.started()
+    alter(world, world.topic, "retention.ms", "1000000000")
+    with world.broker.faults.answer("DescribeConfigs", Error.TOPIC_AUTHORIZATION_FAILED, times=None):
+        look(world, relay)
+    assert not caplog.records
+    look(world, relay)
+    assert len(caplog.records) == 1
