@@ -164,7 +164,7 @@ def damaged(monkeypatch: pytest.MonkeyPatch, which: set[int]) -> None:
             raise NoSettlement("its checksum is wrong")
         return part_of(value)
 
-    monkeypatch.setattr("waterclock.relay.take_over.part_of", read)
+    monkeypatch.setattr("waterclock.relay.replay.part_of", read)
 
 
 @pytest.mark.parametrize("which", [{0}, {1}])

@@ -67,8 +67,8 @@ class Extent:
     """That of one partition.
 
     `low`: the input begins here. `settled_low`: TOPIC.settled does. `unsaved`: bytes of TOPIC.settled since the last
-    snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where TOPIC.settled is read beside the last one, and beside that
-    before it.
+    snapshot, which had `saved` bytes. `answered`: the command position, -1 where none is known. `snapshots`: from where
+    TOPIC.settled is read beside the last one, and beside that before it.
     """
 
     def __init__(self) -> None:
