@@ -34,9 +34,18 @@ class Progress:
 
     def _line(self, now: RelayStatistics) -> str:
         parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
+        parts += _stands_by(now)
         parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
         parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
         due_ms = [each.next_due_ms for each in now.partitions.values() if each.next_due_ms is not None]
         if due_ms:
             parts.append(f"next in {max(0, min(due_ms) - self._clock.wall_ms()) / 1000:,.0f} s")
         return ", ".join(parts)
+
+
+def _stands_by(now: RelayStatistics) -> list[str]:
+    """For how many partitions, and how far behind."""
+    if not now.standby:
+        return []
+    behind = sum(each.behind or 0 for each in now.standby.values())
+    return [f"stands by for {len(now.standby)}" + (f" ({behind:,} requests behind)" if behind else "")]

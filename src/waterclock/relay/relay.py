@@ -21,8 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -36,17 +35,19 @@ from waterclock.relay.around import NOTE, STAYING, Around, Committed, RecordRefu
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
+from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner import Owner
 from waterclock.relay.pace import Pace
 from waterclock.relay.pressure import Pressure
 from waterclock.relay.room import no_disk
+from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare, were_gone
 from waterclock.relay.turn import Turn
-from waterclock.relay.upkeep import LAP_BYTES, Upkeep
+from waterclock.relay.upkeep import Upkeep
 
 log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
@@ -57,20 +58,6 @@ STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
 _FENCED_AGAIN_NS: Final = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class RelayOptions:
-    """What a relay is started with. `name`: a static member's, whose partitions wait for it while it restarts."""
-
-    servers: str
-    topic: str
-    folder: Path
-    group: str
-    partitions: int = 3
-    name: str | None = None
-    settings: Mapping[str, Any] | None = None
-    lap_bytes: int = LAP_BYTES
 
 
 @dataclass(slots=True)
@@ -123,6 +110,8 @@ class Relay:
             lambda: self._consumer.consumer_group_metadata(),
         )
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
+        followed = range(self._count if options.standby is StandsBy.ALL else 0)
+        self.standby = Standby(self._around, followed, self.owners)
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -142,6 +131,7 @@ class Relay:
             done = self._ingest(messages) + self._turns()
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
+            done += self.standby.step({*self.owners, *self._absent, *self._given})
             self._holes.step(self._consumer.memberid())
             self._gather()
         return done
@@ -162,7 +152,7 @@ class Relay:
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
         leave(self._consumer)
-        for each in (self._holes, self._upkeep, self._logs):
+        for each in (self._holes, self._upkeep, self.standby, self._logs):
             each.close()
 
     # The group
@@ -180,6 +170,7 @@ class Relay:
             each.offset = self._end_of(each.partition)
         consumer.incremental_assign(list(given))  # rule 3
         self._given |= {each.partition for each in given}
+        self.standby.is_ready = True
 
     def _end_of(self, number: int) -> int:
         """Where the partition ends, more or less."""
@@ -220,6 +211,7 @@ class Relay:
     # Owners
 
     def _take_over(self, number: int, absent: _Absent) -> None:
+        self.standby.let_go(number)
         try:
             owner = TakeOver(self._around, number, absent.alone).run()
         except (ConnectionLost, StoreDamaged) as error:
@@ -274,7 +266,7 @@ class Relay:
         if self._absent or self._given:
             return min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]
-        return max(0.0, min([most_s, *waits]))
+        return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
 
     def _wait_of(self, owner: Owner) -> float:
         if not owner.has_caught_up:
@@ -387,7 +379,7 @@ class Relay:
     def _gather(self, now: bool = False) -> None:
         if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:
             self._gathered_ns = self._clock.monotonic_ns()
-            self._statistics = gathering.gathered(self._statistics, self._counts, self.owners)
+            self._statistics = gathering.gathered(self._statistics, self._counts, self.owners, self.standby)
 
 
 def _reached(offset: int, owner: Owner) -> int:
