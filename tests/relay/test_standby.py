@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, long_ones, until_delivered
+from tests.relay.test_full_disk import Disk
 from tests.relay.test_kills import dying, owner_of, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.follower import Follower
 from waterclock.relay.options import StandsBy
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.relay import Relay
+from waterclock.relay.standby import AGAIN_NS, EACH_NS, QUIET_MS
+from waterclock.relay.store import StoreDamaged
 from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
@@ -21,8 +27,8 @@ _numbers = count()
 
 
 @pytest.fixture
-def wide(relay_broker: Broker, tmp_path: object) -> Iterator[World]:
-    with World(relay_broker, tmp_path, f"standby{next(_numbers)}", 2) as made:  # type: ignore[arg-type]
+def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    with World(relay_broker, tmp_path, f"standby{next(_numbers)}", 2) as made:
         yield made
 
 
@@ -120,8 +126,9 @@ def test_what_is_given_back_is_followed_with_the_files_that_are_there(wide: Worl
     wide.put(b"b", partition=1, deliver_to=wide.target, deliver_at=wide.now_ms + YEAR_MS)
     step_quietly(one)
     two = wide.relay("two", name=None)
-    step_until(lambda: one.standby.followers and two.standby.followers, one, two)
-    assert one.owners.keys() == two.standby.followers.keys() != two.owners.keys() == one.standby.followers.keys()
+    each = (one.owners, one.standby.followers), (two.standby.followers, two.owners)
+    step_until(lambda: all(len(own) == len(other) == 1 for own, other in each), one, two)
+    assert all(own.keys() != other.keys() for own, other in each)
     follower = follower_of(one)
     assert (follower.store.pending, follower.store.rebuilt, follower.position) == (1, None, 1)
 
@@ -215,6 +222,30 @@ def test_it_follows_through_laps_snapshots_and_trims(world: World) -> None:
     until_delivered(world, two, "far")
 
 
+def pause(relay: Relay, is_paused: bool) -> None:
+    """Have nothing come of what it follows."""
+    for place in relay.standby._places(0):
+        relay.standby._tails.pause(place, is_paused)
+
+
+class Usage(NamedTuple):
+    """As `shutil.disk_usage` tells it."""
+
+    total: int
+    used: int
+    free: int
+
+
+class Time:
+    """Goes by with the steps of relays."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def step(self, wait_s: float) -> None:
+        self.world.advance_ms(1_000)
+
+
 def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,13 +253,122 @@ def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
     world.send("far", in_ms=YEAR_MS)
     followed(world, one, two)
     follower_of(two).checkpoint()
-    cut_off(world, one)  # the other one does nothing meanwhile
+    pause(two, True)
+    cut_off(world, one)
     lap(world, one)
-    step_until(lambda: world.advance_ms(1_000) or (two.standby.followers and follower_of(two).position > 50), one, two)
+    pause(two, False)
+    step_until(lambda: "discarded, to be filed anew" in caplog.text and two.standby.followers, two, Time(world))  # type: ignore[arg-type]
     followed(world, one, two)
-    assert "discarded, to be filed anew from the log" in caplog.text
     assert follower_of(two).store.pending == owner_of(one).store.pending
     hand_over(world, one, two)
     world.advance_ms(YEAR_MS)
     until_delivered(world, two, "far")
     assert long_ones(world) == ["far"]
+
+
+# What goes wrong
+
+
+def test_damaged_files_are_discarded_and_made_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    one, two = pair(world)
+    world.send("a", in_ms=YEAR_MS)
+    followed(world, one, two)
+
+    def damaged() -> bool:
+        raise StoreDamaged("a file does not hold what was written")
+
+    follower_of(two).store.append = lambda *_: damaged()  # type: ignore[assignment, method-assign]
+    world.send("b", in_ms=YEAR_MS)
+    step_until(lambda: "does not hold what was written" in caplog.text, one, two)
+    step_until(lambda: two.standby.followers, one, two, Time(world))  # type: ignore[arg-type]
+    followed(world, one, two)
+    assert follower_of(two).store.pending == 2
+
+
+def test_files_that_were_damaged_while_nobody_looked_are_not_believed(world: World) -> None:
+    one, two = pair(world)
+    world.send("a", in_ms=YEAR_MS)
+    followed(world, one, two)
+    folder = follower_of(two).store.folder
+    two.standby.let_go(0)
+    file = next(folder.glob("*.index"))
+    file.write_bytes(bytes(file.stat().st_size))
+    step_until(lambda: two.standby.followers, one, two)
+    assert "is not the file that was written here" in (follower_of(two).store.rebuilt or "")
+    followed(world, one, two)
+    assert follower_of(two).store.pending == 1
+
+
+def test_a_disk_that_refuses_what_it_follows_hurts_nothing_that_it_owns(
+    wide: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = wide.relay("one", name=None), wide.relay("two", name=None)
+    step_until(lambda: len(one.owners) == len(two.owners) == 1 == len(two.standby.followers), one, two)
+    disk = Disk(follower_of(two).store.folder, monkeypatch)
+    disk.is_full = True
+    for number in range(2):
+        wide.put(b"%d" % number, partition=number, deliver_to=wide.target, deliver_at=wide.now_ms)
+    step_until(lambda: len(wide.values()) == 2 and disk.refused, one, two)
+    assert "No space left on device" in caplog.text
+    assert two.standby.statistics().popitem()[1].why
+    disk.is_full = False
+    step_until(lambda: two.standby.followers and follower_of(two).position == 1, one, two, Time(wide))  # type: ignore[arg-type]
+    assert not two.standby.statistics().popitem()[1].why
+
+
+def test_the_files_of_what_it_follows_make_room_for_those_of_what_it_owns(
+    wide: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = wide.relay("one", name=None), wide.relay("two", name=None)
+    step_until(lambda: len(one.owners) == len(two.owners) == 1 == len(two.standby.followers), one, two)
+    folder = follower_of(two).store.folder
+    owner_of(two).room.is_refusing = True
+    step_until(lambda: not two.standby.followers, two)
+    assert [file.name for file in folder.iterdir()] == ["lock"]
+    assert "not made again for ten minutes" in caplog.text
+    owner_of(two).room.took()
+    step_quietly(two)
+    assert not two.standby.followers
+    wide.advance_ms(AGAIN_NS // 1_000_000)
+    step_until(lambda: two.standby.followers, two)
+
+
+def test_a_disk_that_is_nearly_full_is_for_the_owners(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = pair(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda folder: Usage(100, 96, 4))
+        step_until(lambda: "nearly full" in caplog.text, two, Time(world))  # type: ignore[arg-type]
+        world.send("a", in_ms=YEAR_MS)
+        step_quietly(one)
+        for _ in range(5):
+            two.step(0.01)
+        assert follower_of(two).position == 0
+        assert two.standby.statistics()[0].why == "the disk is nearly full"
+    step_until(lambda: world.advance_ms(1_000) or follower_of(two).position == 1, two)
+
+
+def test_what_ends_an_owner_does_not_end_a_relay_that_follows(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A record of TOPIC.settled that a later version wrote."""
+    one, two = pair(world)
+    world._producer.produce(one.topics.settled, b"wcsettle" + bytes([99]) + bytes(40), partition=0)
+    world._producer.flush(10)
+    step_until(lambda: not two.standby.followers, two)
+    assert "is written by a later relay" in two.standby.statistics()[0].why
+    assert "does not stand by" in caplog.text
+
+
+def test_following_yields_to_owning(wide: World) -> None:
+    one, two = wide.relay("one", name=None), wide.relay("two", name=None)
+    step_until(lambda: len(one.owners) == len(two.owners) == 1 == len(two.standby.followers), one, two)
+    number, follower = owner_of(one).number, follower_of(two)
+    wide.put(b"near", partition=owner_of(two).number, deliver_to=wide.target, deliver_at=wide.now_ms + QUIET_MS)
+    step_until(lambda: owner_of(two).position, two)
+    two.standby.step({owner_of(two).number})
+    wide.put(b"a", partition=number, deliver_to=wide.target, deliver_at=wide.now_ms + YEAR_MS)
+    step_until(lambda: owner_of(one).position, one)
+    for _ in range(20):
+        two.step(0.01)
+    assert follower.position == 0
+    step_until(lambda: wide.clock.advance_s(EACH_NS / 1e11) or follower.position, two)

@@ -25,11 +25,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.relay.around import Around
-from waterclock.relay.feed import Feed, Place
 from waterclock.relay.follower import Follower
 from waterclock.relay.owner import Owner
 from waterclock.relay.statistics import StandbyStatistics
 from waterclock.relay.store import StoreDamaged
+from waterclock.relay.tails import Place, Tails
 
 log = logging.getLogger("waterclock.relay")
 QUIET_MS: Final = 50
@@ -47,7 +47,7 @@ _PAUSES_S: Final = (1.0, 5.0, 20.0, 60.0)
 _PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-class _Failed(NamedTuple):
+class _Failure(NamedTuple):
     """A partition whose follower failed so often, and why; the next one begins at `at_ns`."""
 
     attempts: int
@@ -63,9 +63,9 @@ class Standby:
         self._around, self._numbers, self._owners = around, frozenset(numbers), owners
         self.followers: dict[int, Follower] = {}
         self.is_ready = False
-        self._feed = Feed(around.settings)
+        self._tails = Tails(around.settings)
         self._queue: deque[Message] = deque()
-        self._failed: dict[int, _Failed] = {}
+        self._failed: dict[int, _Failure] = {}
         now_ns = around.clock.monotonic_ns()
         self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
         self._has_room, self._has_more = True, False
@@ -99,7 +99,7 @@ class Standby:
         if follower is None:
             return
         for place in self._places(number):
-            self._feed.remove(place)
+            self._tails.remove(place)
         self._queue = deque(message for message in self._queue if message.partition() != number)
         try:
             if checkpoint:
@@ -115,7 +115,7 @@ class Standby:
         """Follow nothing any more."""
         for number in list(self.followers):
             self.let_go(number)
-        self._feed.close()
+        self._tails.close()
 
     def statistics(self) -> dict[int, StandbyStatistics]:
         """Of each partition that is followed, or that was to be."""
@@ -123,7 +123,7 @@ class Standby:
         return dict(sorted({**told, **{number: self._of(one) for number, one in self.followers.items()}}.items()))
 
     def _of(self, follower: Follower) -> StandbyStatistics:
-        bounds = self._feed.bounds((self._around.topics.input, follower.number))
+        bounds = self._tails.bounds((self._around.topics.input, follower.number))
         return StandbyStatistics(
             pending=follower.store.pending,
             position=follower.position,
@@ -157,14 +157,14 @@ class Standby:
         """Begin with TOPIC.settled; the input is read once that was."""
         self.followers[number] = follower = Follower(self._around, number)
         settled, _ = self._places(number)
-        self._feed.add(settled, follower.settled_position)
+        self._tails.add(settled, follower.settled_position)
         self._read_input(follower)
         return 0
 
     def _read_input(self, follower: Follower) -> None:
         _, input = self._places(follower.number)
-        if follower.is_settled and not self._feed.reads(input):
-            self._feed.add(input, follower.position)
+        if follower.is_settled and not self._tails.reads(input):
+            self._tails.add(input, follower.position)
 
     def _deal(self, number: int, deed: Callable[[int], int]) -> int:
         """Do something with a partition. Rule 3."""
@@ -183,7 +183,7 @@ class Standby:
         self.let_go(number, checkpoint=False)
         pause_s = _PAUSES_S[min(attempts, len(_PAUSES_S) - 1)]
         at_ns = self._around.clock.monotonic_ns() + int(pause_s * 1e9)
-        self._failed[number] = _Failed(attempts + 1, at_ns, why)
+        self._failed[number] = _Failure(attempts + 1, at_ns, why)
         log.warning("%s: this relay does not stand by for it, and tries again in %g s: %s",
                     self._around.place_of(number), pause_s, why)  # fmt: skip
 
@@ -192,7 +192,7 @@ class Standby:
     def _hear(self, until_ns: int) -> int:
         done, clock = 0, self._around.clock
         if not self._queue:
-            self._queue.extend(self._feed.take(TAKEN))
+            self._queue.extend(self._tails.take(TAKEN))
         self._has_more = len(self._queue) >= TAKEN
         while self._queue:
             done += self._take_in(self._run())
@@ -222,7 +222,7 @@ class Standby:
         else:
             follower.settle(run[0])
         self._read_input(follower)
-        self._feed.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
+        self._tails.pause(self._places(number)[1], len(follower.held) > MOST_HELD)
         return len(run) if error is None else 0
 
     def _heard(self, follower: Follower, message: Message, error: KafkaError) -> None:
@@ -243,7 +243,7 @@ class Standby:
 
     def _kept_up(self, is_quiet: bool, number: int) -> int:
         follower = self.followers[number]
-        lows = [bounds[0] if (bounds := self._feed.bounds(place)) else 0 for place in self._places(number)]
+        lows = [bounds[0] if (bounds := self._tails.bounds(place)) else 0 for place in self._places(number)]
         if follower.keep_up(*reversed(lows)):
             self._failed.pop(number, None)
         elif is_quiet and follower.has_work:

@@ -20,7 +20,7 @@ _QUEUED: Final = {"queued.max.messages.kbytes": 16_384, "fetch.message.max.bytes
 _CONSUMER: Final = {**READING, **_QUEUED, "group.id": "unused", "fetch.wait.max.ms": 500, "fetch.queue.backoff.ms": 5}
 
 
-class Feed:
+class Tails:
     """Reads places from their offsets on."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
