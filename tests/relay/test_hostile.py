@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from unittest.mock import patch
 
 import pytest
@@ -16,6 +17,7 @@ from tests.relay.test_letters import limit
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import base_settings
+from waterclock.relay.extent import Extent
 
 
 def reasons(world: World) -> list[str]:
@@ -226,15 +228,33 @@ def test_a_position_that_another_program_commits_for_the_group_loses_no_cancel(b
     assert (world.values(), world.replies()) == (["before"] * before, [("x", "cancelled", 1)])
 
 
-def test_a_position_that_another_program_sets_back_answers_nothing_twice(world: World) -> None:
+@pytest.mark.parametrize("files", ["kept", "gone", "earlier"])
+def test_a_position_that_another_program_sets_back_answers_nothing_twice(
+    files: str, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if files == "earlier":  # those of a relay that did not write down how far commands are answered
+        noted = Extent.notes
+        monkeypatch.setattr(Extent, "notes", lambda self: {k: v for k, v in noted(self).items() if k != "answered"})
     relay = world.started()
     world.send("a", in_ms=1_000, id="x")
     world.put(None, delay_id="x", delay_action="cancel")
     step_quietly(relay)
     world.close(relay)
+    if files == "gone":
+        shutil.rmtree(world.folder / "one")
     commit(world, 0)
     step_quietly(world.started())
     assert world.replies() == [("x", "cancelled", 1)]
+    assert f"{world.topic} stands at offset 0, and no relay committed that; it goes on at 2" in caplog.text
+
+
+def test_a_position_of_the_relays_own_is_told_of_to_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.send("a", in_ms=0)
+    relay = world.started()
+    step_quietly(relay)
+    world.close(relay)
+    step_quietly(world.started())
+    assert "stands at offset" not in caplog.text
 
 
 @pytest.mark.long(seconds=4)

@@ -86,7 +86,7 @@ class Extent:
             made.moves = Moves(notes["swept"], zip(numbers[::2], numbers[1::2], strict=True))
             made.volume = Volume.restored(notes["volume"])
             made.unsaved, made.saved, made.snapshots = notes["unsaved"], notes["saved"], notes["snapshots"]
-            made.answered = notes["answered"]
+            made.answered = notes.get("answered", -1)  # files of an earlier version do not say it
         return made
 
     def notes(self) -> dict[str, Any]:

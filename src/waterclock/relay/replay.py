@@ -71,8 +71,8 @@ class Replay:
 
     @property
     def start(self) -> int:
-        """TOPIC.settled is read from here on."""
-        return max(self._settled[0], self._store.settled_position)
+        """TOPIC.settled is read from here on: all of it where the files do not know the command position."""
+        return self._settled[0] if self.answered < 0 else max(self._settled[0], self._store.settled_position)
 
     def look_behind(self) -> None:
         """Whether all is known of what was cut off: UsageError where it is not. Rule 3."""
