@@ -151,8 +151,9 @@ class Relay:
             self._gather(now=True)
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
+            self.standby.close(checkpoint)
         leave(self._consumer)
-        for each in (self._holes, self._upkeep, self.standby, self._logs):
+        for each in (self._holes, self._upkeep, self._logs):
             each.close()
 
     # The group

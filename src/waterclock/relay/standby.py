@@ -72,15 +72,17 @@ class Standby:
 
     def step(self, mine: Collection[int]) -> int:
         """Do a little, if this is the moment; how many records were dealt with. `mine`: rule 1."""
-        now_ns = self._around.clock.monotonic_ns()
-        is_quiet = all(map(self._is_quiet, self._owners.values()))
-        if not self._numbers or not self.is_ready or (now_ns < self._next_ns and not is_quiet):
+        wanted = self._numbers.difference(mine)
+        if not self.is_ready or not (wanted or self.followers):
+            return 0
+        now_ns, is_quiet = self._around.clock.monotonic_ns(), all(map(self._is_quiet, self._owners.values()))
+        if now_ns < self._next_ns and not is_quiet:
             return 0
         self._next_ns = now_ns + EACH_NS
         if not self._is_roomy(now_ns):
             self._has_more = False
             return 0
-        self._begin(self._numbers.difference(mine), now_ns)
+        self._begin(wanted, now_ns)
         done = self._hear(now_ns + (QUIET_NS if is_quiet else BUSY_NS))
         self._keep_up(is_quiet)
         return done
@@ -111,10 +113,10 @@ class Standby:
         finally:
             follower.store.close()
 
-    def close(self) -> None:
-        """Follow nothing any more."""
+    def close(self, checkpoint: bool) -> None:
+        """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
         for number in list(self.followers):
-            self.let_go(number)
+            self.let_go(number, checkpoint)
         self._tails.close()
 
     def statistics(self) -> dict[int, StandbyStatistics]:
