@@ -87,7 +87,10 @@ class World:
         """Nothing more of it happens, but that Kafka may take it for living."""
         for owner in relay.owners.values():
             owner.store.close()
+        for follower in relay.standby.followers.values():
+            follower.store.close()
         relay.owners.clear()
+        relay.standby.followers.clear()
 
     def close(self, relay: Relay) -> None:
         """End it as Ctrl-C does."""

@@ -39,6 +39,10 @@ def add_to(parser: ArgumentParser, start_broker: StartBroker) -> None:
     parser.add_argument("--partitions", type=count, default=3, metavar="N", help=made)
     lap = "the input is kept within twice what is pending and so many bytes, in each partition (default: %(default)s)"
     parser.add_argument("--lap-bytes", type=count, default=1 << 30, metavar="N", help=lap)
+    stands_by = (
+        "keep files of the partitions that other relays own too, to go on at once when one dies (default: %(default)s)"
+    )
+    parser.add_argument("--standby", choices=("all", "none"), default="all", help=stands_by)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, at the end")
     option.add_to(parser)
     _add_commands(parser)

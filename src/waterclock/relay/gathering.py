@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from waterclock.relay.owner import Owner
+from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, PartitionStatistics, RelayStatistics, SpanStatistics
 
 
-def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner]) -> RelayStatistics:
+def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner], standby: Standby) -> RelayStatistics:
     """The record as of now."""
     return replace(
         last,
@@ -27,6 +28,7 @@ def gathered(last: RelayStatistics, counts: Counts, owners: Mapping[int, Owner])
         lateness_sum_ms=counts.lateness_sum_ms,
         lateness_worst_ms=counts.lateness_worst_ms,
         partitions={number: _of(owner) for number, owner in sorted(owners.items())},
+        standby=standby.statistics(),
         spans=_spans(owners),
     )
 

@@ -20,10 +20,11 @@ from waterclock.clock import SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
 from waterclock.kafka.settings import from_text
+from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.recurring import recurring, with_series
-from waterclock.relay.relay import IDLE_S, Relay, RelayOptions
+from waterclock.relay.relay import IDLE_S, Relay
 from waterclock.web.option import open_server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -101,7 +102,8 @@ def _options(arguments: Namespace, servers: str, folder: Path, name: str) -> Rel
     group = arguments.group or f"waterclock-relay-{arguments.topic}"
     given = kafka_settings(arguments.kafka_config)
     name = arguments.name or name
-    return RelayOptions(servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
+    made = (servers, arguments.topic, folder, group, arguments.partitions, name, given, arguments.lap_bytes)
+    return RelayOptions(*made, StandsBy(arguments.standby))
 
 
 @contextmanager

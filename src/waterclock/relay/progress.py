@@ -54,6 +54,7 @@ class Progress:
 
     def _line(self, now: RelayStatistics) -> str:
         parts = [f"{now.delivered:,} delivered", f"{now.pending:,} pending in {len(now.partitions)} partitions"]
+        parts += _stands_by(now)
         parts += [f"{count:,} {outcome}" for outcome, count in sorted(now.replies.items())]
         parts += [f"{now.dead_letters:,} dead letters"] if now.dead_letters else []
         parts += [f"{left:,} requests to be read first"] if (left := _left(now)) else []
@@ -66,3 +67,11 @@ class Progress:
 def _left(now: RelayStatistics) -> int:
     """How many records of the input are to be read before anything is delivered."""
     return sum(max(0, each.reads_to - each.position) for each in now.partitions.values() if not each.caught_up)
+
+
+def _stands_by(now: RelayStatistics) -> list[str]:
+    """For how many partitions, and how far behind."""
+    if not now.standby:
+        return []
+    behind = sum(each.behind or 0 for each in now.standby.values())
+    return [f"stands by for {len(now.standby)}" + (f" ({behind:,} requests behind)" if behind else "")]

@@ -42,6 +42,7 @@ def _metrics(now: RelayStatistics) -> Iterator[Metric]:
     late = Sample(now.lateness_sum_ms / 1000, labels, "_sum"), Sample(now.delivered, labels, "_count")
     yield Metric("waterclock_relay_lateness_seconds", "summary", "From the due time to the commit.", late)
     yield from _of_partitions(now, labels)
+    yield from _of_standby(now, labels)
 
 
 def _of_partitions(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Metric]:
@@ -64,3 +65,16 @@ def _of_partitions(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Met
          [Sample(one.next_due_ms / 1000, its) for its, one in each if one.next_due_ms is not None]),
     ):  # fmt: skip
         yield Metric(f"waterclock_relay_{name}", "gauge", what, tuple(samples))
+
+
+def _of_standby(now: RelayStatistics, labels: dict[str, str]) -> Iterator[Metric]:
+    each = [({**labels, "partition": str(number)}, one) for number, one in now.standby.items()]
+    for name, what, samples in (
+        ("behind", "Offsets of the input that are not in the files of a partition that this relay stands by for.",
+         [Sample(one.behind, its) for its, one in each if one.behind is not None]),
+        ("pending_messages", "Messages that are pending there.", [Sample(one.pending, its) for its, one in each]),
+        ("files_bytes", "What the files hold there.", [Sample(one.bytes_on_disk, its) for its, one in each]),
+        ("stopped", "1 where this relay does not stand by for a partition though it should.",
+         [Sample(bool(one.why), its) for its, one in each]),
+    ):  # fmt: skip
+        yield Metric(f"waterclock_relay_standby_{name}", "gauge", what, tuple(samples))

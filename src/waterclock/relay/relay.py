@@ -21,8 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -36,18 +35,20 @@ from waterclock.relay.around import Around, Reading, RecordRefused, committed_of
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
+from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner import Owner
 from waterclock.relay.pace import Pace
 from waterclock.relay.pressure import Pressure
 from waterclock.relay.retention import Retention
 from waterclock.relay.room import no_disk
+from waterclock.relay.standby import Standby
 from waterclock.relay.statistics import Counts, MessageStatistics, RelayStatistics
 from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare, were_gone
 from waterclock.relay.turn import Turn
-from waterclock.relay.upkeep import LAP_BYTES, Upkeep
+from waterclock.relay.upkeep import Upkeep
 
 log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
@@ -58,20 +59,6 @@ STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
 _FENCED_AGAIN_NS: Final = 60_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class RelayOptions:
-    """What a relay is started with. `name`: a static member's, whose partitions wait for it while it restarts."""
-
-    servers: str
-    topic: str
-    folder: Path
-    group: str
-    partitions: int = 3
-    name: str | None = None
-    settings: Mapping[str, Any] | None = None
-    lap_bytes: int = LAP_BYTES
 
 
 @dataclass(slots=True)
@@ -127,6 +114,8 @@ class Relay:
             reading,
         )
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
+        followed = range(self._count if options.standby is StandsBy.ALL else 0)
+        self.standby = Standby(self._around, followed, self.owners)
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -146,6 +135,7 @@ class Relay:
             done = self._ingest(messages) + self._turns()
             self._pressure.keep(self.owners)
             self._take_overs()  # last: what was read before is nothing for a new owner (rule 3)
+            done += self.standby.step({*self.owners, *self._absent, *self._given})
             self._holes.step(self._consumer.memberid())
             self._retention.step()
             self._gather()
@@ -166,6 +156,7 @@ class Relay:
             self._gather(now=True)
             for number in list(self.owners):
                 self._let_go(number, checkpoint)
+            self.standby.close(checkpoint)
         leave(self._consumer)
         for each in (self._holes, self._upkeep, self._logs):
             each.close()
@@ -185,6 +176,7 @@ class Relay:
             each.offset = self._end_of(each.partition)
         consumer.incremental_assign(list(given))  # rule 3
         self._given |= {each.partition for each in given}
+        self.standby.is_ready = True
 
     def _end_of(self, number: int) -> int:
         """Where the partition ends, more or less."""
@@ -217,6 +209,7 @@ class Relay:
     # Owners
 
     def _take_over(self, number: int, absent: _Absent) -> None:
+        self.standby.let_go(number)
         try:
             owner = TakeOver(self._around, number, absent.alone).run()
         except (ConnectionLost, StoreDamaged) as error:
@@ -271,7 +264,7 @@ class Relay:
         if self._absent or self._given:
             return min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]
-        return max(0.0, min([most_s, *waits]))
+        return max(0.0, min([most_s, self.standby.wait_s(), *waits]))
 
     def _wait_of(self, owner: Owner) -> float:
         if not owner.has_caught_up:
@@ -385,7 +378,7 @@ class Relay:
     def _gather(self, now: bool = False) -> None:
         if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:
             self._gathered_ns = self._clock.monotonic_ns()
-            self._statistics = gathering.gathered(self._statistics, self._counts, self.owners)
+            self._statistics = gathering.gathered(self._statistics, self._counts, self.owners, self.standby)
 
 
 def _reached(offset: int, owner: Owner) -> int:

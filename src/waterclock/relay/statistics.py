@@ -56,6 +56,21 @@ class PartitionStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyStatistics:
+    """One input partition that another relay owns, and whose files this one keeps.
+
+    The input is filed up to `position`, and `behind` offsets of it are to be filed, None where that is not known yet; `why`
+    says why nothing of it is, where that is so.
+    """
+
+    pending: int = 0
+    position: int = 0
+    behind: int | None = None
+    bytes_on_disk: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SpanStatistics:
     """Messages pending for a topic whose due times lie between two moments, in ms since 1970."""
 
@@ -125,6 +140,7 @@ class RelayStatistics:
     lateness_sum_ms: int = 0
     lateness_worst_ms: int = 0
     partitions: Mapping[int, PartitionStatistics] = field(default_factory=dict)
+    standby: Mapping[int, StandbyStatistics] = field(default_factory=dict)
     partitions_of_topic: int = 0
     spans: tuple[SpanStatistics, ...] = ()
 

@@ -22,21 +22,13 @@ Rule 4: the command position is that of the last settlement: the files note it, 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import Final
-
-from confluent_kafka import Message
 
 from waterclock.errors import UsageError
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.relay.around import Around, GroupOffset
-from waterclock.relay.extent import Extent
-from waterclock.relay.logs import fingerprint_of, offset_of
-from waterclock.relay.moves import Move
 from waterclock.relay.owner import Owner, Start
-from waterclock.relay.settled import told_by
-from waterclock.relay.settlement import NoSettlement, Settlement
-from waterclock.relay.snapshot import Assembly, Part, restore
+from waterclock.relay.replay import Replay
 from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
@@ -52,10 +44,6 @@ class TakeOver:
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
         self._committed: GroupOffset | None = None
-        self._answered = -1
-        self._extent, self._is_new = Extent(), False
-        self._snapshots = Assembly()
-        self._covered_from = 0  # TOPIC.settled is known from here on, and what was before too
 
     def run(self) -> Owner:
         """Steps 1 to 6. On an error nothing is held."""
@@ -94,133 +82,50 @@ class TakeOver:
 
     def verify(self) -> None:
         """Step 4."""
-        if (why := self._why_not()) is not None:
-            self.store.discard(why)
-        self._is_new = not self.store.data_position
-        if self._is_new:
-            low, _ = self._input
-            self.store.begin(low)
-            self.store.checkpoint(low, None, 0)  # from now on files without a manifest are none of ours
-        self._covered_from = self.store.settled_position
-        self._extent = Extent.of(self.store.notes)
-        self._answered = self._extent.answered
+        self._replay = Replay(self._around, self._number, self.store, self._input, self._settled)
 
     @property
     def _name(self) -> str:
-        return f"{self._around.topics.input}-{self._number}"
-
-    def _why_not(self) -> str | None:
-        """Why the files are not of these logs; None if they are, or if there are none."""
-        store = self.store
-        for name, position, (low, end) in (
-            (self._around.topics.input, store.data_position, self._input),
-            (self._around.topics.settled, store.settled_position, self._settled),
-        ):
-            if position and not low <= position <= end:
-                return f"they hold {name} up to {position}, and it has {low} to {end} now"
-        if store.fingerprint is None:
-            return None
-        offset = offset_of(store.fingerprint)
-        record = self._around.logs.record(self._around.topics.input, self._number, offset)
-        if record is None or fingerprint_of(record) != store.fingerprint:
-            return f"the record at offset {offset} of {self._around.topics.input} is not the one that was filed"
-        return None
+        return self._around.place_of(self._number)
 
     def replay(self) -> None:
         """Step 5."""
-        low, end = self._settled
-        # where the files do not know the command position, all of it is read for that
-        start = low if self._answered < 0 else max(low, self.store.settled_position)
+        start, (_, end) = self._replay.start, self._settled
         place = f"{self._around.topics.settled}-{self._number}"
         for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
-            self._answered = max(self._answered, self._apply(message))
+            self._replay.apply(message)
             if not message.offset() % TOLD_EVERY:
                 self._around.reading(place, message.offset() - start, end - start)
-        self._look_behind()
+        self._replay.look_behind()
         if self._committed is not None:
             self._compare(self._committed)
 
     def _compare(self, committed: GroupOffset) -> None:
         """What the group says, with what is settled."""
-        if committed.by_relay and committed.offset > self._answered:
+        if committed.by_relay and committed.offset > self._replay.answered:
             raise UsageError(
                 f"{self._around.topics.settled} does not hold what was settled, up to offset {committed.offset} of "
                 f"{self._name}: it was made again, or cut. All of the input would be delivered once more; to have that, "
                 "start with another --group."
             )
-        if not committed.by_relay and committed.offset != self._answered:
+        if not committed.by_relay and committed.offset != self._replay.answered:
             log.warning(
                 "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
                 self._name,
                 self._around.group,
                 committed.offset,
-                max(self._answered, self._input[0]),
+                max(self._replay.answered, self._input[0]),
             )
-
-    def _look_behind(self) -> None:
-        """Whether all is known of what was cut off."""
-        low, _ = self._settled
-        if self._covered_from < low:
-            raise UsageError(
-                f"{self._around.topics.settled}-{self._number} begins at offset {low}, and no snapshot of what was settled "
-                f"before can be read. All that still stands in {self._name} would be delivered once more; to have that, "
-                f"start with another --topic. Or give the relay the folder that it had (--folder)."
-            )
-        low, _ = self._input
-        if self._is_new and self._extent.moves.swept < low:
-            log.warning("%s begins at offset %d: nothing is known of what was before", self._name, low)
-
-    def _apply(self, message: Message) -> int:
-        """Take in one record of TOPIC.settled; the command position that it holds, -1 where it is none of ours."""
-        place = f"{self._around.topics.settled}-{self._number}-{message.offset()}"
-        value = message.value() or b""
-        try:
-            told = told_by(value)
-        except NoSettlement as error:
-            if error.later:
-                raise UsageError(f"{place} is written by a later relay: {error}. Start that version.") from None
-            log.warning("%s is no settlement, and is passed over: %s", place, error)
-            return -1
-        is_ours = told.mark == self._around.mark
-        if not is_ours:
-            log.warning("%s is of an earlier topic %s, and is passed over", place, self._around.topics.input)
-        if isinstance(told, Part):
-            return self._take(told, is_ours)
-        if is_ours:
-            self._settle(told, len(value))
-        return told.command_position if is_ours else -1
-
-    def _settle(self, told: Settlement | Move, size: int) -> None:
-        if isinstance(told, Move):
-            self._extent.moved(told)
-        elif len(told.origins):
-            self._extent.unsaved += size
-            with suppress(OSError):  # it is settled all the same; the owner hears of such a disk, and says so
-                self.store.settle(told.origins, told.state)
-
-    def _take(self, part: Part, is_ours: bool) -> int:
-        """Take in a part of a snapshot, and with the last one, the snapshot, if what it covers is not known otherwise. That
-        of an earlier topic says that nothing of this one was cut off."""
-        snapshot = self._snapshots.take(part)
-        if snapshot is None:
-            return -1
-        if is_ours:
-            self._extent.moves.note(snapshot.swept, snapshot.stretches)
-            self._extent.snapshotted(snapshot.replay_from, sum(map(len, snapshot.chunks.values())))
-            if self._covered_from < self._settled[0]:
-                restore(self.store, snapshot)
-        if snapshot.replay_from >= self._settled[0]:
-            self._covered_from = max(self._covered_from, snapshot.replay_from)
-        return snapshot.command_position if is_ours else -1
 
     def begin(self) -> Owner:
         """Step 6."""
         assert self._producer is not None, "step 2 comes first"
         low, end = self._input
-        answered = max(self._answered, low)
+        answered = max(self._replay.answered, low)
         filed = self.store.data_position or low
-        self._extent.begins(low, self._settled[0])
-        start = Start(filed, answered, end, self._settled[1], self._extent)
+        extent = self._replay.extent
+        extent.begins(low, self._settled[0])
+        start = Start(filed, answered, end, self._settled[1], extent)
         return Owner(self._around, self._number, self.store, self._producer, start, self._alone)
 
     def give_up(self) -> None:

@@ -44,6 +44,11 @@ class Plan:
     a_second: int = 200
     broker_faults: bool = True
 
+    @property
+    def standby(self) -> str:
+        """Whether the relays stand by for each other: three times of four."""
+        return "all" if self.seed % 4 else "none"
+
 
 @dataclass
 class Result:
@@ -68,7 +73,8 @@ class Episode:
         self.folder.mkdir(parents=True, exist_ok=True)
         targets = self._topics()
         self.relays = [
-            RelayProcess(self.folder, name, self.broker.bootstrap, self.topic, PARTITIONS) for name in ("one", "two")
+            RelayProcess(self.folder, name, self.broker.bootstrap, self.topic, PARTITIONS, self.plan.standby)
+            for name in ("one", "two")
         ]
         load = Load(self.broker.bootstrap, self.topic, PARTITIONS, targets, self.plan.seed, self.plan.a_second)
         own = (self.topic, f"{self.topic}.replies", f"{self.topic}.dead")
@@ -180,6 +186,7 @@ class Episode:
         figures.update({
             "requests": len(checker.asked), "delivered": sum(checker.fired.values()),
             "commands": sum(one.action in ("cancel", "replace") for one in checker.asked.values()),
+            f"standby {self.plan.standby}": 1,
             "kills and pauses": sum(self.done[name] for name in self.DEEDS),
             "tracebacks": sum(relay.said.count("Traceback") for relay in self.relays),
         })  # fmt: skip

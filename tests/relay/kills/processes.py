@@ -93,9 +93,10 @@ class Apache:
 class RelayProcess:
     """`waterclock relay` with files and output in `folder`/NAME."""
 
-    def __init__(self, folder: Path, name: str, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, folder: Path, name: str, bootstrap: str, topic: str, partitions: int, standby: str) -> None:
         self.name, self._files, self._out = name, folder / name, folder / f"{name}.txt"
         options = {"bootstrap": bootstrap, "topic": topic, "folder": self._files, "partitions": partitions}
+        options["standby"] = standby
         words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
         self._command = [sys.executable, "-m", "waterclock.cli", "relay", *words]
         self._process: subprocess.Popen[bytes] | None = None
