@@ -173,6 +173,8 @@ class Turn:
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
         origins, owner = rows["origin"].tolist(), self._owner
+        if not origins:
+            return []  # Kafka would be asked for the bounds of the log
         records = self._around.logs.records(self._around.topics.input, owner.number, origins)
         return [
             letter_of(records[origin], reasons[origin], True)
