@@ -21,7 +21,7 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -45,9 +45,6 @@ MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
-
-
-Carried = tuple[bytes | None, bytes | None, list[Header]]
 
 
 class _Known:
@@ -86,7 +83,7 @@ class Turn:
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
-        self._carried: Iterable[Carried] = ()  # value, key and headers of each of these
+        self._blobs: list[bytes] = []  # of each of these
         self._nexts: list[Next] = []
         self._written: dict[bytes, dict[int, int]] = {}  # these, as `Owner.nexts`
         self._missed = 0
@@ -199,7 +196,7 @@ class Turn:
             self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
-        self._carried = map(handed_on, blobs)
+        self._blobs = blobs
 
     def deliver(self) -> None:
         """Step 4."""
@@ -211,19 +208,23 @@ class Turn:
             producer.send(topic, each.value, each.key, number, headers=each.headers, on_delivery=hear)
 
     def _deliver(self) -> None:
-        producer = self._owner.producer
+        producer, names = self._owner.producer, self._owner.store.targets
+        topics = map(names.__getitem__, self._rows["target"].tolist())
+        messages = handed_on(self._blobs, self._given_anew())
         if not self._owner.alone:
-            producer.send_many(self._messages())
+            producer.send_many(topics, messages)
             return
-        for origin, (topic, value, key, headers) in zip(self._rows["origin"].tolist(), self._messages(), strict=True):
+        origins = self._rows["origin"].tolist()
+        for origin, topic, (value, key, headers) in zip(origins, topics, messages, strict=True):
             producer.send(topic, value, key, headers=headers, on_delivery=partial(self._hear, origin))
 
-    def _messages(self) -> Iterator[tuple[str, bytes | None, bytes | None, list[Header]]]:
-        """What is delivered: topic, value, key, headers."""
-        prefix, names = self._around.place(self._owner.number, 0)[:-1].encode(), self._owner.store.targets
-        columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
-        for origin, target, due, (value, key, headers) in zip(*columns, self._carried, strict=True):
-            yield names[target], value, key, [*headers, (FROM, b"%s%d" % (prefix, origin)), (UNTIL, b"%d" % due)]
+    def _given_anew(self) -> Iterator[list[Header]]:
+        """The headers by which whoever gets a message knows its request and its due time."""
+        prefix, last, until = self._around.place(self._owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
+        for origin, due in zip(self._rows["origin"].tolist(), self._rows["due"].tolist(), strict=True):
+            if due != last:
+                last, until = due, (UNTIL, b"%d" % due)
+            yield [(FROM, b"%s%d" % (prefix, origin)), until]
 
     def settle(self) -> None:
         """Step 5."""
