@@ -9,7 +9,8 @@ A crash between any two leaves Kafka as it was after the last 4, for whoever rea
 (isolation.level=read_committed). The next under the name begins with 1.
 
 Rule 1: after an error the producer is of no more use: close it and make a new one, for it begins with 1.
-Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard.
+Rule 2: a commit is asked for until it is answered: to give up would leave it open whether it got through. Ctrl-C is heard,
+        and so is `give_up`, for a thread that hears no Ctrl-C.
 Rule 3: what a record was refused for is the error, and not what its transaction then says.
 Rule 4: who has to know what became of a record gives `send` an `on_delivery`. With SENDING it hears of a refusal only.
 """
@@ -66,7 +67,7 @@ class TransactionalProducer:
         if wins["delivery.report.only.error"]:  # else it would be called for every record
             own["on_delivery"] = _noting(self._refused)
         self.producer = Producer({**settings, **wins, **own})
-        self.is_open, self._sent = False, 0
+        self.is_open, self._sent, self._is_given_up = False, 0, False
 
     def fence(self) -> None:
         """Step 1."""
@@ -143,6 +144,10 @@ class TransactionalProducer:
         self._ask(self.producer.abort_transaction, _ABORT_S)
         self.is_open = False
 
+    def give_up(self) -> None:
+        """From any thread: whoever waits for an answer of Kafka's has an error within a second or so, and rule 1 holds."""
+        self._is_given_up = True
+
     def close(self) -> None:
         """Throw away what is not committed; without a connection, Kafka does that by itself when time is over."""
         if self.is_open:
@@ -157,7 +162,10 @@ class TransactionalProducer:
             self._fail(raised)
 
     def _patiently(self, call: Callable[[float], object], patience_s: float) -> None:
-        patiently(partial(call, CALL_S), lambda error: not error.retriable(), patience_s, self._clock)
+        patiently(partial(call, CALL_S), self._is_no_use, patience_s, self._clock)
+
+    def _is_no_use(self, error: KafkaError) -> bool:
+        return self._is_given_up or not error.retriable()
 
     def _fail(self, raised: KafkaException) -> NoReturn:
         if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
