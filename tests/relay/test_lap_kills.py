@@ -178,7 +178,7 @@ def test_a_cancel_that_stands_before_the_copy_is_not_answered_before_the_copy_is
         until_death(world, relay)
     relay._upkeep._cutter.cut(world.topic, 0, lows[0]).result()  # as far as it is swept, and answered
     monkeypatch.setattr("waterclock.relay.relay.READ", 1)
-    monkeypatch.setattr("waterclock.relay.relay.MOST_WAITING", 0)
+    monkeypatch.setattr("waterclock.relay.turns.MOST_WAITING", 0)
     relay = lapping(world, folder=world.folder / "empty")
     step_until(world.replies, relay)
     assert world.replies() == [("cart-1", "cancelled", 1)]

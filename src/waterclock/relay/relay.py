@@ -1,4 +1,5 @@
-"""The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread.
+"""The relay: one consumer of the input, and an owner for each partition that the group gives it. One thread,
+but for commits (turns.py).
 
 Rule 1: what the group says is noted in its callbacks and done between two polls: a partition is given back before anything
         else happens, and taken over after that.
@@ -47,14 +48,12 @@ from waterclock.relay.store import StoreDamaged
 from waterclock.relay.take_over import TakeOver
 from waterclock.relay.targets import Targets
 from waterclock.relay.topics import Topics, prepare, were_gone
-from waterclock.relay.turn import Turn
+from waterclock.relay.turns import Turns, is_wanted
 from waterclock.relay.upkeep import Upkeep
 
 log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
-MOST_WAITING: Final = 50_000  # commands that wait for the end of the input to be reached
-MOST_LETTERS: Final = 1_000  # likewise of dead letters: each is a whole record
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
@@ -116,6 +115,7 @@ class Relay:
         self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
         followed = range(self._count if options.standby is StandsBy.ALL else 0)
         self.standby = Standby(self._around, followed, self.owners)
+        self._side_by_side = Turns(self._counts, self._of)
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
@@ -158,7 +158,7 @@ class Relay:
                 self._let_go(number, checkpoint)
             self.standby.close(checkpoint)
         leave(self._consumer)
-        for each in (self._holes, self._upkeep, self._logs):
+        for each in (self._holes, self._side_by_side, self._upkeep, self._logs):
             each.close()
 
     # The group
@@ -344,23 +344,28 @@ class Relay:
             return 0
 
     def _turns(self) -> int:
-        return sum(self._of(number, self._turn) for number in list(self.owners))
+        """A turn of each partition where there is something for one, and what is done beside turns."""
+        wanting = [owner for number, owner in list(self.owners.items()) if self._of(number, self._is_wanted)]
+        done = self._side_by_side.run(wanting)
+        for owner in list(self.owners.values()):
+            done += self._of(owner.number, self._keep_up if owner in wanting else self._keep)
+        return done
 
-    def _turn(self, owner: Owner) -> int:
-        """A turn where there is something for one; whether there was."""
+    def _is_wanted(self, owner: Owner) -> bool:
         if owner.is_in_doubt:
             owner.catch_up(self._logs.bounds(self.topics.input, owner.number)[1])
-        if owner.rest_until_ns > self._clock.monotonic_ns() or not self._is_wanted(owner):
-            self._counts.requests += owner.keep_up()
-            owner.tidy()
-            self._look_after(owner)
-            return self._upkeep.step(owner)
-        owner.look_ahead()
-        Turn(owner, self._counts).run()
+        return is_wanted(owner, self._clock)
+
+    def _keep_up(self, owner: Owner) -> int:
         self._counts.requests += owner.keep_up()
-        if owner.alone:
-            raise ConnectionLost("no record was refused this time")
-        return 1
+        return 0
+
+    def _keep(self, owner: Owner) -> int:
+        """What there is time for where nothing is delivered; whether there was a transaction."""
+        self._keep_up(owner)
+        owner.tidy()
+        self._look_after(owner)
+        return self._upkeep.step(owner)
 
     def _look_after(self, owner: Owner) -> None:
         """Ask anew for records that stand in the input and do not come."""
@@ -368,12 +373,6 @@ class Relay:
             log.warning("%s-%d stands still at offset %d: asking anew", self.topics.input, owner.number, owner.position)
             owner.heard()
             self._read_from(owner.number, owner.position)
-
-    def _is_wanted(self, owner: Owner) -> bool:
-        if not owner.has_caught_up:
-            return not owner.copies_to_come and (len(owner.waiting) > MOST_WAITING or len(owner.letters) > MOST_LETTERS)
-        is_due = (due_ms := owner.next_due_ms()) is not None and due_ms <= self._clock.wall_ms()
-        return bool(is_due or owner.waiting or owner.letters or owner.is_behind)
 
     def _gather(self, now: bool = False) -> None:
         if now or self._clock.monotonic_ns() - self._gathered_ns >= 1_000_000_000:

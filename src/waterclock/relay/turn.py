@@ -21,7 +21,8 @@ Rule 4: a turn carries no more than the owner's pace says. Where more commands w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -45,9 +46,6 @@ MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
 REST_NS: Final = (
     6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
 )
-
-
-Carried = tuple[bytes | None, bytes | None, list[Header]]
 
 
 class _Known:
@@ -77,40 +75,47 @@ class _Known:
 
 
 class Turn:
-    """The steps of the file, once; `counts` hear of it when it is committed."""
+    """The steps of the file, once: `begin`, `end`, `mark`. `counts` hear of it when it is committed."""
 
     def __init__(self, owner: Owner, counts: Counts) -> None:
-        self._owner, self._counts, self._around = owner, counts, owner.around
+        self.owner, self._counts, self._around = owner, counts, owner.around
+        self._began_ns = owner.around.clock.monotonic_ns()
         self._most = min(owner.pace.most, MOST_ALONE if owner.alone else MOST)
         self._gone: dict[int, State] = {}  # what this turn settles besides deliveries
         self._replies: list[Reply] = []
         self._letters: list[Letter] = []
         self._rows: Array = owner.ready[:0]
-        self._carried: Iterable[Carried] = ()  # value, key and headers of each of these
+        self._blobs: list[bytes] = []  # of each of these
         self._nexts: list[Next] = []
         self._written: dict[bytes, dict[int, int]] = {}  # these, as `Owner.nexts`
         self._missed = 0
         self._position = owner.position  # of the commands, once this is committed
         self._settled_position = owner.settled_position
 
-    def run(self) -> None:
-        """Steps 1 to 8. Whatever is raised, the owner is of no more use."""
-        owner, clock = self._owner, self._around.clock
-        began_ns = clock.monotonic_ns()
-        try:
-            self._run()
-        except ConnectionLost:
-            owner.pace = owner.pace.failed(len(self._rows) + len(self._replies) + len(self._letters))
-            raise
-        owner.pace = owner.pace.took(clock.monotonic_ns() - began_ns)
+    def begin(self) -> None:
+        """Steps 1 to 5. Whatever is raised, here and later, the owner is of no more use."""
+        with self._smaller_where_it_fails():
+            self.answer()
+            if self.owner.has_caught_up and self._position == self.owner.position:
+                self.take()
+                self.read()
+            self.deliver()
+            self.settle()
 
-    def _run(self) -> None:
-        self.answer()
-        if self._owner.has_caught_up and self._position == self._owner.position:
-            self.take()
-            self.read()
-        for step in (self.deliver, self.settle, self.send_position, self.commit, self.mark):
-            step()
+    def end(self) -> None:
+        """Steps 6 and 7. They wait for Kafka, and may do so in another thread: nobody else looks at the owner meanwhile."""
+        with self._smaller_where_it_fails():
+            self.send_position()
+            self.commit()
+        self.owner.pace = self.owner.pace.took(self._around.clock.monotonic_ns() - self._began_ns)
+
+    @contextmanager
+    def _smaller_where_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost:
+            self.owner.pace = self.owner.pace.failed(len(self._rows) + len(self._replies) + len(self._letters))
+            raise
 
     def answer(self) -> None:
         """Step 1."""
@@ -118,14 +123,14 @@ class Turn:
         self._letters = sorted(letters, key=lambda letter: letter.offset)
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
-        known = dict(zip(ids, map(_Known, self._owner.store.find_many(ids)), strict=True))
+        known = dict(zip(ids, map(_Known, self.owner.store.find_many(ids)), strict=True))
         self._replies = [self._reply(command, known[command.id]) for command in waiting]
         if self._gone:
-            self._owner.drop(list(self._gone))
+            self.owner.drop(list(self._gone))
 
     def _first(self) -> tuple[list[Command], list[Letter]]:
         """What is answered in this turn, in the order of the input: all that waits, or as much as the pace allows."""
-        owner, most = self._owner, self._most
+        owner, most = self.owner, self._most
         if len(owner.waiting) + len(owner.letters) <= most:
             return owner.waiting, owner.letters
         offsets = sorted({each.offset for each in owner.waiting} | {each.offset for each in owner.letters})
@@ -138,16 +143,16 @@ class Turn:
 
     def _reply(self, command: Command, known: _Known) -> Reply:
         pending = known.take(command.offset, self._gone)
-        if self._owner.nexts:
-            pending = known.take_others(self._owner.nexts_of(command), pending, self._gone)
+        if self.owner.nexts:
+            pending = known.take_others(self.owner.nexts_of(command), pending, self._gone)
         self._gone.update(dict.fromkeys(pending, State.CANCELLED))
         told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
-        request = self._around.place(self._owner.number, command.offset)
+        request = self._around.place(self.owner.number, command.offset)
         return Reply(command.id.decode(), command.action.value, told, len(pending), request)
 
     def take(self) -> None:
         """Step 2."""
-        owner = self._owner
+        owner = self.owner
         rows = owner.due(self._around.clock.wall_ms(), self._most)
         targets = owner.store.targets
         names = {number: targets[number] for number in np.unique(rows["target"]).tolist()}
@@ -167,12 +172,14 @@ class Turn:
         if len(bad) <= MOST_PUT_ASIDE:
             return rows, here
         cut = int(bad[MOST_PUT_ASIDE])
-        self._owner.put_back(rows[cut:])
+        self.owner.put_back(rows[cut:])
         return rows[:cut], here[:cut]
 
     def _put_aside(self, rows: Array, reasons: Mapping[int, str]) -> list[Letter]:
         """The records as they came; what is cut off by now, as it is in the files."""
-        origins, owner = rows["origin"].tolist(), self._owner
+        origins, owner = rows["origin"].tolist(), self.owner
+        if not origins:
+            return []  # Kafka would be asked for the bounds of the log
         records = self._around.logs.records(self._around.topics.input, owner.number, origins)
         return [
             letter_of(records[origin], reasons[origin], True)
@@ -182,7 +189,7 @@ class Turn:
         ]
 
     def _of_files(self, row: Array, reason: str) -> Letter:
-        origin, store = int(row["origin"][0]), self._owner.store
+        origin, store = int(row["origin"][0]), self.owner.store
         (payload,) = map(unpack, store.read(row))
         said = [(TO, store.targets[row["target"][0]].encode()), (AT, b"%d" % row["due"][0])]
         said += [(ID, payload.id)] if payload.id else []
@@ -190,42 +197,47 @@ class Turn:
 
     def read(self) -> None:
         """Step 3."""
-        owner = self._owner
+        owner = self.owner
         blobs = list(owner.store.read(self._rows))
         if self._rows["flags"].any():
             found = follow_ups(self._rows, blobs, owner.store.targets, self._around.clock.wall_ms())
             self._rows, blobs, self._nexts, self._missed = found.rows, found.blobs, found.nexts, found.missed
             self._letters += found.letters
             self._gone.update(dict.fromkeys(found.aside, State.CANCELLED))
-        self._carried = map(handed_on, blobs)
+        self._blobs = blobs
 
     def deliver(self) -> None:
         """Step 4."""
-        producer, topic, number = self._owner.producer, self._around.topics.input, self._owner.number
+        producer, topic, number = self.owner.producer, self._around.topics.input, self.owner.number
         producer.begin()
         self._deliver()
         for each in self._nexts:
             hear = partial(self._hear_next, each)
             producer.send(topic, each.value, each.key, number, headers=each.headers, on_delivery=hear)
+        self._blobs = []  # the client has them
 
     def _deliver(self) -> None:
-        producer = self._owner.producer
-        if not self._owner.alone:
-            producer.send_many(self._messages())
+        producer, names = self.owner.producer, self.owner.store.targets
+        topics = map(names.__getitem__, self._rows["target"].tolist())
+        messages = handed_on(self._blobs, self._given_anew())
+        if not self.owner.alone:
+            producer.send_many(topics, messages)
             return
-        for origin, (topic, value, key, headers) in zip(self._rows["origin"].tolist(), self._messages(), strict=True):
+        origins = self._rows["origin"].tolist()
+        for origin, topic, (value, key, headers) in zip(origins, topics, messages, strict=True):
             producer.send(topic, value, key, headers=headers, on_delivery=partial(self._hear, origin))
 
-    def _messages(self) -> Iterator[tuple[str, bytes | None, bytes | None, list[Header]]]:
-        """What is delivered: topic, value, key, headers."""
-        prefix, names = self._around.place(self._owner.number, 0)[:-1].encode(), self._owner.store.targets
-        columns = (self._rows[name].tolist() for name in ("origin", "target", "due"))
-        for origin, target, due, (value, key, headers) in zip(*columns, self._carried, strict=True):
-            yield names[target], value, key, [*headers, (FROM, b"%s%d" % (prefix, origin)), (UNTIL, b"%d" % due)]
+    def _given_anew(self) -> Iterator[list[Header]]:
+        """The headers by which whoever gets a message knows its request and its due time."""
+        prefix, last, until = self._around.place(self.owner.number, 0)[:-1].encode(), None, (UNTIL, b"")
+        for origin, due in zip(self._rows["origin"].tolist(), self._rows["due"].tolist(), strict=True):
+            if due != last:
+                last, until = due, (UNTIL, b"%d" % due)
+            yield [(FROM, b"%s%d" % (prefix, origin)), until]
 
     def settle(self) -> None:
         """Step 5."""
-        owner, topics = self._owner, self._around.topics
+        owner, topics = self.owner, self._around.topics
         gone = np.array(list(self._gone), "<i8")
         parts = [(State.FIRED, self._rows["origin"]), *([(State.CANCELLED, gone)] if len(gone) else [])]
         for state, origins in parts:
@@ -237,7 +249,7 @@ class Turn:
             self._send_letter(letter)
 
     def _send_letter(self, letter: Letter) -> None:
-        owner, watch = self._owner, partial(self._hear, ~letter.offset)
+        owner, watch = self.owner, partial(self._hear, ~letter.offset)
         place = self._around.place(owner.number, letter.offset)
         said = [(REASON, letter.reason.encode()), (ORIGIN, place.encode())]
         if ~letter.offset in owner.refused:  # the letter itself: it is said without the record
@@ -249,16 +261,16 @@ class Turn:
 
     def send_position(self) -> None:
         """Step 6."""
-        place = (self._around.topics.input, self._owner.number)
-        self._owner.producer.send_offsets({place: self._position}, self._around.member(), NOTE)
+        place = (self._around.topics.input, self.owner.number)
+        self.owner.producer.send_offsets({place: self._position}, self._around.member(), NOTE)
 
     def commit(self) -> None:
         """Step 7; when it returns, Kafka has it all."""
-        self._owner.producer.commit()
+        self.owner.producer.commit()
 
     def mark(self) -> None:
         """Step 8."""
-        owner = self._owner
+        owner = self.owner
         owner.settled(self._rows["origin"], State.FIRED)
         owner.settled(np.array(list(self._gone), "<i8"), State.CANCELLED)
         owner.settled_position = self._settled_position
@@ -275,9 +287,9 @@ class Turn:
     def _hear_next(self, what: Next, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._written.setdefault(what.id, {})[message.offset()] = what.began
-        elif self._owner.alone:
+        elif self.owner.alone:
             self._hear(what.after, error, message)
 
     def _hear(self, origin: int, error: KafkaError | None, message: Message) -> None:
         if error is not None and is_the_records(error):
-            self._owner.refused[origin] = f"{message.topic()} does not take it: {error.str()}."
+            self.owner.refused[origin] = f"{message.topic()} does not take it: {error.str()}."

@@ -1,0 +1,181 @@
+"""Turns: what one asks of Kafka, and how those of several partitions are committed side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.relay.test_kills import Death, run_until_death
+from tests.relay.world import World, step_quietly, step_until
+from waterclock.clock import ManualClock
+from waterclock.errors import ConnectionLost
+from waterclock.kafka.settings import base_settings
+from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay.logs import Logs
+from waterclock.relay.relay import Relay
+from waterclock.relay.turn import Turn
+from waterclock.relay.turns import AT_ONCE
+from waterclock.testing import Broker
+
+PARTITIONS = 6
+PATIENCE_S = 20
+
+
+def test_a_turn_that_puts_nothing_aside_asks_nothing_of_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two questions to Kafka for each turn were a fifth of what it took."""
+    relay = world.started()
+    world.send("a", in_ms=900)
+    step_quietly(relay)
+    asked: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Logs, "bounds", lambda self, topic, partition: asked.append(partition) or (0, 0))
+        world.advance_ms(900)
+        step_until(lambda: relay._counts.delivered, relay)
+    assert world.values() == ["a"]
+    assert not asked
+
+
+# Side by side
+
+
+@pytest.fixture
+def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    """A world of several partitions, each with a message that is due."""
+    with World(relay_broker, tmp_path, f"turns-{tmp_path.name}", PARTITIONS) as made:
+        yield made
+
+
+def due_in_each(world: World, partitions: int) -> tuple[Relay, list[str]]:
+    """A relay with a message in each of so many partitions; all of them are due."""
+    relay = world.started()
+    values = [f"{number}" for number in range(partitions)]
+    for number, value in enumerate(values):
+        world.send(value, in_ms=900, partition=number)
+    step_quietly(relay)
+    world.advance_ms(900)
+    return relay, values
+
+
+def commit_with(patch: pytest.MonkeyPatch, deed: Callable[[Turn], object]) -> None:
+    """Have something happen before each commit of what is delivered."""
+    real = Turn.commit
+
+    def commit(self: Turn) -> None:
+        if len(self._rows):
+            deed(self)
+        real(self)
+
+    patch.setattr(Turn, "commit", commit)
+
+
+def test_turns_of_several_partitions_wait_for_kafka_side_by_side(wide: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay, values = due_in_each(wide, AT_ONCE)
+    others = threading.Barrier(AT_ONCE)
+    commit_with(monkeypatch, lambda turn: others.wait(PATIENCE_S))
+    step_until(lambda: len(wide.values()) == AT_ONCE, relay)
+    assert sorted(wide.values()) == values
+    assert relay._counts.breaks == 0
+
+
+def test_no_more_than_a_few_are_on_their_way_at_once(wide: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay, values = due_in_each(wide, PARTITIONS)
+    began, counts = Turn.begin, list[int]()
+
+    def begin(self: Turn) -> None:
+        counts.append(len(relay._side_by_side._under_way))
+        began(self)
+
+    monkeypatch.setattr(Turn, "begin", begin)
+    step_until(lambda: len(wide.values()) == PARTITIONS, relay)
+    assert sorted(wide.values()) == values
+    assert max(counts) == AT_ONCE - 1
+
+
+def both_there(fails: Callable[[Turn], object]) -> Callable[[Turn], object]:
+    """What befalls the turn of partition 0 when it and another one are about to be committed; once."""
+    there, once = threading.Barrier(2), [fails]
+
+    def befall(turn: Turn) -> None:
+        if once or turn.owner.number:
+            there.wait(PATIENCE_S)
+        if not turn.owner.number and once:
+            once.pop()(turn)
+
+    return befall
+
+
+def lose(turn: Turn) -> None:
+    raise ConnectionLost("a test wants it")
+
+
+def fence(turn: Turn) -> None:
+    """Another one takes the partition over: Kafka hears nothing more of this owner."""
+    turn._around.make_producer(turn.owner.number, False).fence()
+
+
+@pytest.mark.parametrize("befalls", [lose, fence])
+def test_a_turn_that_fails_beside_another_fails_alone_and_each_message_comes_once(
+    befalls: Callable[[Turn], object], wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, values = due_in_each(wide, 2)
+    kept = relay.owners[1]
+    with monkeypatch.context() as patch:
+        commit_with(patch, both_there(befalls))
+        step_until(lambda: relay._counts.breaks, relay)
+    assert relay.owners[1] is kept
+    assert kept.store.pending == 0
+    step_until(lambda: len(wide.values()) >= 2, relay)
+    step_quietly(relay)
+    assert sorted(wide.values()) == values
+
+
+def test_a_relay_that_dies_while_another_turn_is_on_its_way_leaves_no_thread_that_waits(
+    wide: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C is heard in one thread only, and Kafka may be away for long: what waits in another is given up."""
+    relay, values = due_in_each(wide, 2)
+    waited: list[bool] = []
+
+    def die(turn: Turn) -> None:
+        raise Death
+
+    def wait_for_long(turn: Turn) -> None:
+        given_up = threading.Event()
+        monkeypatch.setattr(turn.owner.producer, "give_up", given_up.set)
+        there.wait(PATIENCE_S)
+        waited.append(given_up.wait(PATIENCE_S))
+        raise ConnectionLost("it was given up")
+
+    there = threading.Barrier(2)
+    with monkeypatch.context() as patch:
+        commit_with(
+            patch, lambda turn: wait_for_long(turn) if turn.owner.number else (there.wait(PATIENCE_S), die(turn))
+        )
+        run_until_death(wide, relay)
+    assert waited == [True]
+    relay = wide.started()
+    step_until(lambda: len(wide.values()) >= 2, relay)
+    step_quietly(relay)
+    assert sorted(wide.values()) == values
+
+
+def test_whoever_waits_for_kafka_with_a_producer_that_is_given_up_waits_no_longer() -> None:
+    clock = ManualClock()
+    producer = TransactionalProducer(base_settings("127.0.0.1:1", {}), "t", lambda error: ConnectionLost("away"), clock)
+    asked: list[float] = []
+
+    class Away:
+        def commit_transaction(self, timeout_s: float) -> None:
+            asked.append(timeout_s)
+            if len(asked) == 100:
+                producer.give_up()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+    producer.producer = Away()
+    with pytest.raises(ConnectionLost):
+        producer.commit()
+    assert len(asked) == 100
