@@ -14,7 +14,7 @@ from pathlib import Path
 from waterclock.arguments import count, describe
 from waterclock.errors import EnvironmentMissing
 
-LESSONS = ("order", "duplicates", "acks", "keys")
+LESSONS = ("order", "duplicates", "acks", "keys", "binlog", "replicas", "batching")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,8 @@ def _share(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """`waterclock demo fines`: the main job. `kills`: its driver killed. `cdc`: a database's changes into another one.
-    `delays`: reminders through two relays that are killed. `order`, `duplicates`, `acks`, `keys`: lessons."""
+    `delays`: reminders through two relays that are killed. `order`, `duplicates`, `acks`, `keys`, `binlog`, `replicas`,
+    `batching`: lessons."""
     from waterclock.examples.options import settle
 
     settle(arguments)

@@ -1,1 +1,1 @@
-"""Lessons of order and duplicates, to be run: a real client, a real broker, and one fault on purpose each."""
+"""Lessons, to be run: a real client, a real broker, and something that goes wrong on purpose, or is slow."""

@@ -85,9 +85,10 @@ def stop_and_kill(process: subprocess.Popen[str]) -> None:
     process.kill()
 
 
-def started(folder: str) -> tuple[subprocess.Popen[str], str]:
-    """A broker in a process of its own; it says where it listens."""
+def started(folder: str, *settings: str) -> tuple[subprocess.Popen[str], str]:
+    """A broker in a process of its own; it says where it listens. Settings are `name=value`."""
     command = [sys.executable, "-m", "waterclock.cli", "broker", "--port", "0", "--data", folder]
+    command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:
@@ -125,10 +126,10 @@ class Load:
 
     def run(self, duration_s: float, kill: Callable[[], None]) -> None:
         """Send until some time after the first was reported, `kill` while sending goes on, then give up what is left."""
-        self.wait(lambda: self._sent_more() and bool(self.reported))
+        self.wait(lambda: self.sent_more() and bool(self.reported))
         killer = threading.Timer(duration_s, kill)
         killer.start()
-        self.wait(lambda: self._sent_more() and not killer.is_alive())
+        self.wait(lambda: self.sent_more() and not killer.is_alive())
         self.end()
 
     def send(self, count: int) -> None:
@@ -147,7 +148,8 @@ class Load:
         self._sender.purge()
         self._sender.flush(10)
 
-    def _sent_more(self) -> bool:
+    def sent_more(self) -> bool:
+        """True, after some more were sent."""
         self.send(100)
         return True
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 QUIET = {"log_level": 0}
 ONE_BY_ONE = {"batch.num.messages": 1, "linger.ms": 0}  # a request for each message
+AT_ONCE = {"fetch.wait.max.ms": 10}  # for a reader of few records, who waits for the end most of its time
 PATIENCE_S = 30
 
 

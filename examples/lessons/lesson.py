@@ -1,9 +1,12 @@
-"""What a lesson says: a small table for people, the same as JSON for programs, and what to learn from it."""
+"""What a lesson says: a sentence now and then while it goes on, then a small table for people, the same as JSON for
+programs, and what to learn from it."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 
@@ -31,7 +34,16 @@ class Lesson:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
         ]
         lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([self.title, "", *lines, "", *(f"- {sentence}" for sentence in self.learned)])
+        return "\n".join([self.title, "", *lines, "", *map(_folded, self.learned)])
+
+
+def _folded(sentence: str) -> str:
+    return fill(f"- {sentence}", 80, subsequent_indent="  ")
+
+
+def tell(sentence: str) -> None:
+    """Say what is going on; on stderr, so that a program reads nothing but the result."""
+    print(sentence, file=sys.stderr, flush=True)
 
 
 def shown(value: Any) -> str:

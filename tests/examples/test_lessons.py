@@ -12,7 +12,7 @@ pytest.importorskip("confluent_kafka")
 
 from waterclock import cli
 from waterclock.examples.command import LESSONS
-from waterclock.examples.lessons import acks, duplicates, keys, order
+from waterclock.examples.lessons import acks, batching, duplicates, keys, order, replicas
 from waterclock.examples.lessons.clients import ONE_BY_ONE, producer, read, send
 from waterclock.examples.lessons.lesson import Lesson
 from waterclock.testing import Broker, Error
@@ -132,6 +132,67 @@ def test_without_a_commit_everything_done_before_the_rebalance_is_done_twice(
     by_key: dict[str, dict[str, Any]],
 ) -> None:
     assert by_key["second consumer, no commit"]["done twice"] >= keys.HALF // 2
+
+
+@pytest.fixture(scope="module")
+def binlogs() -> Lesson:
+    pytest.importorskip("pyarrow")
+    from waterclock.examples.lessons import binlog
+
+    return binlog.lesson()
+
+
+def test_a_mirror_is_right_in_whatever_order_changes_come_and_a_naive_sink_in_half_of_them(binlogs: Lesson) -> None:
+    sent = binlogs.rows[:6]
+    assert len({tuple(row["came as"]) for row in sent}) == 6
+    assert all(row["mirror"] == row["source"] == "nothing" for row in binlogs.rows)
+    wrong = {" ".join(row["came as"]): row["naive"] for row in sent if row["wrong"]}
+    assert wrong == {
+        "update delete insert": "pen at 1",
+        "delete insert update": "pen at 2",
+        "delete update insert": "pen at 1",
+    }
+
+
+def test_a_retry_swaps_the_changes_of_a_row_and_leaves_it_in_a_naive_sink(binlogs: Lesson) -> None:
+    retried = binlogs.rows[-1]
+    assert sorted(retried["came as"]) == ["delete", "insert", "update"]
+    assert retried["came as"] != ["insert", "update", "delete"]
+    assert retried["mirror"] == "nothing"
+
+
+def replicated(*cases: tuple[str, bool, bool]) -> list[dict[str, Any]]:
+    return replicas.lesson([replicas.Case(*case) for case in cases], load_s=0.1).rows
+
+
+def test_what_acks_1_acknowledged_while_the_follower_stood_still_is_lost_with_the_leader() -> None:
+    (row,) = replicated(("1", True, True))
+    assert (row["kept"], row["lost"]) == (0, row["acknowledged"])
+    assert row["acknowledged"] > 0
+    assert row["messages/s"] > 0
+
+
+@pytest.mark.long(seconds=25)
+def test_with_two_replicas_acks_all_loses_nothing_and_acknowledges_nothing_that_one_of_them_has_not() -> None:
+    rows = {tuple(row.values())[:3]: row for row in replicas.lesson(load_s=0.2).rows}
+    assert len(rows) == 12
+    for (asked, follower, leader), row in rows.items():
+        assert row["acknowledged"] == row["kept"] + row["lost"]
+        assert (row["acknowledged"] == 0) == (asked == "all" and follower == "stands still")
+        if asked == "all" or leader == "lives":
+            assert row["lost"] == 0
+        elif follower == "stands still":
+            assert row["lost"] == row["acknowledged"]
+
+
+def test_batches_make_fewer_requests_and_keep_every_message_in_order() -> None:
+    rows = {row["way"]: row for row in batching.lesson(30).rows}
+    assert all(row["all kept"] for row in rows.values())
+    assert [rows[way]["requests"] for way in ("one by one", "a request each")] == [30, 30]
+    assert rows["batched"]["requests"] < 30
+    assert rows["linger 50 ms"]["slow requests"] < rows["batched"]["slow requests"]
+    assert rows["one by one"]["messages/s"] <= 1000 / batching.ROUND_TRIP_MS
+    assert rows["batched"]["messages/s"] > rows["one by one"]["messages/s"]
 
 
 # As commands

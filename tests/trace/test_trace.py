@@ -42,17 +42,17 @@ def test_a_step_shows_what_ran_what_went_down_and_every_range(capsys: pytest.Cap
         "    2      3s    3      442ms  [442ms, 9.442s)",
         "    3      9s    3      442ms  [442ms, 27.442s)",
         "",
-        "    level  bucket  covers            in the queue  timers",
-        "    1      1       [1.442s, 2.442s)  #1 at 1.442s  task2",
-        "    1      2       [2.442s, 3.442s)  #2 at 2.442s  task3",
-        "    2      1       [3.442s, 6.442s)  #3 at 3.442s  task4, task5, task6",
-        "    2      2       [6.442s, 9.442s)  #4 at 6.442s  task7",
+        "    level  bucket  covers            queue  timers",
+        "    1      1       [1.442s, 2.442s)  #1     task2",
+        "    1      2       [2.442s, 3.442s)  #2     task3",
+        "    2      1       [3.442s, 6.442s)  #3     task4, task5, task6",
+        "    2      2       [6.442s, 9.442s)  #4     task7",
     ]
 
 
 def test_without_arguments_the_seven_tasks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == 0
-    assert capsys.readouterr().out.startswith("seven-tasks: tick 1s, slots 3, rounding early")
+    assert capsys.readouterr().out.startswith("seven-tasks: tick 1s, slots 3\nrounding early: ")
 
 
 def test_a_scenario_of_ones_own_is_walked_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +92,13 @@ def test_timers_of_equal_delay_are_told_apart_and_one_due_at_once_says_so(
         (["--tasks", "1q"], "write whole numbers with ms, s, m, h or d"),
         (["--tasks", ""], "empty place"),
         (["--tasks", "1s,,2s"], "empty place"),
+        (["--tasks", "8ms@"], "no time behind the @"),
+        (["--tasks", "8ms@2ms@3ms"], "'2ms@3ms' is no duration"),
+        (["--clock", "24:00"], "such as 14:40:20.558"),
+        (["--tasks", "1s", "--clock", "noon"], "such as 14:40:20.558"),
+        (["--live", "--json"], "leave one out"),
+        (["flat-wheel", "--live"], "has no --live"),
+        (["flat-wheel", "--tasks", "1s"], "has no --tasks"),
         (["--tasks", "1s", "--tick", "fast"], "'fast' is no duration"),
         (["--tasks", "1s", "--tick", "0"], "tick must lie within"),
         (["--tasks", "1s", "--slots", "3;4"], "such as 60,60,12"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
-from typing import Final
+from typing import Final, NamedTuple
 
 from waterclock.errors import UsageError
 from waterclock.trace.durations import parse_duration
@@ -19,16 +20,46 @@ SCENARIOS: Final = {
 }
 
 
+class Task(NamedTuple):
+    """One timer: when it is due, and when it is added, in ms."""
+
+    name: str
+    deadline: int
+    added: int
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """A wheel and its timers: times in ms, deadlines absolute; slots per level, the last one repeats."""
+    """A wheel and its timers: times in ms, absolute; slots per level, the last one repeats. `letter` is for the start."""
 
     name: str
     note: str
     tick_ms: int
     slots: tuple[int, ...]
     start_ms: int
-    timers: tuple[tuple[str, int], ...]
+    timers: tuple[Task, ...]
+    letter: str = ""
+
+    def size_of(self, level: int) -> int:
+        """How many buckets a level has, the finest being 1.
+
+        >>> SMALLEST.size_of(3)
+        3
+        """
+        return self.slots[min(level, len(self.slots)) - 1]
+
+
+def _smallest() -> Scenario:
+    early = [Task(f"c+{due}", due, 0) for due in (1, 2, 3, 8, 26)]
+    note = (
+        "tick 1, three buckets, hands at c, c+1, c+2, ...; --verbose shows in each level the bucket that takes no timer"
+    )
+    return Scenario("three-buckets", note, 1, (3,), 0, (*early, Task("c+3, too", 3, 1), Task("c+4", 4, 2)), "c")
+
+
+SMALLEST: Final = _smallest()
+FLAT: Final = "flat-wheel"  # no walk: flat.py
+NAMES: Final = (*SCENARIOS, SMALLEST.name, FLAT)
 
 
 def parse_slots(text: str) -> tuple[int, ...]:
@@ -43,38 +74,48 @@ def parse_slots(text: str) -> tuple[int, ...]:
 
 
 def load_scenario(name: str) -> Scenario:
-    """One of `SCENARIOS`, from the package's own files.
+    """One of `NAMES` that is walked through, from the package's own files.
 
-    >>> load_scenario("precise-advance").timers
-    (('a', 200), ('b', 840))
+    >>> [task.deadline for task in load_scenario("precise-advance").timers]
+    [200, 840]
     """
+    if name == SMALLEST.name:
+        return SMALLEST
     if name not in SCENARIOS:
-        raise UsageError(f"there is no scenario {name!r}: take one of {', '.join(SCENARIOS)}, or give --tasks")
+        raise UsageError(f"there is no scenario {name!r}: take one of {', '.join(NAMES)}, or give --tasks")
     data = json.loads(resources.files("waterclock.traces").joinpath(SCENARIOS[name]).read_text("utf-8"))
-    size = data["wheel_size"]
+    size, start = data["wheel_size"], data["start_ms"]
     return Scenario(
         name=name,
         note=data["note"],
         tick_ms=data["tick_ms"],
         slots=tuple(size) if isinstance(size, list) else (size,),
-        start_ms=data["start_ms"],
-        timers=tuple((step["insert"], step["deadline"]) for step in data["steps"] if "insert" in step),
+        start_ms=start,
+        timers=tuple(Task(step["insert"], step["deadline"], start) for step in data["steps"] if "insert" in step),
     )
 
 
-def build_scenario(tick: str, slots: str, tasks: str) -> Scenario:
-    """A scenario from the texts of the options, starting at 0; each timer is named by its delay.
+def build_scenario(tick: str, slots: str, tasks: str, start_ms: int = 0) -> Scenario:
+    """A scenario from the texts of the options; each timer is named by its text, `8ms@2ms` is added 2 ms after the start.
 
-    >>> build_scenario("1s", "3", "1s,7s").timers
-    (('1s', 1000), ('7s', 7000))
+    >>> build_scenario("1s", "3", "1s,7s@2s").timers
+    (Task(name='1s', deadline=1000, added=0), Task(name='7s@2s', deadline=9000, added=2000))
     """
-    names = [name.strip() for name in tasks.split(",")]
-    if "" in names:
+    texts = [text.strip() for text in tasks.split(",")]
+    if "" in texts:
         raise UsageError(f"--tasks {tasks!r} has an empty place: write delays with commas between, such as 1s,2s,7s")
-    delays = [parse_duration(name) for name in names]
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     timers = []
-    for name, delay in zip(names, delays, strict=True):
-        seen[name] = seen.get(name, 0) + 1
-        timers.append((name if seen[name] == 1 else f"{name} #{seen[name]}", delay))
-    return Scenario("your own", "", parse_duration(tick), parse_slots(slots), 0, tuple(timers))
+    for text in texts:
+        seen[text] += 1
+        timers.append(_task(text, text if seen[text] == 1 else f"{text} #{seen[text]}", start_ms))
+    by_time = sorted(timers, key=lambda task: task.added)  # of one moment in the order in which they were written
+    return Scenario("your own", "", parse_duration(tick), parse_slots(slots), start_ms, tuple(by_time))
+
+
+def _task(text: str, name: str, start_ms: int) -> Task:
+    delay, at, after = text.partition("@")
+    if at and not after:
+        raise UsageError(f"--tasks {text!r} says no time behind the @: write such as 8ms@2ms, 8 ms from 2 ms on")
+    added = start_ms + (parse_duration(after) if at else 0)
+    return Task(name, added + parse_duration(delay), added)

@@ -1,0 +1,102 @@
+"""A walk in real time: timers are added when their time comes, and a thread takes the buckets that have expired.
+
+The thread is what Kafka has around its DelayQueue: it sleeps until the first bucket of the queue expires, takes it,
+moves the hands to its expiration, and puts back what is not due. It ends when nothing has waited for `idle_s`.
+
+Rule 1: one lock around wheel and printing; who adds a timer wakes the thread, as the new one may be the first.
+Rule 2: no step comes before its time. How late one came is the machine's doing, and is told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from waterclock.clock import Clock
+from waterclock.trace.scenario import Task
+from waterclock.trace.walk import Step, Walk
+
+IDLE_S: Final = 2.0
+Show = Callable[[Step, float], None]  # a step, and how many ms have passed since the start
+
+
+class Live:
+    """A walk by a clock that runs; `show` is called with each step, by whichever thread does it."""
+
+    def __init__(self, walk: Walk, clock: Clock, show: Show, idle_s: float = IDLE_S) -> None:
+        self._walk, self._clock, self._show, self._idle_s = walk, clock, show, idle_s
+        self._changed = threading.Condition()
+        self._began_s = clock.monotonic_s()
+        self._all_added = self._stopped = False
+        self._failed: BaseException | None = None
+
+    def run(self) -> None:
+        """Until the thread has ended; what it could not do is raised here."""
+        thread = threading.Thread(target=self._take, name="waterclock-trace")
+        thread.start()
+        try:
+            for task in self._walk.scenario.timers:
+                self._add(task)
+            self._tell(all_added=True)
+            thread.join()
+        finally:
+            self._tell(stopped=True)
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _tell(self, *, all_added: bool = False, stopped: bool = False) -> None:
+        with self._changed:
+            self._all_added |= all_added
+            self._stopped |= stopped
+            self._changed.notify_all()
+
+    def _add(self, task: Task) -> None:
+        """At its time, and after the thread has taken all that expired until then."""
+        walk = self._walk
+        with self._changed:
+            while not self._stopped and (self._left_s(task.added) > 0 or self._takes_first(task)):
+                self._changed.wait(max(self._left_s(task.added), 0) or None)
+            if self._stopped:
+                return
+            if walk.wheel.now < task.added:
+                self._step(walk.advance(task.added))
+            self._step(walk.insert(task))
+            self._changed.notify_all()
+
+    def _takes_first(self, task: Task) -> bool:
+        stop = self._walk.next_stop()
+        return self._walk.wheel.now < task.added and stop is not None and stop <= task.added
+
+    def _take(self) -> None:
+        """The thread: bucket after bucket, each at its expiration."""
+        try:
+            with self._changed:
+                while (stop := self._next_stop()) is not None and not self._stopped:
+                    if (left_s := self._left_s(stop)) > 0:
+                        self._changed.wait(left_s)
+                    else:
+                        self._step(self._walk.advance(stop))
+                        self._changed.notify_all()
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._tell(stopped=True)
+
+    def _next_stop(self) -> int | None:
+        """The first bucket of the queue; None when there was none for `idle_s`, and none is to come."""
+        idle_from_s = self._clock.monotonic_s()
+        while (stop := self._walk.next_stop()) is None and not self._stopped:
+            left_s = idle_from_s + self._idle_s - self._clock.monotonic_s()
+            if self._all_added and left_s <= 0:
+                return None
+            self._changed.wait(max(left_s, 0) if self._all_added else None)
+        return stop
+
+    def _left_s(self, moment_ms: int) -> float:
+        """Seconds until the clock shows this moment of the walk."""
+        return (moment_ms - self._walk.scenario.start_ms) / 1e3 - (self._clock.monotonic_s() - self._began_s)
+
+    def _step(self, step: Step) -> None:
+        self._show(step, (self._clock.monotonic_s() - self._began_s) * 1e3)

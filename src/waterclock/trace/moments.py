@@ -1,0 +1,64 @@
+"""How a moment of the walk is written: since the start, as a time of day, or by a letter for the start.
+
+Rule 1: the walk counts milliseconds; only what is printed for people is written so. `--json` has the numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from waterclock.errors import UsageError
+from waterclock.trace.durations import show_duration
+
+Moments = Callable[[int], str]
+DAY_MS: Final = 86_400_000
+
+
+def since(start_ms: int) -> Moments:
+    """As durations since the start.
+
+    >>> since(1_000)(1_442), since(1_000)(0)
+    ('442ms', '-1s')
+    """
+    return lambda ms: show_duration(ms - start_ms)
+
+
+def by_letter(letter: str, start_ms: int) -> Moments:
+    """As the letter of the start and what has passed since.
+
+    >>> by_letter("c", 0)(0), by_letter("c", 0)(26)
+    ('c', 'c+26')
+    """
+    return lambda ms: letter if ms == start_ms else f"{letter}{ms - start_ms:+}"
+
+
+def on_the_clock(start_ms: int, clock_ms: int) -> Moments:
+    """As times of day, where the start is at `clock_ms` since midnight; other days are counted behind.
+
+    >>> [on_the_clock(0, parse_time_of_day("23:59:59.5"))(ms) for ms in (0, 500)]
+    ['23:59:59.500', '00:00:00.000+1d']
+    """
+    return lambda ms: _time_of_day(clock_ms + ms - start_ms)
+
+
+def parse_time_of_day(text: str) -> int:
+    """Milliseconds since midnight in a text such as 14:40:20.558 or 09:30; `UsageError` for anything else.
+
+    >>> parse_time_of_day("14:40:20.558"), parse_time_of_day("09:30")
+    (52820558, 34200000)
+    """
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?", text, re.ASCII)
+    if found is None:
+        raise UsageError(f"--clock {text!r} is no time of day: write hours, minutes and seconds, such as 14:40:20.558")
+    hours, minutes, seconds, fraction = found.groups(default="0")
+    return (int(hours) * 60 + int(minutes)) * 60_000 + int(seconds) * 1_000 + int(fraction.ljust(3, "0"))
+
+
+def _time_of_day(ms: int) -> str:
+    days, rest = divmod(ms, DAY_MS)
+    hours, rest = divmod(rest, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    text = f"{hours:02}:{minutes:02}:{rest // 1_000:02}.{rest % 1_000:03}"
+    return text + (f"{days:+}d" if days else "")
