@@ -75,11 +75,17 @@ def test_in_debug_mode_a_handle_is_not_moved_from_another_thread() -> None:
 
 @every_call
 def test_in_debug_mode_the_loops_own_thread_is_let_in(call: Callable[..., object]) -> None:
-    with_timer(lambda timer, beat: [call(timer, beat)] and None, debug=True)
+    def test(timer: AsyncTimer, beat: Any) -> None:
+        call(timer, beat)
+
+    with_timer(test, debug=True)
 
 
 def test_without_debug_mode_nothing_is_looked_at() -> None:
-    with_timer(lambda timer, beat: [in_a_thread(lambda: timer.call_later(3600, nothing)).when()] and None, debug=False)
+    def test(timer: AsyncTimer, beat: Any) -> None:
+        assert in_a_thread(lambda: timer.call_later(3600, nothing)).pending
+
+    with_timer(test, debug=False)
 
 
 @contextmanager

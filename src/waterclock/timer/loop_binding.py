@@ -1,8 +1,8 @@
 """The loop that an AsyncTimer belongs to, and how errors get there.
 
 Rule 1: the loop is bound on first use, and for good: a timer in another loop would wait for a loop that does not run.
-Rule 2: a loop that is in debug mode when it is bound lets nobody but its own thread in while it runs, as it does with its own
-    timers. Without debug mode nobody asks.
+Rule 2: a loop that is in debug mode when it is bound lets nobody but its own thread in while it runs, as it does for its
+    own timers. Without debug mode nobody asks.
 """
 
 from __future__ import annotations
