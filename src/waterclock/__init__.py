@@ -52,4 +52,9 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'waterclock' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)  # the next time it is found without us
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,4 +19,5 @@ def __getattr__(name: str) -> Any:
     """On first use: who wants a thread does not pay for the import of asyncio."""
     if name not in _HOME:
         raise AttributeError(f"module 'waterclock.timer' has no attribute {name!r}")
-    return getattr(import_module(f"waterclock.timer.{_HOME[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"waterclock.timer.{_HOME[name]}"), name)
+    return found
