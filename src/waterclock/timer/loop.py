@@ -14,8 +14,8 @@ Rule 6: callbacks run in one context, a copy of the one where the loop was bound
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from waterclock.clock import Clock
 from waterclock.errors import TimerClosed
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
+from waterclock.timer.idle import IdleTimeout
 from waterclock.timer.loop_binding import LoopBinding, LoopThread
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
@@ -171,6 +172,25 @@ class AsyncTimer(Drive):
         no minute
         """
         return Timeout(self, None if delay_s is None else (self._now_ns() + nanoseconds("delay_s", delay_s)) / 1e9)
+
+    @asynccontextmanager
+    async def idle_timeout(self, idle_s: float) -> AsyncIterator[IdleTimeout]:
+        """As `timeout`, but from the latest `touch()`: for a connection that ends when nothing came for `idle_s` seconds.
+
+        >>> import asyncio
+        >>> async def main() -> None:
+        ...     try:
+        ...         async with AsyncTimer().idle_timeout(0.001) as idle:
+        ...             idle.touch()
+        ...             await asyncio.sleep(60)
+        ...     except TimeoutError:
+        ...         print("nothing came")
+        >>> asyncio.run(main())
+        nothing came
+        """
+        async with self.timeout(None) as block:
+            with IdleTimeout(self, idle_s, self._binding.soon, block.lapse) as idle:
+                yield idle
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

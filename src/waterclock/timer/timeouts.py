@@ -62,6 +62,12 @@ class Timeout:
     def __repr__(self) -> str:
         return f"<Timeout, {self._state}, when={self._when_s}>"
 
+    def lapse(self) -> None:
+        """Its time has come by other means than its own; nothing where the block has ended."""
+        if self._state == "entered":
+            self._disarm()
+            self._expire()
+
     async def __aenter__(self) -> Timeout:
         if self._state != "created":
             raise RuntimeError(f"a timeout is entered once; this one is {self._state}")
