@@ -265,6 +265,7 @@ def test_a_block_in_which_nothing_was_touched_for_so_long_is_a_timeout() -> None
                 got.append(f"idle at {timer.time()}")
 
         task = asyncio.ensure_future(connection())
+        await asyncio.sleep(0)
         for _ in range(100):
             timer.advance(1)
             for _ in range(5):  # turns of the loop: the hand-over, the cancellation, the end of the block
