@@ -27,6 +27,7 @@ HANDLES = (
     "check.h",
     "structure.pxd",
     "bounds.pxd",
+    "collected.pxi",
 )
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 

@@ -180,3 +180,81 @@ def test_on_spark_without_spark_is_an_environment_error_of_the_same_words() -> N
 def test_a_compiled_wheel_that_was_built_is_used() -> None:
     built = [suffix for suffix in EXTENSION_SUFFIXES if (HERE / f"_objects{suffix}").exists()]
     assert bool(built) == wheel.COMPILED
+
+
+# Where the compiled wheel is there and cannot be loaded
+
+INSIDE = """
+import sys, warnings
+sys.path[:] = {path!r}
+warnings.simplefilter("always")
+with warnings.catch_warnings(record=True) as told:
+    from waterclock import TimingWheel
+    wheel = TimingWheel()
+    wheel.add(5, print, "ran")
+    wheel.advance(5)
+print(TimingWheel.__module__, flush=True)
+print(*(warning.message for warning in told), flush=True)
+"""
+SUBINTERPRETER = f"""
+import sys
+from waterclock import TimingWheel
+print(TimingWheel.__module__, flush=True)
+inside = {INSIDE!r}.format(path=sys.path)
+try:
+    import _interpreters as interpreters  # Python 3.13
+    made = interpreters.create("isolated")
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    made = interpreters.create()
+failed = interpreters.run_string(made, inside)
+sys.exit(failed and str(failed))
+"""
+
+
+@pytest.mark.skipif(not wheel.COMPILED, reason="nothing is compiled")
+def test_in_an_interpreter_of_its_own_the_plain_wheel_is_used_and_the_reason_is_told() -> None:
+    done = python(SUBINTERPRETER)
+    lines = done.stdout.splitlines()
+    assert (lines[:3], done.stderr) == (["waterclock.wheel._objects", "ran", "waterclock.wheel.reference"], ""), done
+    assert "cannot be loaded here" in lines[3]
+    assert "nterpreter" in lines[3]
+    assert "C compiler" not in lines[3]
+
+
+def test_a_wheel_that_was_never_built_is_told_with_the_way_to_get_it() -> None:
+    script = (
+        "import sys, warnings, importlib.abc\n"
+        "class Nothing(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'waterclock.wheel._objects': raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Nothing())\n"
+        "warnings.simplefilter('always')\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    from waterclock import TimingWheel\n"
+        "print(TimingWheel.__module__, *(warning.message for warning in told))"
+    )
+    done = python(script)
+    assert done.stdout.startswith("waterclock.wheel.reference the compiled timing wheel is missing")
+    assert "C compiler" in done.stdout
+
+
+# The package as an object
+
+
+def test_what_the_package_lists_is_its_api() -> None:
+    script = "import waterclock; print(dir(waterclock) == sorted(waterclock.__all__))"
+    assert python(script).stdout == "True\n"
+
+
+def test_a_name_is_looked_up_once() -> None:
+    script = (
+        "import waterclock, waterclock.timer\n"
+        "for module in (waterclock, waterclock.timer):\n"
+        "    first = [getattr(module, name) for name in module.__all__]\n"
+        "    del module.__getattr__\n"
+        "    assert [getattr(module, name) for name in module.__all__] == first\n"
+        "print('all')"
+    )
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("all\n", "")

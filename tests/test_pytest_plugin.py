@@ -115,6 +115,28 @@ def test_one():
     assert passed(done, 1), done.stdout
 
 
+@pytest.mark.parametrize("missing", ["kio", "crc32c"])
+def test_a_fixture_without_its_extra_says_how_to_get_it(tmp_path: Path, missing: str) -> None:
+    (tmp_path / "conftest.py").write_text(f"""
+import importlib.abc, sys
+
+class Nothing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+""")
+    tests = """
+def test_topic(kafka_topic): pass
+def test_factory(kafka_broker_factory): kafka_broker_factory()
+"""
+    done = run(tmp_path, tests)
+    assert done.stdout.count(f"{missing} is missing, and a broker needs it: pip install 'waterclock[broker]'") >= 2
+    assert "Traceback" not in done.stdout
+    assert done.returncode == 1
+
+
 def test_a_broker_does_not_import_hypothesis_for_kio(tmp_path: Path) -> None:
     tests = """
 import socket, struct, sys

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from waterclock.errors import PurgatoryClosed, TimerClosed, TimerFull
     from waterclock.purgatory import DelayedOperation, Purgatory
     from waterclock.rules import Result, Rules
-    from waterclock.timer import AsyncTimer, Timer
+    from waterclock.timer import AsyncTimer, IdleTimeout, Timer
     from waterclock.wheel import ArrayWheel, TimingWheel
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __all__ = [
     "ArrayWheel",
     "AsyncTimer",
     "DelayedOperation",
+    "IdleTimeout",
     "ManualClock",
     "Purgatory",
     "PurgatoryClosed",
@@ -38,6 +39,7 @@ _HOME = {
     "DelayedOperation": "waterclock.purgatory",
     "Purgatory": "waterclock.purgatory",
     "PurgatoryClosed": "waterclock.errors",
+    "IdleTimeout": "waterclock.timer",
     "ManualClock": "waterclock.clock",
     "SystemClock": "waterclock.clock",
     "Result": "waterclock.rules",
@@ -52,4 +54,9 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'waterclock' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)  # the next time it is found without us
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -48,6 +48,9 @@ class SystemClock:
     def sleep_s(self, duration_s: float) -> None:
         time.sleep(max(0.0, duration_s))
 
+    def __repr__(self) -> str:
+        return "<SystemClock>"
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
@@ -65,6 +68,9 @@ class ManualClock:
     def __init__(self, start_s: float = 0.0) -> None:
         self._now_ns = round(start_s * 1e9)
         self._date_ns = time.time_ns() - self._now_ns  # the date when it was made; it is turned with the clock
+
+    def __repr__(self) -> str:
+        return f"<ManualClock, now={self.monotonic_s()}>"
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970: the date when the clock was made, and as much later as it was turned."""

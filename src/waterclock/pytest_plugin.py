@@ -19,6 +19,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -31,12 +32,24 @@ _brokers: Final = pytest.StashKey[list["Broker"]]()
 _numbers: Final = itertools.count()
 
 
+def enter_broker(stack: ExitStack, *data: Any, **arguments: Any) -> Broker:
+    """A running broker; a test that asks for one without the packages that it needs fails with the way to get them."""
+    try:
+        from waterclock.testing import Broker
+
+        return stack.enter_context(Broker(*data, **arguments))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "waterclock"):
+            raise
+        pytest.fail(f"{missing} is missing, and a broker needs it: pip install 'waterclock[broker]'", pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def kafka_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A Kafka broker for the whole session; `kafka_broker.bootstrap` is for bootstrap.servers."""
-    from waterclock.testing import Broker
-
-    with Broker() as broker:
+    with ExitStack() as stack:
+        broker = enter_broker(stack)
         pytestconfig.stash[_brokers] = [broker]
         yield broker
         del pytestconfig.stash[_brokers]
@@ -54,14 +67,8 @@ def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kafka_broker_factory() -> Iterator[Callable[..., Broker]]:
     """Makes running brokers with the arguments of `Broker`; all of them are closed when the test is over."""
-    from waterclock.testing import Broker
-
     with ExitStack() as stack:
-
-        def make(*data: Any, **arguments: Any) -> Broker:
-            return stack.enter_context(Broker(*data, **arguments))
-
-        yield make
+        yield partial(enter_broker, stack)
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:

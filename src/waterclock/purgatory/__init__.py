@@ -4,6 +4,9 @@ delayed.py is the whole of it. Where there was a C compiler the same file is `_d
 types of _delayed.pxd, and that one is taken.
 """
 
+import copyreg
+from typing import NoReturn
+
 from waterclock.purgatory.statistics import PurgatoryStatistics
 
 __all__ = ["COMPILED", "DelayedOperation", "Purgatory", "PurgatoryStatistics"]
@@ -16,3 +19,12 @@ except ImportError:
     from waterclock.purgatory.delayed import DelayedOperation, Purgatory
 
     COMPILED = False
+    for _class in (DelayedOperation, Purgatory):  # a signature is for C; Python has its own
+        _class.__doc__ = (_class.__doc__ or "").partition("\n--\n\n")[2]
+
+
+def _not_copied(purgatory: Purgatory) -> NoReturn:
+    raise TypeError("a Purgatory is neither copied nor pickled: an operation waits in one, and is over once")
+
+
+copyreg.pickle(Purgatory, _not_copied)

@@ -1,15 +1,15 @@
 # cython: language_level=3, annotation_typing=False, binding=False, auto_pickle=False, nonecheck=True
+# cython: embedsignature=True, embedsignature.format=clinic
 """Delayed operations: each waits for a key or a deadline, whichever comes first, and is over once.
 
 An operation is a question (`try_complete`), a deed (`on_complete`) and a timeout, watched under the keys whose change
 may answer the question. Who changes something calls `check_and_complete(key)`: all that is watched there is asked.
 
-Rule 1: an operation's state (outcomes.py), the watch lists and the counts change in one step, under the purgatory's lock.
-    So an operation that is over is in no list at no moment, and `watched` is exact.
+Rule 1: state (outcomes.py), lists and counts change in one step, under the purgatory's lock: what is over is in no list.
 Rule 2: no callable of the user runs under that lock. (A key's `__hash__` and `__eq__` do: keys are values.)
 Rule 3: no thread waits for an operation's own lock: lock.py says why, and why no wake-up is lost.
 Rule 4: ends that end others are a loop (completions.py). Questions that trigger others nest; what is too deep waits.
-Rule 5: hot steps say `acquire` and `release`, which are C calls when compiled; `with` would look up two methods.
+Rule 5: hot steps say `acquire` and `release`, C calls when compiled; docstrings of classes have a signature, as in C.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ SHORT, SPARSE = 64, 8  # a dict keeps its size: a longer watch list that has shr
 
 
 class DelayedOperation:
-    """Something that waits: `try_complete` asks whether it is over, `on_complete` runs once when it is.
-
-    Each callable gets the operation as its argument. `timeout_s` is in seconds: None waits for ever, zero or less
-    expires at the timer's next turn. `on_expire` runs after `on_complete`, on a timeout only. All three are let go
-    of when it is over. `TypeError` for what cannot be called, `ValueError` for a timeout that is not finite.
+    """DelayedOperation(try_complete, on_complete, timeout_s, on_expire=None)\n--\n
+    Something that waits: `try_complete` asks whether it is over, `on_complete` runs once when it is. Each is given the
+    operation. `timeout_s`, in seconds: None waits for ever, zero or less expires at the timer's next turn. `on_expire` runs
+    after `on_complete`, on a timeout only. `TypeError` for what cannot be called, `ValueError` for a timeout not finite.
 
     >>> op = DelayedOperation(lambda op: False, lambda op: print("over:", op.outcome), timeout_s=None)
     >>> op.completed, op.outcome, op.force_complete(), op.force_complete()
@@ -124,10 +123,10 @@ class WatchList:
 
 
 class Purgatory:
-    """Where delayed operations wait, watched by key, each with a timeout of `timer`, a `Timer` or an `AsyncTimer`.
-
-    `name` stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to
-    `sys.unraisablehook`, and stops no other operation. Its methods may be called from wherever the timer's may.
+    """Purgatory(name, timer, on_error=None)\n--\n
+    Where delayed operations wait, watched by key, each with a timeout of `timer`, a `Timer` or an `AsyncTimer`. `name`
+    stands in its errors. An exception of a callable goes to `on_error(error, op)`, without one to `sys.unraisablehook`,
+    and stops no other operation. Its methods may be called from wherever the timer's may.
 
     >>> acks, purgatory = [], Purgatory("produce", timer=None)  # None does where nothing has a timeout
     >>> op = DelayedOperation(lambda op: len(acks) == 2, lambda op: print("over:", op.outcome), timeout_s=None)
@@ -144,13 +143,12 @@ class Purgatory:
         self._name, self._timer, self._on_error = name, timer, on_error
         self._lock = Lock()
         self._lists: dict[Hashable, WatchList] = {}
-        self._closed = False
+        self._closed = self._catching_up = False
         self._watched = self._delayed = 0
         self._over = {COMPLETED: 0, EXPIRED: 0, CANCELLED: 0}
         self._completions = Completions(self._lock, on_error)
         self._asking = 0  # questions that triggers ask now, in all threads
         self._later: list[DelayedOperation] = []  # triggered too deep
-        self._catching_up = False
 
     def try_complete_else_watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> bool:
         """Ask the operation; if it is not over, watch it under all of `keys` and ask once more. True: it is over.
@@ -222,6 +220,9 @@ class Purgatory:
             for watch_list in list(self._lists.values()):  # a copy: the collector may end operations meanwhile
                 counts.append((watch_list.key, len(watch_list.operations)))  # noqa: PERF401  its type is known here
         return fullest(counts, n)
+
+    def __repr__(self) -> str:
+        return f"<Purgatory {self._name!r}, {'closed, ' if self._closed else ''}{self._delayed} waiting>"
 
     def statistics(self) -> PurgatoryStatistics:
         """Counts of one moment, as one frozen record."""

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from math import floor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 from weakref import WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
@@ -45,6 +45,8 @@ from waterclock.timer.units import nanoseconds
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+Ts = TypeVarTuple("Ts")
 
 NEVER = 2**63
 AWAKE = -NEVER
@@ -121,7 +123,7 @@ class Drive(TickRunner):
         """
         return self._now_ns() / 1e9
 
-    def call_later(self, delay_s: float, fn: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_later(self, delay_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
         """Call `fn(*args)` once `delay_s` seconds have passed; zero or less means at the driver's next turn.
 
         `TimerClosed` after `close()`, `TimerFull` as `when_full` says, `ValueError` for a delay that is no number
@@ -148,7 +150,7 @@ class Drive(TickRunner):
             self._look(handle, deadline)
         return handle
 
-    def call_at(self, when_s: float, fn: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
         """Call `fn(*args)` when `time()` is `when_s`; at the next turn where that has passed. Errors as `call_later`.
 
         >>> from waterclock import ManualClock, Timer
@@ -162,7 +164,7 @@ class Drive(TickRunner):
             self._look(handle, deadline)
         return handle
 
-    def every(self, interval_s: float, fn: Callable[..., Any], /, *args: Any, missed: Missed = "skip") -> Handle:
+    def every(self, interval_s: float, fn: Callable[[*Ts], object], /, *args: *Ts, missed: Missed = "skip") -> Handle:
         """Call `fn(*args)` every `interval_s` seconds, the first time after one interval; `cancel()` ends it.
 
         missed: what to do when a call ends after the next was due. "skip" leaves out what was missed and stays on the
@@ -319,6 +321,17 @@ class Drive(TickRunner):
     def __bool__(self) -> bool:
         """A driver is there, however few timers wait."""
         return True
+
+    def __repr__(self) -> str:
+        due = self._wheel.next_deadline()
+        state = "closed, " if self._closed else "paused, " if self._stopwatch.paused else ""
+        following = "" if due is None else f", next={due / 1e9}"
+        return f"<{type(self).__name__}, {state}{len(self)} waiting{following}>"
+
+    def __reduce__(self) -> Any:
+        name = type(self).__name__
+        article = "an" if name.startswith("A") else "a"
+        raise TypeError(f"{article} {name} is neither copied nor pickled: what waits is called once; make another one")
 
     def __enter__(self) -> Self:
         return self

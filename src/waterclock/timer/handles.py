@@ -44,7 +44,7 @@ class Handle(Protocol):
 class RanHandle:
     """Of a callback that ran in its caller, because the timer was full: over from the start."""
 
-    __slots__ = ("_deadline_ns",)
+    __slots__ = ("__weakref__", "_deadline_ns")
 
     pending = False
 
@@ -62,6 +62,9 @@ class RanHandle:
 
     def when(self) -> float:
         return self._deadline_ns / 1e9
+
+    def __repr__(self) -> str:
+        return f"<RanHandle, over, when={self.when()}>"
 
 
 class CappedHandle:
@@ -91,3 +94,6 @@ class CappedHandle:
 
     def when(self) -> float:
         return self.inner.when()
+
+    def __repr__(self) -> str:
+        return repr(self.inner)

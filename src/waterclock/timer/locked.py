@@ -11,6 +11,7 @@ between any two bytecodes. There this wheel stands in front.
 Rule 1: every step on the structure is taken under one lock.
 Rule 2: no callback runs under it. A timer leaves the wheel under the lock, one at a time, and then runs without it.
 Rule 3: whoever takes a handle out of the wheel, by cancelling or by its time, has it alone.
+Rule 4: a handle does not keep the wheel alive; a wheel that goes ends its timers.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from collections.abc import Callable
 from operator import index
 from threading import RLock  # re-entrant: the collector may run a destructor that cancels, right in the middle
 from typing import Any
+from weakref import ref
 
 from waterclock.wheel import TimerHandle, TimingWheel, WheelStatistics
 from waterclock.wheel.occupancy import Occupancy
+from waterclock.wheel.pictures import not_copied, of_handle, of_wheel
 
 
 class LockedHandle:
@@ -29,7 +32,7 @@ class LockedHandle:
 
     __slots__ = ("__weakref__", "_call", "_cancelled", "_inner", "_wheel", "deadline")
 
-    def __init__(self, wheel: LockedWheel, deadline: int, call: tuple[Any, ...]) -> None:
+    def __init__(self, wheel: ref[LockedWheel], deadline: int, call: tuple[Any, ...]) -> None:
         self._wheel = wheel
         self._call: tuple[Any, ...] | None = call
         self._cancelled = False
@@ -47,14 +50,25 @@ class LockedHandle:
         return self._cancelled
 
     def cancel(self) -> bool:
-        return self._wheel.cancel(self)
+        wheel = self._wheel()
+        return wheel is not None and wheel.cancel(self)
 
     def reschedule(self, delay: Any, /) -> bool:
         """As `TimerHandle`'s: in the driver's unit where one turns the wheel, else in the wheel's."""
-        wheel = self._wheel
+        wheel = self._wheel()
+        if wheel is None or self._call is None:
+            return False
         if wheel._reschedule is not None:
             return wheel._reschedule(self, delay)
         return wheel._move(self, wheel._wheel.now + index(delay))
+
+    def __repr__(self) -> str:
+        wheel, call = self._wheel(), self._call
+        driven = wheel is not None and wheel._reschedule is not None
+        return of_handle(self, None if call is None else call[0], driven)
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
 
 
 class LockedWheel:
@@ -68,6 +82,7 @@ class LockedWheel:
     """
 
     def __init__(self, tick: int, start: int) -> None:
+        self._me: ref[LockedWheel] = ref(self)
         self._wheel = TimingWheel(tick, start)
         self._lock = RLock()
         self._waiting: dict[LockedHandle, None] = {}
@@ -82,9 +97,9 @@ class LockedWheel:
         """As the wheel's; without an argument the callback is called with nothing."""
         if not callable(callback):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        handle = LockedHandle(self, deadline, (callback, *argument))
+        handle = LockedHandle(self._me, deadline, (callback, *argument))
         with self._lock:
-            handle._inner = self._wheel.add_at(deadline, self._take, handle)
+            handle._inner = self._wheel.add_at(deadline, _take, handle)
             self._waiting[handle] = None
         return handle
 
@@ -146,6 +161,20 @@ class LockedWheel:
         with self._lock:
             return [handle for handle in tuple(self._waiting) if self.cancel(handle)]
 
+    def __repr__(self) -> str:
+        return of_wheel(self)
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
+
+    def __del__(self) -> None:
+        for handle in getattr(self, "_waiting", ()):
+            handle._call = handle._inner = None
+
+    @property
+    def now(self) -> int:
+        return self._wheel.now
+
     def forsake(self) -> None:
         """In a forked child: end all timers without the lock and the structure, which another thread may have held."""
         self._lock = RLock()
@@ -167,8 +196,12 @@ class LockedWheel:
             call, self._taken = self._taken, None
         return call
 
-    def _take(self, handle: LockedHandle) -> None:
-        """Called by the wheel, under the lock: the handle's time has come."""
-        self._taken, handle._call = handle._call, None
-        handle._inner = None
-        self._waiting.pop(handle, None)  # not there: forsaken
+
+def _take(handle: LockedHandle) -> None:
+    """Called by the wheel, under the lock: the handle's time has come."""
+    wheel = handle._wheel()
+    call, handle._call = handle._call, None
+    handle._inner = None
+    if wheel is not None:
+        wheel._taken = call
+        wheel._waiting.pop(handle, None)  # not there: forsaken

@@ -7,14 +7,15 @@ Rule 3: the moment handed to the loop is rounded up, as a loop may call a clock'
     then be asked to call again at once. A loop of a coarser clock (uvloop's has milliseconds) that called too early all
     the same is given one of its own steps.
 Rule 4: a turn runs what was due when it began; then the loop has its turn too.
-Rule 5: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
+Rule 5: a loop in debug mode has its thread looked at, where the drivers' code takes a lock and where it adds or moves.
+Rule 6: callbacks run in one context, a copy of the one where the loop was bound, not in that of whoever came last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from waterclock.clock import Clock
 from waterclock.errors import TimerClosed
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
-from waterclock.timer.loop_binding import LoopBinding
+from waterclock.timer.idle import IdleTimeout
+from waterclock.timer.loop_binding import LoopBinding, LoopThread
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
 from waterclock.timer.units import nanoseconds
@@ -65,7 +67,7 @@ class AsyncTimer(Drive):
             raise ValueError(
                 "when_full='block' would stop the loop that runs the timers it waits for: choose 'raise' or 'run'"
             )
-        self._lock = self._turning = nullcontext()
+        self._lock = self._turning = nullcontext()  # in debug mode the first is a LoopThread
         self._binding = LoopBinding(on_error)
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
@@ -77,8 +79,19 @@ class AsyncTimer(Drive):
 
     # Being driven
 
-    def _hasten(self) -> None:
+    def _bound(self) -> asyncio.AbstractEventLoop:
+        """The loop that it belongs to, from now on."""
+        if self._binding.bound:
+            return self._binding.loop()
         loop = self._binding.loop()
+        if loop.get_debug():
+            self._lock = thread = LoopThread(loop)
+            self._add = partial(thread.call, self._add)
+            self._wheel._reschedule = partial(thread.call, self._wheel._reschedule)
+        return loop
+
+    def _hasten(self) -> None:
+        loop = self._bound()
         if self._alarm is not None:
             self._alarm.cancel()
         self._arm(loop, 0)
@@ -117,6 +130,7 @@ class AsyncTimer(Drive):
 
     def _after_fork(self) -> None:
         self._binding.leave()
+        self._lock = nullcontext()
         self._alarm = None
         self._sleepers = set()
         super()._after_fork()
@@ -132,7 +146,7 @@ class AsyncTimer(Drive):
         delay_ns = nanoseconds("delay_s", delay_s)
         if delay_ns <= 0:
             return await asyncio.sleep(0)
-        sleeper = self._binding.loop().create_future()
+        sleeper = self._bound().create_future()
         handle = self._add_and_look(self._now_ns() + delay_ns, _rouse, sleeper)
         self._sleepers.add(sleeper)
         try:
@@ -158,6 +172,25 @@ class AsyncTimer(Drive):
         no minute
         """
         return Timeout(self, None if delay_s is None else (self._now_ns() + nanoseconds("delay_s", delay_s)) / 1e9)
+
+    @asynccontextmanager
+    async def idle_timeout(self, idle_s: float) -> AsyncIterator[IdleTimeout]:
+        """As `timeout`, but from the latest `touch()`: for a connection that ends when nothing came for `idle_s` seconds.
+
+        >>> import asyncio
+        >>> async def main() -> None:
+        ...     try:
+        ...         async with AsyncTimer().idle_timeout(0.001) as idle:
+        ...             idle.touch()
+        ...             await asyncio.sleep(60)
+        ...     except TimeoutError:
+        ...         print("nothing came")
+        >>> asyncio.run(main())
+        nothing came
+        """
+        async with self.timeout(None) as block:
+            with IdleTimeout(self, idle_s, self._binding.soon, block.lapse) as idle:
+                yield idle
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

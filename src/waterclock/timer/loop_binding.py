@@ -1,6 +1,8 @@
 """The loop that an AsyncTimer belongs to, and how errors get there.
 
 Rule 1: the loop is bound on first use, and for good: a timer in another loop would wait for a loop that does not run.
+Rule 2: a loop that is in debug mode when it is bound lets nobody but its own thread in while it runs, as it does for its
+    own timers. Without debug mode nobody asks.
 """
 
 from __future__ import annotations
@@ -8,8 +10,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from threading import get_ident
+from typing import Any
 
 from waterclock.timer.report import OnError, hand_to_python
+
+
+class LoopThread:
+    """Stands where a thread's driver has its lock, in debug mode: nobody waits, and another thread is refused."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = get_ident()
+
+    def __enter__(self) -> None:
+        if get_ident() != self._thread and self._loop.is_running():
+            raise RuntimeError(
+                "an AsyncTimer is used from its loop's thread only: from another one hand the call to the loop, "
+                "loop.call_soon_threadsafe(timer.call_later, ...)"
+            )
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def call(self, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Call `fn(*args)`, in the loop's thread only."""
+        with self:
+            return fn(*args)
 
 
 class LoopBinding:
@@ -19,6 +46,10 @@ class LoopBinding:
         self._on_error = on_error
         self._loop: asyncio.AbstractEventLoop | None = None
         self.context: Context | None = None
+
+    @property
+    def bound(self) -> bool:
+        return self._loop is not None
 
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop, which has to be the running one; `RuntimeError` where none runs, or another."""

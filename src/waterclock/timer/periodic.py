@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from waterclock.errors import TimerClosed
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.bounds import MAX_TIME, whole
+from waterclock.wheel.pictures import not_copied
 
 if TYPE_CHECKING:
     from waterclock.timer.drive import Drive
@@ -61,7 +62,8 @@ NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": b
 class PeriodicHandle:
     """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
 
-    __slots__ = ("_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_moved_ns", "_next_beat", "_over")
+    __slots__ = ("__weakref__", "_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_moved_ns", "_next_beat",
+                 "_over")  # fmt: skip
 
     def __init__(
         self, drive: Drive, interval_ns: int, missed: Missed, fn: Callable[..., Any], args: tuple[Any, ...]
@@ -108,6 +110,14 @@ class PeriodicHandle:
             else:
                 self._moved_ns = beat_ns
             return True
+
+    def __repr__(self) -> str:
+        if self._over:
+            return "<PeriodicHandle, cancelled>"
+        return f"<PeriodicHandle, waiting, when={self.when()}, every={self._interval_ns / 1e9}, callback={self._fn!r}>"
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
 
     def end(self) -> Handle | None:
         """Under the driver's lock: the driver is closed. Gives back its timer in the wheel."""

@@ -59,6 +59,15 @@ class Timeout:
         else:
             self._handle = self._timer._add_and_look(nanoseconds("when_s", when_s), self._expire)
 
+    def __repr__(self) -> str:
+        return f"<Timeout, {self._state}, when={self._when_s}>"
+
+    def lapse(self) -> None:
+        """Its time has come by other means than its own; nothing where the block has ended."""
+        if self._state == "entered":
+            self._disarm()
+            self._expire()
+
     async def __aenter__(self) -> Timeout:
         if self._state != "created":
             raise RuntimeError(f"a timeout is entered once; this one is {self._state}")

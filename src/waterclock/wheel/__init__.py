@@ -1,6 +1,7 @@
 """The timing wheel: ticks in, expired timers out. Compiled where it was built, else in plain Python."""
 
 import warnings
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from waterclock.wheel.statistics import WheelStatistics
@@ -20,10 +21,12 @@ try:
     from waterclock.wheel import _objects as _wheel
 
     COMPILED = True
-except ImportError:
+    _refused = None
+except ImportError as error:
     from waterclock.wheel import reference as _wheel  # type: ignore[no-redef]
 
     COMPILED = False
+    _refused = error
 
 
 def __getattr__(name: str) -> Any:
@@ -32,7 +35,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = _array_wheel()
     elif name in ("TimingWheel", "TimerHandle"):
         if not COMPILED:
-            warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=2)
+            warnings.warn(_why_plain("_objects", _refused), ReferenceWheelWarning, stacklevel=2)
         globals().update(TimingWheel=_wheel.TimingWheel, TimerHandle=_wheel.TimerHandle)
     else:
         raise AttributeError(f"module 'waterclock.wheel' has no attribute {name!r}")
@@ -44,13 +47,26 @@ def _array_wheel() -> Any:
         from waterclock.wheel import _arrays
 
         return _arrays.ArrayWheel
-    except ImportError:
+    except ImportError as error:
         from waterclock.wheel import plain_arrays
 
-        warnings.warn(_MISSING, ReferenceWheelWarning, stacklevel=3)
+        warnings.warn(_why_plain("_arrays", error), ReferenceWheelWarning, stacklevel=3)
         return plain_arrays.ArrayWheel
 
 
+def _why_plain(module: str, refused: ImportError | None) -> str:
+    """Not built, or there and refused, as by an interpreter with a lock of its own."""
+    try:
+        built = find_spec(f"waterclock.wheel.{module}") is not None
+    except ImportError:
+        built = False
+    return _UNLOADABLE.format(refused) if built else _MISSING
+
+
+_UNLOADABLE = (
+    "the compiled timing wheel cannot be loaded here ({}); the reference wheel does the same, slower. Compiled modules are "
+    "for the main interpreter of a process, and for the Python that they were built for."
+)
 _MISSING = (
     "the compiled timing wheel is missing; the reference wheel does the same, slower. To get it, install a C compiler "
     "and then waterclock again from source, or run `python setup.py build_ext --inplace` in a source tree."

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: binding=False, auto_pickle=False, freethreading_compatible=True
+# cython: embedsignature=True, embedsignature.format=clinic
 """The compiled array wheel: promises and interface of plain_arrays.py, with another structure underneath.
 
 The structure stands in slots.h, batch.h, expire.h and saved.h, in C without Python; memory in segments.h. Here are the
@@ -23,6 +24,7 @@ from array import array
 from waterclock.wheel import columns, saved
 from waterclock.wheel.bounds import whole
 from waterclock.wheel.occupancy import by_level
+from waterclock.wheel.pictures import of_wheel
 from waterclock.wheel.statistics import WheelStatistics
 
 cdef extern from "saved.h":
@@ -116,7 +118,8 @@ cdef shortened(column, int64_t count):
 
 @cython.final
 cdef class ArrayWheel:
-    """Timers by the million, as ids in arrays; no clock, no thread, no callbacks: `advance` gives back who is due.
+    """ArrayWheel(tick=1, start=0)\n--\n
+    Timers by the million, as ids in arrays; no clock, no thread, no callbacks: `advance` gives back who is due.
 
     As plain_arrays.ArrayWheel, where an example stands. At most 40 bytes a timer from a million on, counted by the
     most that were ever pending at once: a place that was given stays, for its generation.
@@ -147,6 +150,9 @@ cdef class ArrayWheel:
     def now(self):
         """The latest `now` handed to `advance`, or `start`."""
         return self.wheel.clock
+
+    def __repr__(self):
+        return of_wheel(self)
 
     def __len__(self):
         """How many timers wait."""

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: always_allow_keywords=False, binding=False, auto_pickle=False, freethreading_compatible=True
+# cython: embedsignature=True, embedsignature.format=clinic
 """The compiled timing wheel: promises and interface of reference.py, with another structure underneath.
 
 The structure stands in buckets.h and turn.h, in C without Python; memory in arena.h. Here are the objects.
@@ -8,6 +9,7 @@ Rule 1: the wheel owns the handles that wait, and their callbacks. Handles are u
     collector (that alone is a factor of twenty at a million); the wheel shows it their callbacks instead.
 Rule 2: a handle borrows its wheel, and a wheel that goes ends its timers first: a callback means a wheel.
 Rule 3: a reference is given up only when the structure is whole, for giving it up can run any code.
+Rule 4: a signature that is no Python literal stands at the head of its docstring, as CPython writes its own.
 """
 
 cimport cython
@@ -22,6 +24,7 @@ from operator import attrgetter
 
 from waterclock.wheel.bounds import sizes_of
 from waterclock.wheel.occupancy import by_level
+from waterclock.wheel.pictures import not_copied, of_handle, of_wheel
 from waterclock.wheel.statistics import WheelStatistics
 
 cdef enum:
@@ -40,6 +43,7 @@ cdef class TimerHandle:
     """The handle of one waiting callback; made by `TimingWheel.add` and `add_at` only."""
 
     cdef Entry entry               # callback and argument are owned, and NULL once the timer waits no more
+    cdef object __weakref__        # the last word of the 64 bytes
 
     def __init__(self):
         raise TypeError("timers are made by TimingWheel.add and add_at")
@@ -73,7 +77,7 @@ cdef class TimerHandle:
         if callback == NULL:
             unlock()
             return False
-        cdef Wheel *wheel = self.entry.bucket.wheel
+        cdef Wheel *wheel = wheel_around(&self.entry)
         wheel_remove(wheel, &self.entry)
         wheel.cancelled += 1
         self.entry.callback = self.entry.argument = NULL
@@ -97,19 +101,30 @@ cdef class TimerHandle:
             return (<TimingWheel>wheel)._reschedule(self, delay)
         return (<TimingWheel>wheel).move(self, (<TimingWheel>wheel).after(delay))
 
+    def __repr__(self):
+        wheel = wheel_of(self)
+        lock()
+        waiting = None if self.entry.callback == NULL else <object><PyObject *>self.entry.callback
+        unlock()
+        return of_handle(self, waiting, wheel is not None and (<TimingWheel>wheel)._reschedule is not None)
+
+    def __reduce__(self):
+        raise not_copied(self)
+
 
 # Not a method: handles have no space for a table of methods.
 cdef wheel_of(TimerHandle handle):
     """The wheel it waits in, or None."""
     lock()
-    wheel = None if handle.entry.callback == NULL else <TimingWheel>handle.entry.bucket.wheel.owner
+    wheel = None if handle.entry.callback == NULL else <TimingWheel>wheel_around(&handle.entry).owner
     unlock()
     return wheel
 
 
 @cython.final
 cdef class TimingWheel:
-    """Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
+    """TimingWheel(tick=1, start=0, *, slots=256, rounding="late")\n--\n
+    Timers by tick; no clock, no thread, no lock: time comes in through `advance`.
 
     As reference.TimingWheel. Fastest where slots is one power of two for all levels; a level of another size divides.
     """
@@ -193,7 +208,7 @@ cdef class TimingWheel:
     cdef bint move(self, TimerHandle timer, int64_t deadline) except -1:
         cdef int failed = 0
         lock()
-        cdef bint here = timer.entry.callback != NULL and timer.entry.bucket.wheel == &self.wheel
+        cdef bint here = timer.entry.callback != NULL and wheel_around(&timer.entry) == &self.wheel
         if here:
             failed = wheel_move(&self.wheel, &timer.entry, self.tick_of(deadline), deadline)
         unlock()
@@ -214,16 +229,20 @@ cdef class TimingWheel:
         """How many timers wait."""
         return self.wheel.live
 
+    @cython.embedsignature(False)
     def add(self, delay, callback, argument=NONE, /):
-        """Run `callback()`, or `callback(argument)` where one is given, once `delay` has passed since `now`.
+        """add($self, delay, callback, /, *argument)\n--\n
+        Run `callback()`, or `callback(argument)` where one is given, once `delay` has passed since `now`.
 
         Zero or less means at the next `advance`. `ValueError` when the deadline lies beyond 2**62, `TypeError`
         for a delay that is no whole number.
         """
         return self.schedule(self.after(delay), callback, given(argument))
 
+    @cython.embedsignature(False)
     def add_at(self, deadline, callback, argument=NONE, /):
-        """As `add`, at `deadline`; at the next `advance` when that has passed."""
+        """add_at($self, deadline, callback, /, *argument)\n--\n
+        As `add`, at `deadline`; at the next `advance` when that has passed."""
         return self.schedule(whole("deadline", deadline, -MAX_TIME, MAX_TIME), callback, given(argument))
 
     def advance(self, now, limit=None):
@@ -362,37 +381,14 @@ cdef class TimingWheel:
         assert wrong == NULL, wrong.decode()
         return packing
 
+    def __repr__(self):
+        return of_wheel(self)
 
-cdef void let_go(TimingWheel wheel):
-    """End all timers: first the wheel is emptied, then the references are given up."""
-    lock()
-    cdef Entry *entry = wheel_empty(&wheel.wheel)
-    unlock()
-    cdef PyObject *callback
-    cdef PyObject *argument
-    cdef PyObject *handle
-    while entry != NULL:
-        callback, argument = <PyObject *>entry.bucket, <PyObject *>entry.argument
-        handle = HANDLE_OF(entry)
-        entry = <Entry *>entry.place
-        Py_DECREF(<object>callback)
-        Py_XDECREF(argument)
-        Py_DECREF(<object>handle)
+    def __reduce__(self):
+        raise not_copied(self)
 
 
-cdef int collect_handle(Entry *entry, void *handles) noexcept:
-    return PyList_Append(<object><PyObject *>handles, <object>HANDLE_OF(entry))
-
-
-cdef int traverse(PyObject *self, visitproc visit, void *argument) noexcept:
-    cdef int stop = traverse_members(self, visit, argument)
-    return stop if stop else wheel_traverse(&(<TimingWheel>self).wheel, visit, argument)
-
-
-cdef int clear(PyObject *self) noexcept:
-    let_go(<TimingWheel>self)
-    return clear_members(self)
-
+include "collected.pxi"
 
 if not use_arena(TimerHandle):
     raise ImportError("a timer handle does not fit the arena's 64 bytes")

@@ -20,13 +20,17 @@ enum { HANDLE_SHIFT = 6, HANDLE = 1 << HANDLE_SHIFT };
 
 static Slab arena = {.shift = HANDLE_SHIFT};
 
-/* A handle that is not written to beyond its head: the wheel fills it at once. */
+/* Its last word is where Python keeps its weak references. */
+enum { WEAK_REFERENCES = HANDLE - (int)sizeof(PyObject *) };
+
+/* A handle that is not written to beyond its head, and its last word: the wheel fills it at once. */
 static inline PyObject *arena_take(PyTypeObject *type) {
     PyObject *handle = (PyObject *)slab_take(&arena);
     if (unlikely(handle == NULL))
         return PyErr_NoMemory();
     Py_SET_TYPE(handle, type);
     Py_SET_REFCNT(handle, 1);
+    *(PyObject **)((char *)handle + WEAK_REFERENCES) = NULL;
     return handle;
 }
 
@@ -73,7 +77,7 @@ static int use_arena(PyObject *type) {
     return 1;
 #else
     PyTypeObject *t = (PyTypeObject *)type;
-    if (t->tp_basicsize > HANDLE || t->tp_itemsize != 0)
+    if (t->tp_basicsize != HANDLE || t->tp_itemsize != 0 || t->tp_weaklistoffset != WEAK_REFERENCES)
         return 0;
     t->tp_alloc = arena_alloc;
     t->tp_free = arena_free;

@@ -5,17 +5,21 @@ of the middle (a cancel) costs the same as taking the first. A timer is Kafka's 
 in one: it hangs in at most one bucket, and that is all its state.
 
     waiting    hangs in a bucket, has a callback
-    over       hangs nowhere, its callback and argument let go: it ran, or was cancelled
+    over       hangs nowhere, its callback and argument let go: it ran, was cancelled, or its wheel is gone
 
 Rule 1: only `add` and `remove` of a bucket touch links and the count; what hangs in a bucket is counted,
 nothing else is.
 Rule 2: whoever leaves for good lets go of its callback at once.
+Rule 3: a timer does not keep its wheel alive; a wheel that goes ends its timers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+from weakref import ref
+
+from waterclock.wheel.pictures import not_copied, of_handle
 
 Callback = Callable[..., Any]
 
@@ -45,12 +49,14 @@ class TimerHandle:
     `deadline` is what was asked for, in the caller's unit; `expiration` is what the wheel goes by (rounded).
 
     >>> from waterclock.wheel.reference import TimingWheel
-    >>> timer = TimingWheel().add(5, print)
+    >>> wheel = TimingWheel()
+    >>> timer = wheel.add(5, print)
     >>> timer.pending, timer.deadline, timer.cancel(), timer.cancel()
     (True, 5, True, False)
     """
 
     __slots__ = (
+        "__weakref__",
         "_arguments",
         "_bucket",
         "_callback",
@@ -63,7 +69,7 @@ class TimerHandle:
         "sequence",
     )
 
-    def __init__(self, wheel: Wheel | None, callback: Callback | None, *arguments: Any) -> None:
+    def __init__(self, wheel: ref[Wheel] | None, callback: Callback | None, *arguments: Any) -> None:
         self._wheel = wheel
         self._callback = callback
         self._arguments = arguments
@@ -79,9 +85,10 @@ class TimerHandle:
 
     def cancel(self) -> bool:
         """Take it out in O(1). True once, and then it never runs; else False: it ran or was cancelled."""
-        if self._bucket is None or self._wheel is None:
+        wheel = self._around()
+        if wheel is None:
             return False
-        self._wheel._cancel(self)
+        wheel._cancel(self)
         self._cancelled = True
         return True
 
@@ -100,12 +107,23 @@ class TimerHandle:
         2**62 leaves it where it was. Where a driver turns the wheel, `delay` is in the driver's unit, from its
         own now.
         """
-        wheel = self._wheel
-        if self._bucket is None or wheel is None:
+        wheel = self._around()
+        if wheel is None:
             return False
         if wheel._reschedule is not None:
             return wheel._reschedule(self, delay)
         return wheel._move(self, wheel._after(delay))
+
+    def __repr__(self) -> str:
+        wheel = self._around()
+        return of_handle(self, self._callback, wheel is not None and wheel._reschedule is not None)
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
+
+    def _around(self) -> Wheel | None:
+        """The wheel it waits in, or None."""
+        return None if self._bucket is None or self._wheel is None else self._wheel()
 
     def take(self) -> tuple[Callback, tuple[Any, ...]]:
         """Leave the bucket for good and hand over what to call; the timer keeps nothing alive after that."""
@@ -115,7 +133,11 @@ class TimerHandle:
         self._bucket.remove(self)
         self._callback = self._wheel = None
         self._arguments = ()
+        self._next = self._previous = _OVER  # no ring of one, which only the collector would free
         return call
+
+
+_OVER = TimerHandle(None, None)
 
 
 class TimerTaskList:

@@ -14,7 +14,7 @@
  *
  * Rule 1: the cursor enters a block (a value of a digit) only by cascading that block's bucket, in one go.
  *         So what was added before reaches a finer bucket before what is added after: within a tick the
- *         order of adding holds without sequence numbers.
+ *         order of adding holds without sequence numbers. And at every moment a tick says which bucket it is in.
  * Rule 2: `firing` is the bucket being taken from. Meanwhile it is neither packed nor freed; entries of
  *         the same tick may be appended to it, and are taken too.
  * Rule 3: what can fail for want of memory fails before anything has changed.
@@ -44,8 +44,7 @@ struct Entry {
     void *argument; /* NULL when there is none */
     int64_t deadline;
     uint64_t tick; /* when it waits no more: CANCELLED or 0 */
-    Bucket *bucket;
-    Entry **place;
+    Entry **place; /* in a chunk, whose slab knows the wheel; the bucket is that of its tick */
 };
 
 typedef struct Chunk {
@@ -63,7 +62,7 @@ struct Bucket {
     uint32_t place;  /* in it */
     uint32_t packed; /* places taken up to there */
     Chunk *head;
-    Wheel *wheel;
+    uint64_t unused; /* a bucket has 64 bytes: its place is found by a shift */
 };
 
 struct Wheel {
@@ -114,6 +113,7 @@ static int wheel_init(Wheel *w, const uint32_t *sizes, uint32_t count) {
     for (uint32_t i = 0; i < 64 && same; i++)
         w->level_of[i] = (uint8_t)(i / w->bits);
     w->chunks.shift = CHUNK_SHIFT;
+    w->chunks.owner = w;
     w->buckets = (Bucket *)calloc(w->first[w->levels], sizeof(Bucket));
     w->bitmap = (uint64_t *)calloc((size_t)w->levels * w->words, sizeof(uint64_t));
     return w->buckets != NULL && w->bitmap != NULL ? 0 : -1;
@@ -137,7 +137,6 @@ static int bucket_grow(Wheel *w, Bucket *b) {
     else
         b->head = chunk;
     b->end = chunk->entry;
-    b->wheel = w;
     return 0;
 }
 
@@ -199,6 +198,10 @@ static void bucket_unmark(Wheel *w, Bucket *b) {
         w->used &= ~((uint64_t)1 << level);
 }
 
+/* Of an entry that waits. */
+static inline Wheel *wheel_around(const Entry *e) { return (Wheel *)slab_owner(e->place, CHUNK_SHIFT); }
+static inline Bucket *bucket_around(const Wheel *w, const Entry *e) { return &w->buckets[bucket_of(w, e->tick)]; }
+
 static inline int bucket_add(Wheel *w, Entry *e) {
     uint32_t index = bucket_of(w, e->tick);
     Bucket *b = &w->buckets[index];
@@ -208,7 +211,6 @@ static inline int bucket_add(Wheel *w, Entry *e) {
         prefetchw((char *)b->end + 64);
     *b->end = e;
     e->place = b->end++;
-    e->bucket = b;
     b->total++;
     if (b->live++ == 0)
         bucket_mark(w, index);

@@ -8,10 +8,16 @@
     if (!(what))         \
     return text
 
-static int entry_is_misplaced(Entry *e, void *wheel) {
-    Wheel *w = (Wheel *)wheel;
+typedef struct Place {
+    Wheel *wheel;
+    uint32_t index; /* of the bucket that is looked through */
+} Place;
+
+static int entry_is_misplaced(Entry *e, void *where) {
+    const Place *at = (const Place *)where;
+    Wheel *w = at->wheel;
     return e->callback == NULL || *e->place != e || e->tick < w->cursor || e->tick < wheel_soonest(w) ||
-           e->bucket != &w->buckets[bucket_of(w, e->tick)];
+           wheel_around(e) != w || bucket_of(w, e->tick) != at->index;
 }
 
 /* The bound of places is in its own words, not those of the code it checks. */
@@ -40,12 +46,12 @@ static const char *wheel_check(Wheel *w, int advancing, uint32_t *packing) {
             in_use += w->buckets[index].live > 0;
             live += w->buckets[index].live;
             *packing += w->buckets[index].from != NULL;
+            MUST(bucket_each(&w->buckets[index], entry_is_misplaced, &(Place){w, index}) == 0, "a timer in the wrong place");
         }
         MUST(in_use == w->in_use[level], "the buckets in use of a level are miscounted");
         MUST((w->used >> level & 1) == (in_use > 0), "a level is marked wrongly");
     }
     MUST(live == w->live, "a timer is counted that does not wait, or the other way round");
-    MUST(wheel_each(w, entry_is_misplaced, w) == 0, "a timer in the wrong place");
     return NULL;
 }
 

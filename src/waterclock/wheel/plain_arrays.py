@@ -21,6 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from waterclock.wheel import columns, saved
 from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, whole
 from waterclock.wheel.occupancy import Occupancy, laid_out
+from waterclock.wheel.pictures import of_wheel
 from waterclock.wheel.statistics import WheelStatistics
 
 WIDTH = (256,)  # buckets of each level of the compiled wheel
@@ -64,6 +65,9 @@ class ArrayWheel:
     >>> due.tolist() == [ids[2], ids[0]], deadlines.tolist()
     (True, [5, 25])
     """
+
+    def __repr__(self) -> str:
+        return of_wheel(self)
 
     def __init__(self, tick: int = 1, start: int = 0) -> None:
         self._tick = whole("tick", tick, 1, MAX_TICK)

@@ -48,11 +48,13 @@ from collections.abc import Callable, Iterator
 from heapq import heappop
 from operator import attrgetter, index
 from typing import Any, Literal
+from weakref import ref
 
 from waterclock.wheel.bounds import MAX_NOW, MAX_TICK, MAX_TIME, sizes_of, whole
 from waterclock.wheel.bucket import Callback, TaskCounter, TimerHandle, TimerTaskList
 from waterclock.wheel.level import Level, Queue
 from waterclock.wheel.occupancy import Occupancy, laid_out
+from waterclock.wheel.pictures import not_copied, of_wheel
 from waterclock.wheel.statistics import WheelSnapshot, WheelStatistics
 
 __all__ = ["TimerHandle", "TimingWheel"]
@@ -83,6 +85,7 @@ class TimingWheel:
     ) -> None:
         if rounding not in ("late", "early"):
             raise ValueError(f"rounding must be 'late' or 'early', got {rounding!r}")
+        self._me: ref[Any] = ref(self)  # what its timers know of it: they do not keep it alive
         self._tick = whole("tick", tick, 1, MAX_TICK)
         self._now = whole("start", start, -MAX_TIME, MAX_TIME)
         self._late = rounding == "late"
@@ -125,7 +128,7 @@ class TimingWheel:
             raise TypeError(f"add takes one argument for the callback at most, got {len(argument)}")
         if not callable(callback):
             raise TypeError(f"callback must be callable, got {callback!r}")
-        timer = TimerHandle(self, callback, *argument)
+        timer = TimerHandle(self._me, callback, *argument)
         self._schedule(timer, deadline)
         self._added += 1
         return timer
@@ -241,6 +244,17 @@ class TimingWheel:
             due=tuple(self._due),
         )
 
+    def __repr__(self) -> str:
+        return of_wheel(self)
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
+
+    def __del__(self) -> None:
+        for bucket in self._buckets() if hasattr(self, "_bottom") else ():
+            for timer in bucket:
+                timer.take()
+
     # What timers ask of their wheel
 
     def _cancel(self, timer: TimerHandle) -> None:
@@ -253,7 +267,7 @@ class TimingWheel:
     def _move(self, timer: TimerHandle, deadline: int) -> bool:
         """As `reschedule`, to a deadline; drivers ask for it, too."""
         deadline = whole("deadline", deadline, -MAX_TIME, MAX_TIME)
-        if timer._bucket is None or timer._wheel is not self:
+        if timer._bucket is None or timer._wheel is not self._me:
             return False
         self._schedule(timer, deadline)
         return True

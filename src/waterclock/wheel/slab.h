@@ -3,7 +3,8 @@
  *     block   | head | numbers of freed slots | slot | slot | slot | ...
  *
  * A block gives the slot that was freed last, which is still warm in the cache, and fetches ahead the one
- * that it will give a dozen times later. A slot finds its block by its address, blocks being aligned to their size.
+ * that it will give a dozen times later. A slot finds its block by its address, blocks being aligned to their size, and
+ * in the block's head who owns the slab.
  *
  * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
  * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's slots free,
@@ -35,6 +36,7 @@ struct Block {
     uint32_t first, end;    /* slot numbers count from the start of the block; its head takes those below `first` */
     uint32_t fresh;         /* the first slot never given yet: its page may not have been touched */
     uint32_t freed;         /* how many numbers are on the stack */
+    void *owner;            /* whose slab it is */
     uint16_t stack[];
 };
 
@@ -43,6 +45,7 @@ typedef struct Slab {
     uint64_t free;
     uint64_t pledged; /* free slots that somebody counts on, beyond a block's worth */
     uint32_t shift;   /* a slot has 1 << shift bytes */
+    void *owner;      /* for whoever has a slot and looks for what it belongs to */
 } Slab;
 
 #ifndef __SANITIZE_ADDRESS__
@@ -122,6 +125,7 @@ static int slab_more(Slab *s) {
     b->end = slots;
     b->fresh = b->first;
     b->freed = 0;
+    b->owner = s->owner;
     b->newer = NULL;
     b->older = s->newest;
     if (b->older != NULL)
@@ -174,6 +178,12 @@ static inline void slab_give(Slab *s, void *p) {
         slab_return(s, b);
 }
 
+/* Whose slab it is that an address inside a slot belongs to. */
+static inline void *slab_owner(const void *p, uint32_t shift) {
+    (void)shift;
+    return ((const Block *)((uintptr_t)p & ~(uintptr_t)(BLOCK - 1)))->owner;
+}
+
 /* Make sure that the next `slots` slots can be taken without fail, until `pledged` is set back to 0. */
 static int slab_pledge(Slab *s, uint64_t slots) {
     while (s->free < slots)
@@ -191,10 +201,21 @@ static void slab_free(Slab *s) {
     }
 }
 
-#else /* under AddressSanitizer; memory does not run out there */
+#else /* under AddressSanitizer: the owner stands before the slot; memory does not run out there */
 
-static inline void *slab_take(Slab *s) { return aligned_alloc((size_t)1 << s->shift, (size_t)1 << s->shift); }
-static inline void slab_give(Slab *s, void *p) { (void)s; free(p); }
+static inline void *slab_take(Slab *s) {
+    size_t size = (size_t)1 << s->shift;
+    char *p = (char *)aligned_alloc(size, 2 * size);
+    if (p == NULL)
+        return NULL;
+    *(void **)p = s->owner;
+    return p + size;
+}
+static inline void slab_give(Slab *s, void *p) { free((char *)p - ((size_t)1 << s->shift)); }
+static inline void *slab_owner(const void *p, uint32_t shift) {
+    size_t size = (size_t)1 << shift;
+    return *(void **)(((uintptr_t)p & ~(uintptr_t)(size - 1)) - size);
+}
 static int slab_pledge(Slab *s, uint64_t slots) { (void)s; (void)slots; return 0; }
 static void slab_free(Slab *s) { (void)s; }
 

@@ -28,16 +28,16 @@ cdef extern from "check.h":
         void *argument
         int64_t deadline
         uint64_t tick
-        Bucket *bucket
         Entry **place
     ctypedef struct Bucket:
-        Wheel *wheel
+        pass
     ctypedef struct Wheel:
         uint64_t cursor, now, used
         int64_t live, cancelled, cascaded, opened
         Bucket *firing
         int failed
         void *owner
+    Wheel *wheel_around(const Entry *) noexcept
     ctypedef int (*EntryVisit)(Entry *, void *) noexcept
 
     PyObject *HANDLE_OF(Entry *) noexcept

@@ -15,11 +15,11 @@ static inline int wheel_add(Wheel *w, Entry *e) {
 
 static inline void wheel_remove(Wheel *w, Entry *e) {
     w->live--;
-    bucket_remove(w, e->bucket, e->place, e->tick);
+    bucket_remove(w, bucket_around(w, e), e->place, e->tick);
 }
 
 static int wheel_move(Wheel *w, Entry *e, uint64_t tick, int64_t deadline) {
-    Bucket *b = e->bucket;
+    Bucket *b = bucket_around(w, e);
     Entry **place = e->place;
     uint64_t before = e->tick;
     e->tick = tick;
@@ -168,7 +168,8 @@ static Entry *wheel_take(Wheel *w) {
         if (e == NULL)
             wheel_close(w);
     } while (e == NULL);
-    wheel_remove(w, e);
+    w->live--;
+    bucket_remove(w, w->firing, e->place, e->tick);
     if (w->live == 0) { /* the last one: the wheel is idle before its callback runs */
         wheel_close(w);
         w->cursor = w->now;
@@ -270,11 +271,10 @@ static uint64_t wheel_soonest(Wheel *w) {
     return w->soonest - 1;
 }
 
-/* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `bucket`. */
+/* Empty the wheel at a stroke. The entries come back as a chain through `place`, the callback in `tick`. */
 static int entry_chain(Entry *e, void *chain) {
-    e->bucket = (Bucket *)e->callback;
+    e->tick = (uint64_t)(uintptr_t)e->callback; /* no address is CANCELLED */
     e->callback = NULL;
-    e->tick = 0;
     e->place = *(Entry ***)chain;
     *(Entry **)chain = e;
     return 0;

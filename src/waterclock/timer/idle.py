@@ -1,0 +1,152 @@
+"""`IdleTimeout`: a deadline that moves with each touch, for connections, sessions and watchdogs.
+
+To move a timer in the wheel at each message would cost what a timer costs. A touch notes the time and nothing else. When
+the moment comes for which the wheel holds it, what was touched meanwhile goes back, for as long as it has left:
+
+    made at 0, 30 seconds        the wheel holds it for 30
+    touched at 10 and at 25      the wheel holds it for 30 still
+    30 comes                     25 + 30 = 55: the wheel holds it for 55
+    55 comes                     nothing since 25: the callback runs
+
+Rule 1: never early: the callback runs once, when `idle_s` have passed since the latest touch, rounded up to the tick.
+Rule 2: the wheel is asked once in `idle_s` at most, however often it is touched.
+Rule 3: a touch comes before the callback's beginning, and moves it, or after, and does nothing.
+Rule 4: time is the driver's: it stands still in a pause, and is turned by hand under a ManualClock.
+Rule 5: threads are the driver's: under a Timer every method may be called from any thread.
+Rule 6: it counts for `max_pending` and is never refused by it, as `every` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
+
+from waterclock.errors import TimerClosed
+from waterclock.timer.units import nanoseconds
+from waterclock.wheel.bounds import MAX_TIME, whole
+from waterclock.wheel.pictures import not_copied
+
+if TYPE_CHECKING:
+    from waterclock.timer.drive import Drive
+    from waterclock.timer.handles import Handle
+
+Ts = TypeVarTuple("Ts")
+
+
+class IdleTimeout:
+    """Call `fn(*args)` once nothing was touched for `idle_s` seconds; a handle, and a context manager that cancels it.
+
+    timer: a `Timer` or an `AsyncTimer`. What `fn` raises goes where the timer's errors go. `TypeError` for what cannot be
+    called, `ValueError` for a time that is no number above zero, `TimerClosed` after the timer's `close()`.
+
+    >>> from waterclock import ManualClock, Timer
+    >>> timer = Timer(clock=ManualClock())
+    >>> idle = IdleTimeout(timer, 30, print, "nothing for half a minute")
+    >>> timer.advance(20), idle.touch(), idle.when(), timer.advance(29), timer.advance(1)
+    nothing for half a minute
+    (0, None, 50.0, 1, 1)
+    """
+
+    __slots__ = ("__weakref__", "_args", "_drive", "_ended", "_fn", "_idle_ns", "_inner", "_touched_ns")
+
+    def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
+        if not callable(fn):
+            raise TypeError(f"callback must be callable, got {fn!r}")
+        self._drive = timer
+        self._idle_ns = nanoseconds("idle_s", idle_s, least=1)
+        self._fn: Callable[..., object] = fn
+        self._args: tuple[Any, ...] = args
+        self._ended = ""
+        self._touched_ns = timer._now_ns()
+        with timer._lock:
+            self._inner: Handle = timer._add_and_look(self._touched_ns + self._idle_ns, _look, self)
+
+    def touch(self) -> None:
+        """Something happened: count from now on."""
+        self._touched_ns = self._drive._now_ns()
+
+    @property
+    def pending(self) -> bool:
+        """Whether it still waits: neither run nor cancelled."""
+        with self._drive._lock:
+            return self._waits()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, or its timer closed."""
+        with self._drive._lock:
+            return self._ended == "cancelled" or self._inner.cancelled()
+
+    def when(self) -> float:
+        """The moment it runs at if nothing is touched until then, in seconds of `timer.time()`."""
+        return (self._touched_ns + self._idle_ns) / 1e9
+
+    def cancel(self) -> bool:
+        """True once, and then it never runs; else False: it ran, or was cancelled."""
+        with self._drive._lock:
+            if not self._waits():
+                return False
+            self._inner.cancel()  # False where its moment has come just now: then it finds that it has ended
+            self._end("cancelled")
+        self._drive._left()
+        return True
+
+    def reschedule(self, delay_s: float, /) -> bool:
+        """Let it run in `delay_s` seconds, unless it is touched before; False when it ran or was cancelled."""
+        drive = self._drive
+        with drive._lock:
+            due_ns = whole("deadline", drive._now_ns() + nanoseconds("delay_s", delay_s), -MAX_TIME, MAX_TIME)
+            if not self._waits():
+                return False
+            drive._move(self._inner, due_ns)
+            self._touched_ns = due_ns - self._idle_ns
+        return True
+
+    def _waits(self) -> bool:
+        return not self._ended and not self._inner.cancelled()
+
+    def _end(self, how: str) -> None:
+        self._ended = how
+        self._fn, self._args = _nothing, ()  # what waits no more keeps nothing alive
+
+    def __repr__(self) -> str:
+        if not self.pending:
+            return f"<IdleTimeout, {'cancelled' if self.cancelled() else 'over'}>"
+        return f"<IdleTimeout, waiting, when={self.when()}, idle={self._idle_ns / 1e9}, callback={self._fn!r}>"
+
+    def __reduce__(self) -> Any:
+        raise not_copied(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+
+def _look(idle: IdleTimeout) -> None:
+    """The moment has come for which the wheel holds it."""
+    drive = idle._drive
+    with drive._lock:
+        due_ns = idle._touched_ns + idle._idle_ns
+        if idle._ended:
+            return
+        if due_ns > drive._now_ns():
+            _wait_on(idle, due_ns)
+            return
+        fn, args = idle._fn, idle._args
+        idle._end("ran")
+    drive._call(fn, args, _nothing)
+
+
+def _wait_on(idle: IdleTimeout, due_ns: int) -> None:
+    try:
+        idle._inner = idle._drive._add_and_look(due_ns, _look, idle)
+    except TimerClosed:
+        idle._end("cancelled")
+
+
+def _nothing() -> None:
+    pass
