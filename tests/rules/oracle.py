@@ -5,7 +5,7 @@ Rule 2: times, durations and the watermark are integer microseconds; "everything
 Rule 3: where the contract leaves a choice, it is made in one place, with a comment that says `choice`.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -90,6 +90,7 @@ class Oracle:
         self.keys: dict[str, Key] = defaultdict(Key)
         self.out: list[Out] = []
         self.made = 0
+        self.counted: Counter[str] = Counter()  # what was done so far; what is held now is asked of the keys
         self.by_sequence = spec.sequence and spec.wait is not None
         # `expect` and `quiet` imply order() by (time, id)
         self.by_time = not self.by_sequence and bool(spec.wait is not None or spec.expects or spec.quiets)
@@ -101,19 +102,34 @@ class Oracle:
         self.advance(FOREVER)
         return self.out
 
+    def counters(self) -> dict[str, int]:
+        """What the counters must say now."""
+        keys = self.keys.values()
+        deadlines = [deadline for key in keys for deadline in key.deadlines]
+        waiting = sum(len(key.held) + len(key.waiting) for key in keys)
+        names = ("events", "heartbeats", "duplicates", "late", "reordered", "released")
+        return {name: self.counted[name] for name in names} | {
+            "held": waiting + sum(d.delivers for d in deadlines),
+            "pending": sum(d.out.kind in ("emit", "expired") for d in deadlines),
+        }
+
     # ---- an event arrives
 
     def arrive(self, row: Row) -> None:
         if row.key is None:
+            self.counted["heartbeats"] += 1
             return
+        self.counted["events"] += 1
         key = self.keys[row.key]
         if self.spec.within is not None and self.is_seen(key, row):  # this check comes first of all
+            self.counted["duplicates"] += 1
             return
         if self.by_sequence:
             self.arrive_numbered(key, row)
         elif row.time < self.watermark:
             self.late(row)
         elif self.by_time:
+            self.counted["reordered"] += any(row.time < earlier.time for earlier in key.waiting)
             key.waiting.append(row)
         else:
             self.release(key, row)
@@ -129,6 +145,7 @@ class Oracle:
     def arrive_numbered(self, key: Key, row: Row) -> None:
         number = row.number
         if number in key.held or number in key.out:  # a duplicate. choice: also of a dead letter, of a late one
+            self.counted["duplicates"] += 1
             return
         while number >= key.next and row.time >= self.watermark:
             # choice: `hold` gives up no number, so it tells of all the gaps that the event comes too late for
@@ -144,9 +161,11 @@ class Oracle:
             key.out.add(number)
         else:
             key.held[number] = row
+            self.counted["reordered"] += number > key.next
         self.release_in_sequence(key)
 
     def late(self, row: Row) -> None:
+        self.counted["late"] += 1
         self.out.append(Out("late", row.key, "late", row.time, row.id))
 
     # ---- the sequence and its gaps
@@ -201,6 +220,7 @@ class Oracle:
     # ---- a released event meets the rules
 
     def release(self, key: Key, row: Row) -> None:
+        self.counted["released"] += 1
         self.deliver(key, row)
         self.expect(key, row)
         for after, by, emit in self.spec.delays:
