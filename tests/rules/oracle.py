@@ -24,6 +24,7 @@ class Row(NamedTuple):
     number: int | None = None
     type: str = ""
     deliver: int | None = None
+    promised: int | None = None
 
 
 class Out(NamedTuple):
@@ -40,7 +41,7 @@ class Out(NamedTuple):
 class Expectation:
     type: str
     after: str
-    within: int
+    within: int | None  # None: the deadline is the event's `promised`
     otherwise: str
     cancel_by: tuple[str, ...] = ()
 
@@ -253,8 +254,8 @@ class Oracle:
             elif row.type in wanted.cancel_by:
                 key.deadlines.remove(deadline)
         for wanted in self.spec.expects:  # only now: an event does not meet what it opens itself
-            if row.type == wanted.after:
-                due = row.time + wanted.within
+            due = row.promised if wanted.within is None else row.time + wanted.within
+            if row.type == wanted.after and due is not None:
                 out = Out("expired", row.key, wanted.otherwise, due, row.id)
                 self.make(key, due, out).expects = wanted
 

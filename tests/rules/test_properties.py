@@ -17,6 +17,7 @@ from tests.rules.oracle import Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
+from waterclock.rules.questions import Answers
 
 few = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
@@ -43,6 +44,7 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
             Expectation("pay", "ask", 8, "unpaid", ("stop",)),
             Expectation("ask", "ask", 5, "asked once"),
             Expectation("other", "pay", 0, "never in time"),
+            Expectation("pay", "ask", None, "promise broken", ("stop",)),
         ),
         "quiets": some((9, "quiet"), (0, "still"), (20, "gone")),
     }
@@ -75,8 +77,9 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
         at[key] += draw(st.integers(-8, 12))  # times need not follow the sequence
         number[key] += draw(st.sampled_from([1, 1, 1, 1, 2, 3, 0, 10**9]))
         number[key] = max(number[key], 1)
-        deliver = draw(st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after))
-        row = Row(key, at[key], f"e{count:02}", number[key], draw(st.sampled_from(TYPES)), deliver)
+        near = st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after)
+        deliver, promised = draw(near), draw(near)
+        row = Row(key, at[key], f"e{count:02}", number[key], draw(st.sampled_from(TYPES)), deliver, promised)
         for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2]))):  # kept, lost or doubled
             again = row._replace(time=row.time + draw(st.sampled_from([0, 0, 3])))
             arrivals.append((again.time + draw(st.integers(0, disorder)), len(arrivals), again))
@@ -98,7 +101,10 @@ def build(spec: Spec) -> Rules:
     for after, by, emit in spec.delays:
         rules = rules.delay(after=after, by=by, emit=emit)
     for e in spec.expects:
-        rules = rules.expect(e.type, after=e.after, within=e.within, otherwise=e.otherwise, cancel_by=e.cancel_by)
+        by = "promised" if e.within is None else None
+        rules = rules.expect(
+            e.type, after=e.after, within=e.within, by=by, otherwise=e.otherwise, cancel_by=e.cancel_by
+        )
     for after, emit in spec.quiets:
         rules = rules.quiet(after=after, emit=emit)
     return rules
@@ -126,6 +132,7 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
         type=row.type,
         deliver=row.deliver if spec.deliver else None,
         ref=ref,
+        answers=Answers(dues=(row.promised,)) if any(e.within is None for e in spec.expects) else None,
     )
 
 
@@ -282,7 +289,10 @@ def test_moving_all_times_moves_the_results_and_nothing_else(spec: Spec, stream:
     def moved(time: int | None) -> int | None:
         return None if time is None else time + by
 
-    rows = [row._replace(time=row.time + by, deliver=moved(row.deliver)) for row in stream.rows]
+    rows = [
+        row._replace(time=row.time + by, deliver=moved(row.deliver), promised=moved(row.promised))
+        for row in stream.rows
+    ]
     expected = [(told(r)._replace(due=r.due + by), moved(r.emitted_at)) for r in run(spec, stream)]
     assert expected == [(told(r), r.emitted_at) for r in run(spec, stream._replace(rows=rows))]
 

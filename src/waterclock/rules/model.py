@@ -3,21 +3,35 @@
 Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md says it in words.
 Rule 2: every builder returns a new `Rules`; a `Rules` in hand never changes.
 Rule 3: durations are microseconds from here on inwards.
+Rule 4: a checkpoint keeps the repr of its rules, and goes on where it is the same: words that came later are left out of
+        it while they have their defaults (`_later`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from waterclock.rules.durations import Duration, duration_us
+from waterclock.rules.questions import Questions
 from waterclock.rules.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 OnGap = Literal["skip", "hold", "dead_letter"]
+
+
+def _later(default: Any) -> Any:
+    """A word that rules of earlier versions do not have (rule 4)."""
+    return field(default=default, metadata={"later": True})
+
+
+def _told(record: Any) -> str:
+    """The repr of a record, without later words that have their defaults."""
+    told = (f for f in fields(record) if not f.metadata.get("later") or getattr(record, f.name) != f.default)
+    return f"{type(record).__name__}({', '.join(f'{f.name}={getattr(record, f.name)!r}' for f in told)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +53,17 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """After `after`, one of type `type` within `within_us`, or else a result named `otherwise`."""
+    """After `after`, one of type `type` within `within_us`, or by the time in the column `by`, or else a result named
+    `otherwise`."""
 
     type: str
     after: str
-    within_us: int
+    within_us: int | None
     otherwise: str
     cancel_by: tuple[str, ...]
+    by: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +129,27 @@ class Rules:
         return replace(self, deliver_column=_need_text(column, "deliver_at(column)"))
 
     def expect(
-        self, type: str, *, after: str, within: Duration, otherwise: str, cancel_by: Iterable[str] = ()
+        self,
+        type: str,
+        *,
+        after: str,
+        within: Duration | None = None,
+        otherwise: str,
+        cancel_by: Iterable[str] = (),
+        by: str | None = None,
     ) -> Rules:
-        """After each `after`, an event of `type` within `within`; else a result named `otherwise`."""
+        """After each `after`, an event of `type` within `within`, or before the time in the column `by`; else a result
+        named `otherwise`."""
         self._need_type("expect()")
-        if isinstance(cancel_by, str):
-            raise TypeError(f"expect(cancel_by=) must be a list of types, got the text {cancel_by!r}")
         self._need_new_name(otherwise, "expect(otherwise=)")
-        us = duration_us(within, "expect(within=)")
-        names = (_need_text(type, "expect(type)"), _need_text(after, "expect(after=)"))
-        cancels = tuple(_need_text(name, "expect(cancel_by=)") for name in cancel_by)
-        rule = Expect(names[0], names[1], us, otherwise, cancels)
+        rule = Expect(
+            type=_need_text(type, "expect(type)"),
+            after=_need_text(after, "expect(after=)"),
+            within_us=_deadline_us(within, by),
+            otherwise=otherwise,
+            cancel_by=_types(cancel_by, "expect(cancel_by=)"),
+            by=by,
+        )
         return replace(self, expects=(*self.expects, rule))
 
     def quiet(self, after: Duration, emit: str) -> Rules:
@@ -147,8 +175,20 @@ class Rules:
 
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that the rules read, each once."""
-        named = (self.key, self.time, self.type, self.id, self.sequence, self.deliver_column)
+        named = (
+            self.key,
+            self.time,
+            self.type,
+            self.id,
+            self.sequence,
+            self.deliver_column,
+            *self.questions().columns(),
+        )
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def questions(self) -> Questions:
+        """What the rules ask of an event's other columns."""
+        return Questions(dues=tuple(dict.fromkeys(rule.by for rule in self.expects if rule.by is not None)))
 
     def _silence(self, after: Duration, emit: str, after_name: str, emit_name: str) -> Rules:
         self._need_new_name(emit, emit_name)
@@ -167,6 +207,22 @@ class Rules:
         taken = [d.emit for d in self.delays] + [e.otherwise for e in self.expects] + [q.emit for q in self.quiets]
         if name in taken:
             raise ValueError(f"{what} {name!r} names another rule already; results are told apart by that name")
+
+
+def _deadline_us(within: Duration | None, by: str | None) -> int | None:
+    """`within` in microseconds, None where the deadline stands in the column `by`."""
+    if (within is None) == (by is None):
+        raise ValueError("expect() needs a deadline: either within=, a duration, or by=, a column with times")
+    if within is not None:
+        return duration_us(within, "expect(within=)")
+    _need_text(by, "expect(by=)")
+    return None
+
+
+def _types(given: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"{what} must be a list of types, got the text {given!r}")
+    return tuple(_need_text(name, what) for name in given)
 
 
 def _need_text(value: object, what: str) -> str:

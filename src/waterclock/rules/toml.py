@@ -2,7 +2,7 @@
 
 [rules]            key, time, type, id, sequence
 [rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
-[[rules.delay]]     after, by, emit   [[rules.expect]] type, after, within, otherwise, cancel_by
+[[rules.delay]]     after, by, emit   [[rules.expect]] type, after, within or by, otherwise, cancel_by
 [[rules.quiet]]     after, emit       [[rules.session]] gap, emit
 """
 

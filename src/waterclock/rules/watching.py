@@ -6,12 +6,12 @@ Rule 2: a deadline is never taken back; when it fires, it looks whether it still
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from waterclock.rules.events import Event
-from waterclock.rules.model import Rules
+from waterclock.rules.model import Expect, Rules
 from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
 
 
@@ -25,12 +25,12 @@ class Arms(Protocol):
 
 @dataclass(slots=True)
 class TypePlan:
-    """What an event of one type does: (by, emit) it delays, expectations it meets, withdraws and opens."""
+    """What an event of one type does: (by, emit) it delays, expectations it meets, withdraws and opens, by number."""
 
     delays: list[tuple[int, str]]
     meets: set[int]
     withdraws: set[int]
-    opens: list[tuple[int, int]]
+    opens: list[int]
 
 
 class Watch:
@@ -40,6 +40,7 @@ class Watch:
         self._rules = rules
         self._engine = engine
         self._plans = _plans(rules)
+        self._dues = [_due_of(rule, rules.questions().dues) for rule in rules.expects]
         self._open: dict[Key, list[tuple[int, int, str]]] = {}  # (deadline, rule, source id), in order of opening
         self._last: dict[Key, list[tuple[int, str] | None]] = {}  # per quiet rule: (time, source id) of the last event
         self._owed: dict[Key, list[tuple[int, int, str]]] = {}  # silences that did happen: (due, rule, source id)
@@ -97,8 +98,10 @@ class Watch:
         for by_us, emit in plan.delays:
             self._engine.when_due(EMIT, key, event.time + by_us, emit, event.id)
             self._engine.count_pending(1)
-        for within_us, rule in plan.opens:
-            due = event.time + within_us
+        for rule in plan.opens:
+            due = self._dues[rule](event)
+            if due is None:
+                continue
             self._open.setdefault(key, []).append((due, rule, event.id))
             self._engine.when_due(EXPIRED, key, due, rule, event.id)
             self._engine.count_pending(1)
@@ -156,8 +159,18 @@ def _plans(rules: Rules) -> dict[str | None, TypePlan]:
     for delay in rules.delays:
         plan(delay.after).delays.append((delay.by_us, delay.emit))
     for number, expect in enumerate(rules.expects):
-        plan(expect.after).opens.append((expect.within_us, number))
+        plan(expect.after).opens.append(number)
         plan(expect.type).meets.add(number)
         for name in expect.cancel_by:
             plan(name).withdraws.add(number)
     return plans
+
+
+def _due_of(rule: Expect, columns: tuple[str, ...]) -> Callable[[Event], int | None]:
+    """What tells the deadline of an expectation that an event opens; None where none was promised."""
+    within_us = rule.within_us
+    if within_us is not None:
+        return lambda event: event.time + within_us
+    assert rule.by is not None
+    place = columns.index(rule.by)
+    return lambda event: event.answers.dues[place]  # type: ignore[union-attr]

@@ -91,7 +91,7 @@ def check_columns(rules: Rules, schema: StructType) -> None:
 
 
 def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    names = [name for name in (rules.time, rules.deliver_column) if name]
+    names = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
     return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from waterclock.rules.events import Event
 from waterclock.rules.model import Rules
+from waterclock.rules.questions import Answers
 from waterclock.rules.results import Key
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import ROW_ID
@@ -65,8 +66,15 @@ def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, E
         rows.column(rules.type).cast(pa.string()).to_pylist() if rules.type else nothing,
         times(rows, rules.deliver_column) if rules.deliver_column else nothing,
         range(first, first + rows.num_rows),
+        _answers(rules, rows) if rules.questions() else nothing,
     )
     return zip(rows.column(rules.key).to_pylist(), map(Event, *columns), strict=True)
+
+
+def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
+    """What each row says to what the rules ask."""
+    dues = zip(*(times(rows, name) for name in rules.questions().dues), strict=True)
+    return [Answers(*found) for found in zip(dues, strict=True)]
 
 
 def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:

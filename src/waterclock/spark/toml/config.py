@@ -180,7 +180,7 @@ def _check_durations(rules: Rules) -> None:
     wait_us = rules.ordering.wait_us if rules.ordering else 0
     named = [("order(wait=)", wait_us), ("deduplicate(within=)", rules.within_us or 0)]
     named += [(f"delay {rule.emit!r}", rule.by_us) for rule in rules.delays]
-    named += [(f"expect {rule.otherwise!r}", rule.within_us) for rule in rules.expects]
+    named += [(f"expect {rule.otherwise!r}", rule.within_us or 0) for rule in rules.expects]
     named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
     for name, us in named:
         if us > LONGEST_US:
@@ -203,7 +203,7 @@ def _check_columns(config: Config, rules: Rules) -> None:
     needs = {rules.key: ("string", "long", "int"), rules.time: ("timestamp",)}
     if rules.sequence:
         needs[rules.sequence] = ("long", "int")
-    if rules.deliver_column:
-        needs[rules.deliver_column] = ("timestamp",)
+    moments = [name for name in (rules.deliver_column, *rules.questions().dues) if name is not None]
+    needs |= dict.fromkeys(moments, ("timestamp",))
     for name, kinds in needs.items():
         _one_of("[source.columns]", name, columns[name], kinds)
