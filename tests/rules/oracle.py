@@ -6,7 +6,7 @@ Rule 3: where the contract leaves a choice, it is made in one place, with a comm
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -25,6 +25,7 @@ class Row(NamedTuple):
     type: str = ""
     deliver: int | None = None
     promised: int | None = None
+    amount: int | None = None
 
 
 class Out(NamedTuple):
@@ -44,6 +45,18 @@ class Expectation:
     within: int | None  # None: the deadline is the event's `promised`
     otherwise: str
     cancel_by: tuple[str, ...] = ()
+    where: str | None = None
+    met_where: str | None = None
+    cancel_where: str | None = None
+
+
+# what a condition says of a row: True only where it is true
+CONDITIONS: dict[str | None, Callable[[Row], bool]] = {
+    None: lambda row: True,
+    "amount > 2": lambda row: row.amount is not None and row.amount > 2,
+    "not amount > 2": lambda row: row.amount is not None and row.amount <= 2,
+    "amount is None or type == 'ask'": lambda row: row.amount is None or row.type == "ask",
+}
 
 
 @dataclass(frozen=True)
@@ -55,9 +68,9 @@ class Spec:
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
-    delays: tuple[tuple[str, int, str], ...] = ()  # (after, by, emit)
+    delays: tuple[tuple[str, int, str, str | None], ...] = ()  # (after, by, emit, where)
     expects: tuple[Expectation, ...] = ()
-    quiets: tuple[tuple[int, str], ...] = ()  # (after, emit)
+    quiets: tuple[tuple[int, str, str | None], ...] = ()  # (after, emit, where)
 
 
 @dataclass
@@ -224,11 +237,12 @@ class Oracle:
         self.counted["released"] += 1
         self.deliver(key, row)
         self.expect(key, row)
-        for after, by, emit in self.spec.delays:
-            if row.type == after:
+        for after, by, emit, where in self.spec.delays:
+            if row.type == after and CONDITIONS[where](row):
                 self.make(key, row.time + by, Out("emit", row.key, emit, row.time + by, row.id))
-        for after, emit in self.spec.quiets:
-            self.hear(key, row, after, emit)
+        for after, emit, where in self.spec.quiets:
+            if CONDITIONS[where](row):
+                self.hear(key, row, after, emit)
 
     def make(self, key: Key, due: int, out: Out) -> Deadline:
         self.made += 1
@@ -248,14 +262,14 @@ class Oracle:
             wanted = deadline.expects
             if wanted is None or row.time >= deadline.due:
                 continue
-            if row.type == wanted.type:
+            if row.type == wanted.type and CONDITIONS[wanted.met_where](row):
                 self.out.append(deadline.out._replace(kind="met"))
                 key.deadlines.remove(deadline)
-            elif row.type in wanted.cancel_by:
+            elif row.type in wanted.cancel_by and CONDITIONS[wanted.cancel_where](row):
                 key.deadlines.remove(deadline)
         for wanted in self.spec.expects:  # only now: an event does not meet what it opens itself
             due = row.promised if wanted.within is None else row.time + wanted.within
-            if row.type == wanted.after and due is not None:
+            if row.type == wanted.after and due is not None and CONDITIONS[wanted.where](row):
                 out = Out("expired", row.key, wanted.otherwise, due, row.id)
                 self.make(key, due, out).expects = wanted
 

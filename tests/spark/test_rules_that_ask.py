@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,34 @@ pytestmark = pytest.mark.spark
 
 COLUMNS = Rules(key="order", time="at", type="what", id="id")
 ASKING = {
+    "conditions": COLUMNS.expect(
+        "paid",
+        after="created",
+        within="30 minutes",
+        otherwise="unpaid",
+        where="amount > 1.5",
+        met_where="n is not None",
+    ).delay("shipped", "1 hour", "ask", where="at > '2026-01-01T03:00:00Z' and not (price == 0.1 or flag)"),
     "a deadline from a column": COLUMNS.expect("paid", after="created", by="promised", otherwise="too late"),
 }
-DDL = "order string, at timestamp, what string, id string, n long, promised timestamp"
+DDL = (
+    "order string, at timestamp, what string, id string, n long, "
+    "promised timestamp, amount double, price decimal(9, 4), flag boolean"
+)
 
 
 def rows(keys: int) -> list[dict[str, Any]]:
-    return [{**row, "promised": row["at"] + timedelta(minutes=20)} for row in orders(keys)]
+    """Orders with a column of each kind, null in some of them."""
+    return [
+        {
+            **row,
+            "promised": row["at"] + timedelta(minutes=20),
+            "amount": [None, 1.5, 1.6, float("nan")][place % 4],
+            "price": [Decimal("0.1"), None, Decimal(1)][place % 3],
+            "flag": [True, False, None][place // 2 % 3],
+        }
+        for place, row in enumerate(orders(keys))
+    ]
 
 
 def told(results: Any) -> Counter[tuple[Any, ...]]:
@@ -68,6 +90,8 @@ def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rule
     ("rules", "sentence"),
     [
         (COLUMNS.expect("a", after="b", by="n", otherwise="x"), "the column 'n' must be a timestamp, it is bigint"),
+        (COLUMNS.delay("a", 1, "x", where="what > 5"), "the condition 'what > 5' compares the column 'what' .a text."),
+        (COLUMNS.quiet(1, "x", where="list is None"), "cannot look at the column 'list'"),
         (COLUMNS.expect("a", after="b", by="due", otherwise="x"), "the rules name the column 'due'; the events have"),
     ],
 )
@@ -75,4 +99,4 @@ def test_a_column_that_does_not_fit_is_refused_before_anything_runs(
     spark: SparkSession, rules: Rules, sentence: str
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
-        spark.createDataFrame([], DDL).transform(rules.on_spark())
+        spark.createDataFrame([], f"{DDL}, list array<long>").transform(rules.on_spark())

@@ -16,6 +16,7 @@ from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.questions import Answers
 from waterclock.rules.results import Key, Result, result_id
+from waterclock.rules.truth import Unfit
 
 
 def run(rules: Rules, events: Iterable[Mapping[str, Any]], delay_us: int) -> Iterator[Result]:
@@ -55,6 +56,7 @@ class _Reader:
 
     def __init__(self, rules: Rules) -> None:
         self._rules, self._questions = rules, rules.questions()
+        self._looked_at = self._questions.condition_columns()
         self._number = 0
         self._time_from_us: Callable[[int], Time] | None = None
 
@@ -115,7 +117,16 @@ class _Reader:
         return number
 
     def _answers(self, row: Mapping[str, Any]) -> Answers:
-        return Answers(dues=tuple(self._time_or_none(row, column) for column in self._questions.dues))
+        dues = tuple(self._time_or_none(row, column) for column in self._questions.dues)
+        return Answers(dues=dues, holds=self._holds(row) if self._questions.conditions else ())
+
+    def _holds(self, row: Mapping[str, Any]) -> tuple[bool, ...]:
+        for column in self._looked_at:
+            self._column(row, column)
+        try:
+            return self._questions.holds(row)
+        except Unfit as error:
+            raise ValueError(f"event {self._number}: {error}") from None
 
     def _time_or_none(self, row: Mapping[str, Any], column: str) -> int | None:
         return None if self._column(row, column) is None else self._time(row, column)

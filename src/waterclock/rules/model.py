@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from waterclock.rules.conditions import condition
 from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.questions import Questions
 from waterclock.rules.results import Result
@@ -44,17 +45,20 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """An event of type `after` emits `emit`, `by_us` later."""
+    """An event of type `after`, of which the condition `where` holds, emits `emit`, `by_us` later."""
 
     after: str
     by_us: int
     emit: str
+    where: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
     """After `after`, one of type `type` within `within_us`, or by the time in the column `by`, or else a result named
-    `otherwise`."""
+    `otherwise`. The conditions look at the event that opens, meets or cancels."""
 
     type: str
     after: str
@@ -62,16 +66,22 @@ class Expect:
     otherwise: str
     cancel_by: tuple[str, ...]
     by: str | None = _later(None)
+    where: str | None = _later(None)
+    met_where: str | None = _later(None)
+    cancel_where: str | None = _later(None)
 
     __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A key silent for `after_us` gives a result named `emit`."""
+    """A key silent for `after_us` gives a result named `emit`; events of which `where` does not hold are not heard."""
 
     after_us: int
     emit: str
+    where: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +126,15 @@ class Rules:
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
         return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
 
-    def delay(self, after: str, by: Duration, emit: str) -> Rules:
-        """Each event of type `after` emits a result named `emit` at its time + `by`."""
+    def delay(self, after: str, by: Duration, emit: str, *, where: str | None = None) -> Rules:
+        """Each event of type `after` emits a result named `emit` at its time + `by`, if `where` holds of it."""
         self._need_type("delay()")
-        rule = Delay(_need_text(after, "delay(after=)"), duration_us(by, "delay(by=)"), emit)
+        rule = Delay(
+            after=_need_text(after, "delay(after=)"),
+            by_us=duration_us(by, "delay(by=)"),
+            emit=emit,
+            where=_condition(where, "delay(where=)"),
+        )
         self._need_new_name(emit, "delay(emit=)")
         return replace(self, delays=(*self.delays, rule))
 
@@ -137,9 +152,13 @@ class Rules:
         otherwise: str,
         cancel_by: Iterable[str] = (),
         by: str | None = None,
+        where: str | None = None,
+        met_where: str | None = None,
+        cancel_where: str | None = None,
     ) -> Rules:
         """After each `after`, an event of `type` within `within`, or before the time in the column `by`; else a result
-        named `otherwise`."""
+        named `otherwise`. The conditions say which events of those types count: `where` of `after`, `met_where` of `type`,
+        `cancel_where` of `cancel_by`."""
         self._need_type("expect()")
         self._need_new_name(otherwise, "expect(otherwise=)")
         rule = Expect(
@@ -149,16 +168,21 @@ class Rules:
             otherwise=otherwise,
             cancel_by=_types(cancel_by, "expect(cancel_by=)"),
             by=by,
+            where=_condition(where, "expect(where=)"),
+            met_where=_condition(met_where, "expect(met_where=)"),
+            cancel_where=_condition(cancel_where, "expect(cancel_where=)"),
         )
+        if cancel_where is not None and not rule.cancel_by:
+            raise ValueError("expect(cancel_where=) looks at events that cancel: name their types with cancel_by=")
         return replace(self, expects=(*self.expects, rule))
 
-    def quiet(self, after: Duration, emit: str) -> Rules:
-        """A key without an event for `after` gives a result named `emit`."""
-        return self._silence(after, emit, "quiet(after=)", "quiet(emit=)")
+    def quiet(self, after: Duration, emit: str, *, where: str | None = None) -> Rules:
+        """A key without an event, of which the condition `where` holds, for `after` gives a result named `emit`."""
+        return self._silence(Quiet(duration_us(after, "quiet(after=)"), emit, where), "quiet")
 
-    def session(self, gap: Duration, emit: str) -> Rules:
+    def session(self, gap: Duration, emit: str, *, where: str | None = None) -> Rules:
         """`quiet` under the name that stream processors give it: a session ends after `gap` of silence."""
-        return self._silence(gap, emit, "session(gap=)", "session(emit=)")
+        return self._silence(Quiet(duration_us(gap, "session(gap=)"), emit, where), "session")
 
     def run(self, events: Iterable[Mapping[str, Any]], watermark_delay: Duration = 0) -> Iterator[Result]:
         """Apply the rules in process to mappings in the order of arrival; closes at the end."""
@@ -188,11 +212,14 @@ class Rules:
 
     def questions(self) -> Questions:
         """What the rules ask of an event's other columns."""
-        return Questions(dues=tuple(dict.fromkeys(rule.by for rule in self.expects if rule.by is not None)))
+        wheres = [rule.where for rule in self.delays] + [rule.where for rule in self.quiets]
+        wheres += [where for rule in self.expects for where in (rule.where, rule.met_where, rule.cancel_where)]
+        return Questions(dues=_each_once(rule.by for rule in self.expects), conditions=_each_once(wheres))
 
-    def _silence(self, after: Duration, emit: str, after_name: str, emit_name: str) -> Rules:
-        self._need_new_name(emit, emit_name)
-        return replace(self, quiets=(*self.quiets, Quiet(duration_us(after, after_name), emit)))
+    def _silence(self, rule: Quiet, what: str) -> Rules:
+        self._need_new_name(rule.emit, f"{what}(emit=)")
+        _condition(rule.where, f"{what}(where=)")
+        return replace(self, quiets=(*self.quiets, rule))
 
     def _once(self, free: bool, what: str) -> None:
         if not free:
@@ -207,6 +234,19 @@ class Rules:
         taken = [d.emit for d in self.delays] + [e.otherwise for e in self.expects] + [q.emit for q in self.quiets]
         if name in taken:
             raise ValueError(f"{what} {name!r} names another rule already; results are told apart by that name")
+
+
+def _each_once(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def _condition(where: str | None, what: str) -> str | None:
+    if where is not None:
+        try:
+            condition(_need_text(where, what))
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    return where
 
 
 def _deadline_us(within: Duration | None, by: str | None) -> int | None:

@@ -2,8 +2,9 @@
 
 [rules]            key, time, type, id, sequence
 [rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
-[[rules.delay]]     after, by, emit   [[rules.expect]] type, after, within or by, otherwise, cancel_by
-[[rules.quiet]]     after, emit       [[rules.session]] gap, emit
+[[rules.delay]]     after, by, emit, where
+[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where
+[[rules.quiet]]     after, emit, where    [[rules.session]] gap, emit, where
 """
 
 from __future__ import annotations
