@@ -40,8 +40,8 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True)
 class Expectation:
-    type: str
-    after: str
+    type: str | tuple[str, ...]
+    after: str | tuple[str, ...]
     within: int | None  # None: the deadline is the event's `promised`
     otherwise: str
     cancel_by: tuple[str, ...] = ()
@@ -59,6 +59,10 @@ CONDITIONS: dict[str | None, Callable[[Row], bool]] = {
 }
 
 
+def is_of(row: Row, types: str | tuple[str, ...]) -> bool:
+    return row.type in ([types] if isinstance(types, str) else types)
+
+
 @dataclass(frozen=True)
 class Spec:
     """The rules under test. `wait` is None without an `order` rule, `within` without a `deduplicate`."""
@@ -68,7 +72,7 @@ class Spec:
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
-    delays: tuple[tuple[str, int, str, str | None], ...] = ()  # (after, by, emit, where)
+    delays: tuple[tuple[str | tuple[str, ...], int, str, str | None], ...] = ()  # (after, by, emit, where)
     expects: tuple[Expectation, ...] = ()
     quiets: tuple[tuple[int, str, str | None], ...] = ()  # (after, emit, where)
 
@@ -238,7 +242,7 @@ class Oracle:
         self.deliver(key, row)
         self.expect(key, row)
         for after, by, emit, where in self.spec.delays:
-            if row.type == after and CONDITIONS[where](row):
+            if is_of(row, after) and CONDITIONS[where](row):
                 self.make(key, row.time + by, Out("emit", row.key, emit, row.time + by, row.id))
         for after, emit, where in self.spec.quiets:
             if CONDITIONS[where](row):
@@ -262,14 +266,14 @@ class Oracle:
             wanted = deadline.expects
             if wanted is None or row.time >= deadline.due:
                 continue
-            if row.type == wanted.type and CONDITIONS[wanted.met_where](row):
+            if is_of(row, wanted.type) and CONDITIONS[wanted.met_where](row):
                 self.out.append(deadline.out._replace(kind="met"))
                 key.deadlines.remove(deadline)
             elif row.type in wanted.cancel_by and CONDITIONS[wanted.cancel_where](row):
                 key.deadlines.remove(deadline)
         for wanted in self.spec.expects:  # only now: an event does not meet what it opens itself
             due = row.promised if wanted.within is None else row.time + wanted.within
-            if row.type == wanted.after and due is not None and CONDITIONS[wanted.where](row):
+            if is_of(row, wanted.after) and due is not None and CONDITIONS[wanted.where](row):
                 out = Out("expired", row.key, wanted.otherwise, due, row.id)
                 self.make(key, due, out).expects = wanted
 

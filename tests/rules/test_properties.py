@@ -40,9 +40,15 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         "on_gap": draw(st.sampled_from(["skip", "hold", "dead_letter"])),
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
-        "delays": some(("ask", 7, "seven later", None), ("pay", 0, "at once", None), ("ask", 3, "large", "amount > 2")),
+        "delays": some(
+            (("ask", "pay"), 5, "for both", None),
+            ("ask", 7, "seven later", None),
+            ("pay", 0, "at once", None),
+            ("ask", 3, "large", "amount > 2"),
+        ),
         "expects": some(
             Expectation("pay", "ask", 8, "unpaid", ("stop",)),
+            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more"),
             Expectation("ask", "ask", 5, "asked once"),
             Expectation("other", "pay", 0, "never in time"),
             Expectation("pay", "ask", None, "promise broken", ("stop",)),

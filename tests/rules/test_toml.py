@@ -46,7 +46,7 @@ def test_tables_make_the_same_rules_as_the_builders() -> None:
 def test_an_expectation_may_have_a_deadline_from_a_column_and_conditions() -> None:
     text = """
         [[expect]]
-        type = "b"
+        type = ["b", "d"]
         after = "a"
         by = "due"
         otherwise = "no"
@@ -57,7 +57,7 @@ def test_an_expectation_may_have_a_deadline_from_a_column_and_conditions() -> No
     """
     words = {"where": "n > 1", "met_where": "m", "cancel_where": 'o == "p"'}
     expected = Rules(key="case", time="ts", type="what").expect(
-        "b", after="a", by="due", otherwise="no", cancel_by=["c"], **words
+        ("b", "d"), after="a", by="due", otherwise="no", cancel_by=["c"], **words
     )
     assert read(COLUMNS + text) == expected
 

@@ -27,6 +27,9 @@ ASKING = {
         where="amount > 1.5",
         met_where="n is not None",
     ).delay("shipped", "1 hour", "ask", where="at > '2026-01-01T03:00:00Z' and not (price == 0.1 or flag)"),
+    "several types": COLUMNS.expect(
+        ["paid", "shipped"], after=["created", "paid"], within="20 minutes", otherwise="stands still"
+    ).delay(["created", "shipped"], "5 minutes", "tell"),
     "a deadline from a column": COLUMNS.expect("paid", after="created", by="promised", otherwise="too late"),
 }
 DDL = (

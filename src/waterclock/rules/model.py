@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OnGap = Literal["skip", "hold", "dead_letter"]
+Types = str | tuple[str, ...]  # one type as a text, several as a tuple
 
 
 def _later(default: Any) -> Any:
@@ -47,7 +48,7 @@ class Order:
 class Delay:
     """An event of type `after`, of which the condition `where` holds, emits `emit`, `by_us` later."""
 
-    after: str
+    after: Types
     by_us: int
     emit: str
     where: str | None = _later(None)
@@ -60,8 +61,8 @@ class Expect:
     """After `after`, one of type `type` within `within_us`, or by the time in the column `by`, or else a result named
     `otherwise`. The conditions look at the event that opens, meets or cancels."""
 
-    type: str
-    after: str
+    type: Types
+    after: Types
     within_us: int | None
     otherwise: str
     cancel_by: tuple[str, ...]
@@ -126,11 +127,11 @@ class Rules:
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
         return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
 
-    def delay(self, after: str, by: Duration, emit: str, *, where: str | None = None) -> Rules:
-        """Each event of type `after` emits a result named `emit` at its time + `by`, if `where` holds of it."""
+    def delay(self, after: str | Iterable[str], by: Duration, emit: str, *, where: str | None = None) -> Rules:
+        """Each event of `after`, a type or several, emits a result named `emit` at its time + `by`, if `where` holds."""
         self._need_type("delay()")
         rule = Delay(
-            after=_need_text(after, "delay(after=)"),
+            after=_one_or_several(after, "delay(after=)"),
             by_us=duration_us(by, "delay(by=)"),
             emit=emit,
             where=_condition(where, "delay(where=)"),
@@ -145,9 +146,9 @@ class Rules:
 
     def expect(
         self,
-        type: str,
+        type: str | Iterable[str],
         *,
-        after: str,
+        after: str | Iterable[str],
         within: Duration | None = None,
         otherwise: str,
         cancel_by: Iterable[str] = (),
@@ -156,14 +157,14 @@ class Rules:
         met_where: str | None = None,
         cancel_where: str | None = None,
     ) -> Rules:
-        """After each `after`, an event of `type` within `within`, or before the time in the column `by`; else a result
-        named `otherwise`. The conditions say which events of those types count: `where` of `after`, `met_where` of `type`,
-        `cancel_where` of `cancel_by`."""
+        """After each event of `after`, one of `type` within `within`, or before the time in the column `by`; else a result
+        named `otherwise`. Both may be several types. The conditions say which events of them count: `where` of `after`,
+        `met_where` of `type`, `cancel_where` of `cancel_by`."""
         self._need_type("expect()")
         self._need_new_name(otherwise, "expect(otherwise=)")
         rule = Expect(
-            type=_need_text(type, "expect(type)"),
-            after=_need_text(after, "expect(after=)"),
+            type=_one_or_several(type, "expect(type)"),
+            after=_one_or_several(after, "expect(after=)"),
             within_us=_deadline_us(within, by),
             otherwise=otherwise,
             cancel_by=_types(cancel_by, "expect(cancel_by=)"),
@@ -257,6 +258,20 @@ def _deadline_us(within: Duration | None, by: str | None) -> int | None:
         return duration_us(within, "expect(within=)")
     _need_text(by, "expect(by=)")
     return None
+
+
+def types_of(types: Types) -> tuple[str, ...]:
+    """All of them, whether it is one or several."""
+    return (types,) if isinstance(types, str) else types
+
+
+def _one_or_several(given: str | Iterable[str], what: str) -> Types:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return _need_text(given, what)
+    names = tuple(dict.fromkeys(_types(given, what)))
+    if not names:
+        raise ValueError(f"{what} must name a type, got an empty list")
+    return names if len(names) > 1 else names[0]
 
 
 def _types(given: Iterable[str], what: str) -> tuple[str, ...]:

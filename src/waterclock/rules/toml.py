@@ -5,6 +5,7 @@
 [[rules.delay]]     after, by, emit, where
 [[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where
 [[rules.quiet]]     after, emit, where    [[rules.session]] gap, emit, where
+type and after of events: a type, or a list of types
 """
 
 from __future__ import annotations

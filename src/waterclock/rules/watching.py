@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from waterclock.rules.events import Event
-from waterclock.rules.model import Expect, Rules
+from waterclock.rules.model import Expect, Rules, types_of
 from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
 
 Where = int | None  # the number of a condition among those that the rules ask; None holds always
@@ -168,10 +168,13 @@ def _plans(rules: Rules) -> dict[str | None, TypePlan]:
         return plans.setdefault(name, TypePlan())
 
     for delay in rules.delays:
-        plan(delay.after).delays.append((delay.by_us, delay.emit, _where(rules, delay.where)))
+        for name in types_of(delay.after):
+            plan(name).delays.append((delay.by_us, delay.emit, _where(rules, delay.where)))
     for number, expect in enumerate(rules.expects):
-        plan(expect.after).opens.append((number, _where(rules, expect.where)))
-        plan(expect.type).meets[number] = _where(rules, expect.met_where)
+        for name in types_of(expect.after):
+            plan(name).opens.append((number, _where(rules, expect.where)))
+        for name in types_of(expect.type):
+            plan(name).meets[number] = _where(rules, expect.met_where)
         for name in expect.cancel_by:
             plan(name).withdraws[number] = _where(rules, expect.cancel_where)
     return plans
