@@ -5,8 +5,8 @@ Rule 2: times, durations and the watermark are integer microseconds; "everything
 Rule 3: where the contract leaves a choice, it is made in one place, with a comment that says `choice`.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,6 +24,8 @@ class Row(NamedTuple):
     number: int | None = None
     type: str = ""
     deliver: int | None = None
+    promised: int | None = None
+    amount: int | None = None
 
 
 class Out(NamedTuple):
@@ -38,11 +40,27 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True)
 class Expectation:
-    type: str
-    after: str
-    within: int
+    type: str | tuple[str, ...]
+    after: str | tuple[str, ...]
+    within: int | None  # None: the deadline is the event's `promised`
     otherwise: str
     cancel_by: tuple[str, ...] = ()
+    where: str | None = None
+    met_where: str | None = None
+    cancel_where: str | None = None
+
+
+# what a condition says of a row: True only where it is true
+CONDITIONS: dict[str | None, Callable[[Row], bool]] = {
+    None: lambda row: True,
+    "amount > 2": lambda row: row.amount is not None and row.amount > 2,
+    "not amount > 2": lambda row: row.amount is not None and row.amount <= 2,
+    "amount is None or type == 'ask'": lambda row: row.amount is None or row.type == "ask",
+}
+
+
+def is_of(row: Row, types: str | tuple[str, ...]) -> bool:
+    return row.type in ([types] if isinstance(types, str) else types)
 
 
 @dataclass(frozen=True)
@@ -54,9 +72,9 @@ class Spec:
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
-    delays: tuple[tuple[str, int, str], ...] = ()  # (after, by, emit)
+    delays: tuple[tuple[str | tuple[str, ...], int, str, str | None], ...] = ()  # (after, by, emit, where)
     expects: tuple[Expectation, ...] = ()
-    quiets: tuple[tuple[int, str], ...] = ()  # (after, emit)
+    quiets: tuple[tuple[int, str, str | None], ...] = ()  # (after, emit, where)
 
 
 @dataclass
@@ -90,6 +108,7 @@ class Oracle:
         self.keys: dict[str, Key] = defaultdict(Key)
         self.out: list[Out] = []
         self.made = 0
+        self.counted: Counter[str] = Counter()  # what was done so far; what is held now is asked of the keys
         self.by_sequence = spec.sequence and spec.wait is not None
         # `expect` and `quiet` imply order() by (time, id)
         self.by_time = not self.by_sequence and bool(spec.wait is not None or spec.expects or spec.quiets)
@@ -101,19 +120,34 @@ class Oracle:
         self.advance(FOREVER)
         return self.out
 
+    def counters(self) -> dict[str, int]:
+        """What the counters must say now."""
+        keys = self.keys.values()
+        deadlines = [deadline for key in keys for deadline in key.deadlines]
+        waiting = sum(len(key.held) + len(key.waiting) for key in keys)
+        names = ("events", "heartbeats", "duplicates", "late", "reordered", "released")
+        return {name: self.counted[name] for name in names} | {
+            "held": waiting + sum(d.delivers for d in deadlines),
+            "pending": sum(d.out.kind in ("emit", "expired") for d in deadlines),
+        }
+
     # ---- an event arrives
 
     def arrive(self, row: Row) -> None:
         if row.key is None:
+            self.counted["heartbeats"] += 1
             return
+        self.counted["events"] += 1
         key = self.keys[row.key]
         if self.spec.within is not None and self.is_seen(key, row):  # this check comes first of all
+            self.counted["duplicates"] += 1
             return
         if self.by_sequence:
             self.arrive_numbered(key, row)
         elif row.time < self.watermark:
             self.late(row)
         elif self.by_time:
+            self.counted["reordered"] += any(row.time < earlier.time for earlier in key.waiting)
             key.waiting.append(row)
         else:
             self.release(key, row)
@@ -129,6 +163,7 @@ class Oracle:
     def arrive_numbered(self, key: Key, row: Row) -> None:
         number = row.number
         if number in key.held or number in key.out:  # a duplicate. choice: also of a dead letter, of a late one
+            self.counted["duplicates"] += 1
             return
         while number >= key.next and row.time >= self.watermark:
             # choice: `hold` gives up no number, so it tells of all the gaps that the event comes too late for
@@ -144,9 +179,11 @@ class Oracle:
             key.out.add(number)
         else:
             key.held[number] = row
+            self.counted["reordered"] += number > key.next
         self.release_in_sequence(key)
 
     def late(self, row: Row) -> None:
+        self.counted["late"] += 1
         self.out.append(Out("late", row.key, "late", row.time, row.id))
 
     # ---- the sequence and its gaps
@@ -201,13 +238,15 @@ class Oracle:
     # ---- a released event meets the rules
 
     def release(self, key: Key, row: Row) -> None:
+        self.counted["released"] += 1
         self.deliver(key, row)
         self.expect(key, row)
-        for after, by, emit in self.spec.delays:
-            if row.type == after:
+        for after, by, emit, where in self.spec.delays:
+            if is_of(row, after) and CONDITIONS[where](row):
                 self.make(key, row.time + by, Out("emit", row.key, emit, row.time + by, row.id))
-        for after, emit in self.spec.quiets:
-            self.hear(key, row, after, emit)
+        for after, emit, where in self.spec.quiets:
+            if CONDITIONS[where](row):
+                self.hear(key, row, after, emit)
 
     def make(self, key: Key, due: int, out: Out) -> Deadline:
         self.made += 1
@@ -227,14 +266,14 @@ class Oracle:
             wanted = deadline.expects
             if wanted is None or row.time >= deadline.due:
                 continue
-            if row.type == wanted.type:
+            if is_of(row, wanted.type) and CONDITIONS[wanted.met_where](row):
                 self.out.append(deadline.out._replace(kind="met"))
                 key.deadlines.remove(deadline)
-            elif row.type in wanted.cancel_by:
+            elif row.type in wanted.cancel_by and CONDITIONS[wanted.cancel_where](row):
                 key.deadlines.remove(deadline)
         for wanted in self.spec.expects:  # only now: an event does not meet what it opens itself
-            if row.type == wanted.after:
-                due = row.time + wanted.within
+            due = row.promised if wanted.within is None else row.time + wanted.within
+            if is_of(row, wanted.after) and due is not None and CONDITIONS[wanted.where](row):
                 out = Out("expired", row.key, wanted.otherwise, due, row.id)
                 self.make(key, due, out).expects = wanted
 

@@ -6,6 +6,7 @@ Rule 2: `streams()` is never late unless it says so; late events are where a cut
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.campaign import examples
-from tests.rules.oracle import Expectation, Oracle, Out, Row, Spec
+from tests.rules.oracle import CONDITIONS, Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
+from waterclock.rules.questions import Answers, Questions
 
 few = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
@@ -38,13 +40,24 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         "on_gap": draw(st.sampled_from(["skip", "hold", "dead_letter"])),
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
-        "delays": some(("ask", 7, "seven later"), ("pay", 0, "at once")),
+        "delays": some(
+            (("ask", "pay"), 5, "for both", None),
+            ("ask", 7, "seven later", None),
+            ("pay", 0, "at once", None),
+            ("ask", 3, "large", "amount > 2"),
+        ),
         "expects": some(
             Expectation("pay", "ask", 8, "unpaid", ("stop",)),
+            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more"),
             Expectation("ask", "ask", 5, "asked once"),
             Expectation("other", "pay", 0, "never in time"),
+            Expectation("pay", "ask", None, "promise broken", ("stop",)),
+            Expectation(
+                "pay", "ask", 9, "owed", ("stop",), "amount > 2", "amount is None or type == 'ask'", "amount > 2"
+            ),
+            Expectation("ask", "ask", None, "small", ("ask",), "not amount > 2", "amount > 2", "not amount > 2"),
         ),
-        "quiets": some((9, "quiet"), (0, "still"), (20, "gone")),
+        "quiets": some((9, "quiet", None), (0, "still", None), (20, "gone", None), (6, "not a word", "amount > 2")),
     }
     chosen |= fixed
     if not chosen["sequence"]:
@@ -75,8 +88,9 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
         at[key] += draw(st.integers(-8, 12))  # times need not follow the sequence
         number[key] += draw(st.sampled_from([1, 1, 1, 1, 2, 3, 0, 10**9]))
         number[key] = max(number[key], 1)
-        deliver = draw(st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after))
-        row = Row(key, at[key], f"e{count:02}", number[key], draw(st.sampled_from(TYPES)), deliver)
+        near = st.none() | st.integers(-10, 40).map(lambda after, now=at[key]: now + after)
+        more = draw(near), draw(near), draw(st.sampled_from([None, 1, 2, 3]))
+        row = Row(key, at[key], f"e{count:02}", number[key], draw(st.sampled_from(TYPES)), *more)
         for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2]))):  # kept, lost or doubled
             again = row._replace(time=row.time + draw(st.sampled_from([0, 0, 3])))
             arrivals.append((again.time + draw(st.integers(0, disorder)), len(arrivals), again))
@@ -95,12 +109,13 @@ def build(spec: Spec) -> Rules:
         rules = rules.order(wait=spec.wait, on_gap=spec.on_gap)
     if spec.deliver:
         rules = rules.deliver_at("deliver")
-    for after, by, emit in spec.delays:
-        rules = rules.delay(after=after, by=by, emit=emit)
+    for after, by, emit, where in spec.delays:
+        rules = rules.delay(after=after, by=by, emit=emit, where=where)
     for e in spec.expects:
-        rules = rules.expect(e.type, after=e.after, within=e.within, otherwise=e.otherwise, cancel_by=e.cancel_by)
-    for after, emit in spec.quiets:
-        rules = rules.quiet(after=after, emit=emit)
+        told = asdict(e) | {"by": "promised" if e.within is None else None}
+        rules = rules.expect(told.pop("type"), **told)
+    for after, emit, where in spec.quiets:
+        rules = rules.quiet(after=after, emit=emit, where=where)
     return rules
 
 
@@ -126,7 +141,13 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
         type=row.type,
         deliver=row.deliver if spec.deliver else None,
         ref=ref,
+        answers=answers(build(spec).questions(), row),
     )
+
+
+def answers(questions: Questions, row: Row) -> Answers | None:
+    dues = tuple(row.promised for _ in questions.dues)
+    return Answers(dues, tuple(CONDITIONS[text](row) for text in questions.conditions)) if questions else None
 
 
 def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
@@ -282,7 +303,10 @@ def test_moving_all_times_moves_the_results_and_nothing_else(spec: Spec, stream:
     def moved(time: int | None) -> int | None:
         return None if time is None else time + by
 
-    rows = [row._replace(time=row.time + by, deliver=moved(row.deliver)) for row in stream.rows]
+    rows = [
+        row._replace(time=row.time + by, deliver=moved(row.deliver), promised=moved(row.promised))
+        for row in stream.rows
+    ]
     expected = [(told(r)._replace(due=r.due + by), moved(r.emitted_at)) for r in run(spec, stream)]
     assert expected == [(told(r), r.emitted_at) for r in run(spec, stream._replace(rows=rows))]
 
@@ -313,7 +337,7 @@ def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) 
 # ---------------------------------------------------------------- (5) each deadline once, none early
 
 DEADLINES = {
-    "delays": (("ask", 7, "seven later"), ("pay", 0, "at once")),
+    "delays": (("ask", 7, "seven later", None), ("pay", 0, "at once", None)),
     "expects": (Expectation("pay", "ask", 8, "unpaid"), Expectation("ask", "ask", 5, "asked once")),
 }
 

@@ -76,6 +76,11 @@ UNTYPED = Rules(key="key", time="time")
         (lambda: NUMBERED.order(wait=1).order(wait=1), "order"),
         (lambda: UNTYPED.delay(after="a", by=1, emit="b"), r"delay.*type"),
         (lambda: TIMED.delay(after="", by=1, emit="b"), r"delay.*after"),
+        (lambda: TIMED.delay(after=[], by=1, emit="b"), r"delay.*after.*empty list"),
+        (lambda: TIMED.delay(after=["a", 5], by=1, emit="b"), r"delay.*after.*5"),  # type: ignore[list-item]
+        (lambda: TIMED.delay(after=5, by=1, emit="b"), r"delay.*after.*5"),  # type: ignore[arg-type]
+        (lambda: TIMED.expect(["a", ""], after="b", within=1, otherwise="c"), r"expect.*type"),
+        (lambda: TIMED.expect("a", after=(), within=1, otherwise="c"), r"expect.*after.*empty list"),
         (lambda: TIMED.delay(after="a", by=-1, emit="b"), r"delay.*by"),
         (lambda: TIMED.delay(after="a", by="soon", emit="b"), r"delay.*by"),
         (lambda: TIMED.delay(after="a", by=1, emit=""), r"delay.*emit"),

@@ -25,9 +25,9 @@ def test_tables_make_the_same_rules_as_the_builders() -> None:
         deduplicate.within = "30 days"
         order = { wait = "14 days", on_gap = "dead_letter" }
         deliver_at.column = "at"
-        delay = [{ after = "a", by = "1 hour", emit = "soon" }, { after = "b", by = 7, emit = "at once" }]
+        delay = [{ after = "a", by = "1 hour", emit = "soon" }, { after = "b", by = 7, emit = "at once", where = "n > 1" }]
         expect = [{ type = "b", after = "a", within = "2 d", otherwise = "no b", cancel_by = ["c", "d"] }]
-        quiet = [{ after = "1 week", emit = "silent" }]
+        quiet = [{ after = "1 week", emit = "silent", where = "not n" }]
         session = [{ gap = "1 min", emit = "over" }]
     """
     assert read(text) == (
@@ -36,11 +36,30 @@ def test_tables_make_the_same_rules_as_the_builders() -> None:
         .order(wait="14 days", on_gap="dead_letter")
         .deliver_at("at")
         .delay(after="a", by="1 hour", emit="soon")
-        .delay(after="b", by=7, emit="at once")
+        .delay(after="b", by=7, emit="at once", where="n > 1")
         .expect("b", after="a", within="2 d", otherwise="no b", cancel_by=("c", "d"))
-        .quiet(after="1 week", emit="silent")
+        .quiet(after="1 week", emit="silent", where="not n")
         .session(gap="1 min", emit="over")
     )
+
+
+def test_an_expectation_may_have_a_deadline_from_a_column_and_conditions() -> None:
+    text = """
+        [[expect]]
+        type = ["b", "d"]
+        after = "a"
+        by = "due"
+        otherwise = "no"
+        cancel_by = ["c"]
+        where = "n > 1"
+        met_where = "m"
+        cancel_where = 'o == "p"'
+    """
+    words = {"where": "n > 1", "met_where": "m", "cancel_where": 'o == "p"'}
+    expected = Rules(key="case", time="ts", type="what").expect(
+        ("b", "d"), after="a", by="due", otherwise="no", cancel_by=["c"], **words
+    )
+    assert read(COLUMNS + text) == expected
 
 
 def test_an_order_table_without_a_word_in_it_is_the_plain_order() -> None:
@@ -65,6 +84,14 @@ def test_an_order_table_without_a_word_in_it_is_the_plain_order() -> None:
         (COLUMNS + "deduplicate.within = nan", "[rules.deduplicate]: deduplicate(within=) must be a"),
         (COLUMNS + 'order.on_gap = "wait"', "[rules.order]: order(on_gap=) must be one of skip, hold, "),
         (COLUMNS + 'order.on_gap = ["skip"]', "[rules.order]: order(on_gap=) must be one of"),
+        (
+            COLUMNS + 'quiet = [{ after = 1, emit = "q", where = "n = 1" }]',
+            "[[rules.quiet]] number 1: quiet(where=): 'n = 1' is no condition (invalid syntax",
+        ),
+        (
+            COLUMNS + 'expect = [{ type = "b", after = "a", otherwise = "x" }]',
+            "[[rules.expect]] number 1: expect() needs a deadline: either within=, a duration, or by=",
+        ),
         (COLUMNS + "deliver_at.column = 1", "[rules.deliver_at]: "),
         (COLUMNS + "delay = { by = 1 }", "[[rules.delay]] must be written with double brackets"),
         (COLUMNS + 'quiet = ["1 day"]', "[[rules.quiet]] number 1 must be a table, got '1 day'"),

@@ -64,6 +64,36 @@ def test_the_other_rules_see_an_event_when_it_is_released_not_when_it_is_deliver
     assert run(rules, timed("a", 0, at=50)) == [("emit", "later", 5, "a"), ("event", "deliver_at", 50, "a")]
 
 
+# ---------------------------------------------------------------- several types
+
+
+def test_a_delay_after_several_types_is_made_by_each_of_them() -> None:
+    rules = TIMED.delay(after=["fine", "pay"], by=5, emit="later")
+    events = timed("a", 0, "fine"), timed("b", 1, "other"), timed("c", 2, "pay")
+    assert run_but_events(rules, *events) == [("emit", "later", 5, "a"), ("emit", "later", 7, "c")]
+
+
+def test_an_expectation_of_several_types_is_met_by_whichever_comes_first() -> None:
+    rules = TIMED.expect(["pay", "appeal"], after="fine", within=60, otherwise="unpaid")
+    for type in ("pay", "appeal"):
+        assert run_but_events(rules, timed("a", 0, "fine"), timed("b", 59, type)) == [("met", "unpaid", 60, "a")]
+    events = timed("a", 0, "fine"), timed("b", 5, "pay"), timed("c", 9, "appeal")
+    assert run_but_events(rules, *events) == [("met", "unpaid", 60, "a")]
+
+
+def test_an_expectation_after_several_types_is_opened_by_each_of_them() -> None:
+    rules = TIMED.expect("pay", after=("fine", "penalty"), within=60, otherwise="unpaid")
+    events = timed("a", 0, "fine"), timed("b", 5, "penalty"), heartbeat(99)
+    assert run_but_events(rules, *events) == [("expired", "unpaid", 60, "a"), ("expired", "unpaid", 65, "b")]
+
+
+def test_a_list_of_one_type_is_that_type() -> None:
+    assert TIMED.delay(after=["a", "a"], by=5, emit="x") == TIMED.delay(after="a", by=5, emit="x")
+    assert TIMED.expect(["a"], after=["b"], within=5, otherwise="x") == TIMED.expect(
+        "a", after="b", within=5, otherwise="x"
+    )
+
+
 # ---------------------------------------------------------------- expect
 
 UNPAID = TIMED.expect("pay", after="fine", within=60, otherwise="unpaid")

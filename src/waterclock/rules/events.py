@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+from waterclock.rules.questions import Answers
 from waterclock.rules.results import Key
 
 
@@ -20,6 +21,7 @@ class Event(NamedTuple):
     type: str | None
     deliver: int | None
     ref: Any
+    answers: Answers | None = None  # None where the rules ask for no more
 
 
 class Outcome(NamedTuple):

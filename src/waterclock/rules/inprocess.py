@@ -14,7 +14,9 @@ from waterclock.rules.durations import Time, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules
+from waterclock.rules.questions import Answers
 from waterclock.rules.results import Key, Result, result_id
+from waterclock.rules.truth import Unfit
 
 
 def run(rules: Rules, events: Iterable[Mapping[str, Any]], delay_us: int) -> Iterator[Result]:
@@ -53,7 +55,8 @@ class _Reader:
     """Reads mappings into events, and writes results back in the kind of time that it read."""
 
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+        self._rules, self._questions = rules, rules.questions()
+        self._looked_at = self._questions.condition_columns()
         self._number = 0
         self._time_from_us: Callable[[int], Time] | None = None
 
@@ -70,8 +73,9 @@ class _Reader:
             id=self._id(row),
             sequence=self._sequence(row) if rules.sequence and rules.ordering else None,
             type=_text(self._column(row, rules.type)) if rules.type else None,
-            deliver=self._deliver(row, rules.deliver_column) if rules.deliver_column else None,
+            deliver=self._time_or_none(row, rules.deliver_column) if rules.deliver_column else None,
             ref=row,
+            answers=self._answers(row) if self._questions else None,
         )
 
     def result(self, watermark: int | None) -> Callable[[Outcome], Result]:
@@ -112,7 +116,19 @@ class _Reader:
             raise self._wrong(self._rules.sequence, "an integer from 1", number)
         return number
 
-    def _deliver(self, row: Mapping[str, Any], column: str) -> int | None:
+    def _answers(self, row: Mapping[str, Any]) -> Answers:
+        dues = tuple(self._time_or_none(row, column) for column in self._questions.dues)
+        return Answers(dues=dues, holds=self._holds(row) if self._questions.conditions else ())
+
+    def _holds(self, row: Mapping[str, Any]) -> tuple[bool, ...]:
+        for column in self._looked_at:
+            self._column(row, column)
+        try:
+            return self._questions.holds(row)
+        except Unfit as error:
+            raise ValueError(f"event {self._number}: {error}") from None
+
+    def _time_or_none(self, row: Mapping[str, Any], column: str) -> int | None:
         return None if self._column(row, column) is None else self._time(row, column)
 
     def _time(self, row: Mapping[str, Any], column: str) -> int:

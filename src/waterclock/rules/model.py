@@ -3,21 +3,37 @@
 Rule 1: nothing here computes; `engine.py` gives the rules their meaning, docs/rules.md says it in words.
 Rule 2: every builder returns a new `Rules`; a `Rules` in hand never changes.
 Rule 3: durations are microseconds from here on inwards.
+Rule 4: a checkpoint keeps the repr of its rules, and goes on where it is the same: words that came later are left out of
+        it while they have their defaults (`_later`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from waterclock.rules.conditions import condition
 from waterclock.rules.durations import Duration, duration_us
+from waterclock.rules.questions import Questions
 from waterclock.rules.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 OnGap = Literal["skip", "hold", "dead_letter"]
+Types = str | tuple[str, ...]  # one type as a text, several as a tuple
+
+
+def _later(default: Any) -> Any:
+    """A word that rules of earlier versions do not have (rule 4)."""
+    return field(default=default, metadata={"later": True})
+
+
+def _told(record: Any) -> str:
+    """The repr of a record, without later words that have their defaults."""
+    told = (f for f in fields(record) if not f.metadata.get("later") or getattr(record, f.name) != f.default)
+    return f"{type(record).__name__}({', '.join(f'{f.name}={getattr(record, f.name)!r}' for f in told)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +46,43 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """An event of type `after` emits `emit`, `by_us` later."""
+    """An event of type `after`, of which the condition `where` holds, emits `emit`, `by_us` later."""
 
-    after: str
+    after: Types
     by_us: int
     emit: str
+    where: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """After `after`, one of type `type` within `within_us`, or else a result named `otherwise`."""
+    """After `after`, one of type `type` within `within_us`, or by the time in the column `by`, or else a result named
+    `otherwise`. The conditions look at the event that opens, meets or cancels."""
 
-    type: str
-    after: str
-    within_us: int
+    type: Types
+    after: Types
+    within_us: int | None
     otherwise: str
     cancel_by: tuple[str, ...]
+    by: str | None = _later(None)
+    where: str | None = _later(None)
+    met_where: str | None = _later(None)
+    cancel_where: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A key silent for `after_us` gives a result named `emit`."""
+    """A key silent for `after_us` gives a result named `emit`; events of which `where` does not hold are not heard."""
 
     after_us: int
     emit: str
+    where: str | None = _later(None)
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +127,15 @@ class Rules:
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
         return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
 
-    def delay(self, after: str, by: Duration, emit: str) -> Rules:
-        """Each event of type `after` emits a result named `emit` at its time + `by`."""
+    def delay(self, after: str | Iterable[str], by: Duration, emit: str, *, where: str | None = None) -> Rules:
+        """Each event of `after`, a type or several, emits a result named `emit` at its time + `by`, if `where` holds."""
         self._need_type("delay()")
-        rule = Delay(_need_text(after, "delay(after=)"), duration_us(by, "delay(by=)"), emit)
+        rule = Delay(
+            after=_one_or_several(after, "delay(after=)"),
+            by_us=duration_us(by, "delay(by=)"),
+            emit=emit,
+            where=_condition(where, "delay(where=)"),
+        )
         self._need_new_name(emit, "delay(emit=)")
         return replace(self, delays=(*self.delays, rule))
 
@@ -111,26 +145,45 @@ class Rules:
         return replace(self, deliver_column=_need_text(column, "deliver_at(column)"))
 
     def expect(
-        self, type: str, *, after: str, within: Duration, otherwise: str, cancel_by: Iterable[str] = ()
+        self,
+        type: str | Iterable[str],
+        *,
+        after: str | Iterable[str],
+        within: Duration | None = None,
+        otherwise: str,
+        cancel_by: Iterable[str] = (),
+        by: str | None = None,
+        where: str | None = None,
+        met_where: str | None = None,
+        cancel_where: str | None = None,
     ) -> Rules:
-        """After each `after`, an event of `type` within `within`; else a result named `otherwise`."""
+        """After each event of `after`, one of `type` within `within`, or before the time in the column `by`; else a result
+        named `otherwise`. Both may be several types. The conditions say which events of them count: `where` of `after`,
+        `met_where` of `type`, `cancel_where` of `cancel_by`."""
         self._need_type("expect()")
-        if isinstance(cancel_by, str):
-            raise TypeError(f"expect(cancel_by=) must be a list of types, got the text {cancel_by!r}")
         self._need_new_name(otherwise, "expect(otherwise=)")
-        us = duration_us(within, "expect(within=)")
-        names = (_need_text(type, "expect(type)"), _need_text(after, "expect(after=)"))
-        cancels = tuple(_need_text(name, "expect(cancel_by=)") for name in cancel_by)
-        rule = Expect(names[0], names[1], us, otherwise, cancels)
+        rule = Expect(
+            type=_one_or_several(type, "expect(type)"),
+            after=_one_or_several(after, "expect(after=)"),
+            within_us=_deadline_us(within, by),
+            otherwise=otherwise,
+            cancel_by=_types(cancel_by, "expect(cancel_by=)"),
+            by=by,
+            where=_condition(where, "expect(where=)"),
+            met_where=_condition(met_where, "expect(met_where=)"),
+            cancel_where=_condition(cancel_where, "expect(cancel_where=)"),
+        )
+        if cancel_where is not None and not rule.cancel_by:
+            raise ValueError("expect(cancel_where=) looks at events that cancel: name their types with cancel_by=")
         return replace(self, expects=(*self.expects, rule))
 
-    def quiet(self, after: Duration, emit: str) -> Rules:
-        """A key without an event for `after` gives a result named `emit`."""
-        return self._silence(after, emit, "quiet(after=)", "quiet(emit=)")
+    def quiet(self, after: Duration, emit: str, *, where: str | None = None) -> Rules:
+        """A key without an event, of which the condition `where` holds, for `after` gives a result named `emit`."""
+        return self._silence(Quiet(duration_us(after, "quiet(after=)"), emit, where), "quiet")
 
-    def session(self, gap: Duration, emit: str) -> Rules:
+    def session(self, gap: Duration, emit: str, *, where: str | None = None) -> Rules:
         """`quiet` under the name that stream processors give it: a session ends after `gap` of silence."""
-        return self._silence(gap, emit, "session(gap=)", "session(emit=)")
+        return self._silence(Quiet(duration_us(gap, "session(gap=)"), emit, where), "session")
 
     def run(self, events: Iterable[Mapping[str, Any]], watermark_delay: Duration = 0) -> Iterator[Result]:
         """Apply the rules in process to mappings in the order of arrival; closes at the end."""
@@ -147,12 +200,27 @@ class Rules:
 
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that the rules read, each once."""
-        named = (self.key, self.time, self.type, self.id, self.sequence, self.deliver_column)
+        named = (
+            self.key,
+            self.time,
+            self.type,
+            self.id,
+            self.sequence,
+            self.deliver_column,
+            *self.questions().columns(),
+        )
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
-    def _silence(self, after: Duration, emit: str, after_name: str, emit_name: str) -> Rules:
-        self._need_new_name(emit, emit_name)
-        return replace(self, quiets=(*self.quiets, Quiet(duration_us(after, after_name), emit)))
+    def questions(self) -> Questions:
+        """What the rules ask of an event's other columns."""
+        wheres = [rule.where for rule in self.delays] + [rule.where for rule in self.quiets]
+        wheres += [where for rule in self.expects for where in (rule.where, rule.met_where, rule.cancel_where)]
+        return Questions(dues=_each_once(rule.by for rule in self.expects), conditions=_each_once(wheres))
+
+    def _silence(self, rule: Quiet, what: str) -> Rules:
+        self._need_new_name(rule.emit, f"{what}(emit=)")
+        _condition(rule.where, f"{what}(where=)")
+        return replace(self, quiets=(*self.quiets, rule))
 
     def _once(self, free: bool, what: str) -> None:
         if not free:
@@ -167,6 +235,49 @@ class Rules:
         taken = [d.emit for d in self.delays] + [e.otherwise for e in self.expects] + [q.emit for q in self.quiets]
         if name in taken:
             raise ValueError(f"{what} {name!r} names another rule already; results are told apart by that name")
+
+
+def _each_once(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def _condition(where: str | None, what: str) -> str | None:
+    if where is not None:
+        try:
+            condition(_need_text(where, what))
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+    return where
+
+
+def _deadline_us(within: Duration | None, by: str | None) -> int | None:
+    """`within` in microseconds, None where the deadline stands in the column `by`."""
+    if (within is None) == (by is None):
+        raise ValueError("expect() needs a deadline: either within=, a duration, or by=, a column with times")
+    if within is not None:
+        return duration_us(within, "expect(within=)")
+    _need_text(by, "expect(by=)")
+    return None
+
+
+def types_of(types: Types) -> tuple[str, ...]:
+    """All of them, whether it is one or several."""
+    return (types,) if isinstance(types, str) else types
+
+
+def _one_or_several(given: str | Iterable[str], what: str) -> Types:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return _need_text(given, what)
+    names = tuple(dict.fromkeys(_types(given, what)))
+    if not names:
+        raise ValueError(f"{what} must name a type, got an empty list")
+    return names if len(names) > 1 else names[0]
+
+
+def _types(given: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"{what} must be a list of types, got the text {given!r}")
+    return tuple(_need_text(name, what) for name in given)
 
 
 def _need_text(value: object, what: str) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from waterclock.rules import questions
 from waterclock.rules.events import Event
 from waterclock.rules.results import Key
 
@@ -29,13 +30,14 @@ Keep = Callable[[Any], Any]
 
 def stored(event: Event, keep: Keep) -> tuple[Any, ...]:
     """An event as plain values, its `ref` as `keep` gives it."""
-    return (*event[:-1], keep(event.ref))
+    plain = (*event[:5], keep(event.ref))
+    return plain if event.answers is None else (*plain, event.answers)
 
 
 def restored(plain: Any, ref: Keep) -> Event:
     """The event that `stored` made plain; `ref` undoes `keep`."""
-    time, source, sequence, kind, deliver, kept = plain
-    return Event(time, source, sequence, kind, deliver, ref(kept))
+    time, source, sequence, kind, deliver, kept, *more = plain
+    return Event(time, source, sequence, kind, deliver, ref(kept), questions.restored(more[0] if more else None))
 
 
 class Releases(Protocol):

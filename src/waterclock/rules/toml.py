@@ -2,8 +2,10 @@
 
 [rules]            key, time, type, id, sequence
 [rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
-[[rules.delay]]     after, by, emit   [[rules.expect]] type, after, within, otherwise, cancel_by
-[[rules.quiet]]     after, emit       [[rules.session]] gap, emit
+[[rules.delay]]     after, by, emit, where
+[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where
+[[rules.quiet]]     after, emit, where    [[rules.session]] gap, emit, where
+type and after of events: a type, or a list of types
 """
 
 from __future__ import annotations

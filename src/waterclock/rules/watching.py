@@ -6,13 +6,15 @@ Rule 2: a deadline is never taken back; when it fires, it looks whether it still
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from waterclock.rules.events import Event
-from waterclock.rules.model import Rules
+from waterclock.rules.model import Expect, Rules, types_of
 from waterclock.rules.results import EMIT, EXPIRED, MET, QUIET, Key
+
+Where = int | None  # the number of a condition among those that the rules ask; None holds always
 
 
 class Arms(Protocol):
@@ -25,12 +27,12 @@ class Arms(Protocol):
 
 @dataclass(slots=True)
 class TypePlan:
-    """What an event of one type does: (by, emit) it delays, expectations it meets, withdraws and opens."""
+    """What an event of one type does, each with the condition that must hold: delays, and expectations by number."""
 
-    delays: list[tuple[int, str]]
-    meets: set[int]
-    withdraws: set[int]
-    opens: list[tuple[int, int]]
+    delays: list[tuple[int, str, Where]] = field(default_factory=list)
+    meets: dict[int, Where] = field(default_factory=dict)
+    withdraws: dict[int, Where] = field(default_factory=dict)
+    opens: list[tuple[int, Where]] = field(default_factory=list)
 
 
 class Watch:
@@ -40,6 +42,8 @@ class Watch:
         self._rules = rules
         self._engine = engine
         self._plans = _plans(rules)
+        self._dues = [_due_of(rule, rules.questions().dues) for rule in rules.expects]
+        self._heard = [_where(rules, rule.where) for rule in rules.quiets]
         self._open: dict[Key, list[tuple[int, int, str]]] = {}  # (deadline, rule, source id), in order of opening
         self._last: dict[Key, list[tuple[int, str] | None]] = {}  # per quiet rule: (time, source id) of the last event
         self._owed: dict[Key, list[tuple[int, int, str]]] = {}  # silences that did happen: (due, rule, source id)
@@ -88,24 +92,34 @@ class Watch:
             return
         for item in [w for w in waiting if event.time < w[0]]:
             due, rule, source = item
-            if rule in plan.meets:
+            if rule in plan.meets and _holds(plan.meets[rule], event):
                 self._engine.found(MET, key, self._rules.expects[rule].otherwise, due, source)
-            if rule in plan.meets or rule in plan.withdraws:
+                self._forget(key, item)
+            elif rule in plan.withdraws and _holds(plan.withdraws[rule], event):
                 self._forget(key, item)
 
     def _start(self, plan: TypePlan, key: Key, event: Event) -> None:
-        for by_us, emit in plan.delays:
+        for by_us, emit, where in plan.delays:
+            if not _holds(where, event):
+                continue
             self._engine.when_due(EMIT, key, event.time + by_us, emit, event.id)
             self._engine.count_pending(1)
-        for within_us, rule in plan.opens:
-            due = event.time + within_us
+        for rule, where in plan.opens:
+            due = self._dues[rule](event) if _holds(where, event) else None
+            if due is None:
+                continue
             self._open.setdefault(key, []).append((due, rule, event.id))
             self._engine.when_due(EXPIRED, key, due, rule, event.id)
             self._engine.count_pending(1)
 
     def _break_silence(self, key: Key, event: Event) -> None:
-        last = self._last.setdefault(key, [None] * len(self._rules.quiets))
+        heard = [_holds(where, event) for where in self._heard]
+        if not any(heard):
+            return
+        last = self._last.setdefault(key, [None] * len(heard))
         for rule, quiet in enumerate(self._rules.quiets):
+            if not heard[rule]:
+                continue
             was = last[rule]
             if was is not None and event.time >= was[0] + quiet.after_us:
                 self._owed.setdefault(key, []).append((was[0] + quiet.after_us, rule, was[1]))
@@ -151,13 +165,34 @@ def _plans(rules: Rules) -> dict[str | None, TypePlan]:
     plans: dict[str | None, TypePlan] = {}
 
     def plan(name: str) -> TypePlan:
-        return plans.setdefault(name, TypePlan([], set(), set(), []))
+        return plans.setdefault(name, TypePlan())
 
     for delay in rules.delays:
-        plan(delay.after).delays.append((delay.by_us, delay.emit))
+        for name in types_of(delay.after):
+            plan(name).delays.append((delay.by_us, delay.emit, _where(rules, delay.where)))
     for number, expect in enumerate(rules.expects):
-        plan(expect.after).opens.append((expect.within_us, number))
-        plan(expect.type).meets.add(number)
+        for name in types_of(expect.after):
+            plan(name).opens.append((number, _where(rules, expect.where)))
+        for name in types_of(expect.type):
+            plan(name).meets[number] = _where(rules, expect.met_where)
         for name in expect.cancel_by:
-            plan(name).withdraws.add(number)
+            plan(name).withdraws[number] = _where(rules, expect.cancel_where)
     return plans
+
+
+def _where(rules: Rules, text: str | None) -> Where:
+    return None if text is None else rules.questions().conditions.index(text)
+
+
+def _holds(where: Where, event: Event) -> bool:
+    return where is None or event.answers.holds[where]  # type: ignore[union-attr]
+
+
+def _due_of(rule: Expect, columns: tuple[str, ...]) -> Callable[[Event], int | None]:
+    """What tells the deadline of an expectation that an event opens; None where none was promised."""
+    within_us = rule.within_us
+    if within_us is not None:
+        return lambda event: event.time + within_us
+    assert rule.by is not None
+    place = columns.index(rule.by)
+    return lambda event: event.answers.dues[place]  # type: ignore[union-attr]

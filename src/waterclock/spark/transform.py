@@ -18,7 +18,10 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    BooleanType,
+    DataType,
     IntegralType,
+    NumericType,
     StringType,
     StructField,
     StructType,
@@ -29,6 +32,7 @@ from pyspark.sql.types import (
 from waterclock.errors import UsageError
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
+from waterclock.rules.truth import Kind, Unfit
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.bucket import Bucket
@@ -41,6 +45,14 @@ _WHOLE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "timeZone": "UTC",
+}
+
+
+_KINDS: dict[Kind, tuple[type, ...]] = {
+    "text": (StringType,),
+    "number": (NumericType,),
+    "boolean": (BooleanType,),
+    "time": (TimestampType, TimestampNTZType),
 }
 
 
@@ -88,10 +100,19 @@ def check_columns(rules: Rules, schema: StructType) -> None:
     for name, allowed, what in needs:
         if not isinstance(types[name], allowed):
             raise UsageError(f"the column {name!r} must be {what}, it is {types[name].simpleString()}: cast it first")
+    try:
+        rules.questions().check({name: _kind(kind) for name, kind in types.items()})
+    except Unfit as error:
+        raise UsageError(str(error)) from None
+
+
+def _kind(type_: DataType) -> Kind | None:
+    """What a condition takes a column for; None where it cannot look at it."""
+    return next((kind for kind, types in _KINDS.items() if isinstance(type_, types)), None)
 
 
 def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
-    names = [name for name in (rules.time, rules.deliver_column) if name]
+    names = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
     return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
 
 

@@ -41,6 +41,13 @@ KINDS_OF_RULES = {
     .order()
     .quiet("1 hour", "quiet"),
     "delivered": COLUMNS.order(wait="1 hour").deliver_at("to").delay(after="paid", by="2 hours", emit="remind"),
+    "promised": COLUMNS.order(wait="1 hour").expect("paid", after="created", by="to", otherwise="too late"),
+    "conditions": COLUMNS.order(wait="1 hour")
+    .expect("paid", after="created", within="20 minutes", otherwise="unpaid", where="n < 2", met_where="order > 'o2'")
+    .quiet("30 minutes", "silent", where="n in (1, 3) and at != to"),
+    "promised by time": Rules(key="order", time="at", type="what", id="id").expect(
+        "shipped", after="paid", by="to", otherwise="too late"
+    ),
     "dead letters": COLUMNS.order(wait="5 minutes", on_gap="dead_letter").deliver_at("to"),
 }
 

@@ -213,6 +213,26 @@ def test_a_rule_that_waits_until_no_time_that_can_be_written_is_refused(folder: 
     assert "waits for more than 10,000 years" in told(folder, text)
 
 
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (
+            'expect = [{ type = "b", after = "a", by = "n", otherwise = "x" }]',
+            "'n' must be one of timestamp, got 'long'",
+        ),
+        ('expect = [{ type = "b", after = "a", by = "due", otherwise = "x" }]', "names the column 'due'"),
+        ('quiet = [{ after = 1, emit = "x", where = "owed > 1" }]', "[rules] names the column 'owed'"),
+        (
+            'quiet = [{ after = 1, emit = "x", where = "n > 1 and case > 1" }]',
+            "[rules]: the condition 'n > 1 and case > 1' compares the column 'case' (a text) with 1 (a number)",
+        ),
+    ],
+)
+def test_a_column_that_a_rule_asks_for_must_be_there_and_fit(folder: Path, rule: str, sentence: str) -> None:
+    text = LEAST.replace('key = "case"', f'key = "case"\ntype = "case"\n{rule}')
+    assert sentence in told(folder, text.replace("[source.columns]", '[source.columns]\nn = "long"'))
+
+
 def test_one_column_cannot_be_both_key_and_time(folder: Path) -> None:
     assert "'ts'" in told(folder, LEAST.replace('key = "case"', 'key = "ts"'))
 

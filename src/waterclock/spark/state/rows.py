@@ -7,13 +7,17 @@ Every table has the column ROW_ID behind the user's columns, so that tables of a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.events import Event
 from waterclock.rules.model import Rules
+from waterclock.rules.questions import Answers
 from waterclock.rules.results import Key
+from waterclock.rules.truth import Moment
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import ROW_ID
 
@@ -65,8 +69,30 @@ def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, E
         rows.column(rules.type).cast(pa.string()).to_pylist() if rules.type else nothing,
         times(rows, rules.deliver_column) if rules.deliver_column else nothing,
         range(first, first + rows.num_rows),
+        _answers(rules, rows) if rules.questions() else nothing,
     )
     return zip(rows.column(rules.key).to_pylist(), map(Event, *columns), strict=True)
+
+
+def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
+    """What each row says to what the rules ask."""
+    questions, nothing = rules.questions(), repeat((), rows.num_rows)
+    dues = zip(*(times(rows, name) for name in questions.dues), strict=True) if questions.dues else nothing
+    holds = map(questions.holds, _values(rows, questions.condition_columns())) if questions.conditions else nothing
+    return list(map(Answers, dues, holds))
+
+
+def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The values of some columns, row by row, as conditions take them."""
+    columns = [_comparable(rows.column(name)) for name in names]
+    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _comparable(column: pa.ChunkedArray) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    moments = column.cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+    return [None if us is None else Moment(us) for us in moments]
 
 
 def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:

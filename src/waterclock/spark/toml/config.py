@@ -25,6 +25,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.rules.truth import Kind, Unfit
 from waterclock.sinks import Mirror
 from waterclock.spark.layout import TYPES
 from waterclock.spark.toml.paths import check_places, place, plain_name
@@ -40,6 +41,14 @@ from waterclock.spark.toml.values import part as _part
 
 FORMATS = ("jsonl", "parquet", "kafka")
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
+_KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
+    "string": "text",
+    "long": "number",
+    "int": "number",
+    "double": "number",
+    "boolean": "boolean",
+    "timestamp": "time",
+}
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
 _TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
 
@@ -181,7 +190,7 @@ def _check_durations(rules: Rules) -> None:
     wait_us = rules.ordering.wait_us if rules.ordering else 0
     named = [("order(wait=)", wait_us), ("deduplicate(within=)", rules.within_us or 0)]
     named += [(f"delay {rule.emit!r}", rule.by_us) for rule in rules.delays]
-    named += [(f"expect {rule.otherwise!r}", rule.within_us) for rule in rules.expects]
+    named += [(f"expect {rule.otherwise!r}", rule.within_us or 0) for rule in rules.expects]
     named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
     for name, us in named:
         if us > LONGEST_US:
@@ -204,7 +213,11 @@ def _check_columns(config: Config, rules: Rules) -> None:
     needs = {rules.key: ("string", "long", "int"), rules.time: ("timestamp",)}
     if rules.sequence:
         needs[rules.sequence] = ("long", "int")
-    if rules.deliver_column:
-        needs[rules.deliver_column] = ("timestamp",)
+    moments = [name for name in (rules.deliver_column, *rules.questions().dues) if name is not None]
+    needs |= dict.fromkeys(moments, ("timestamp",))
     for name, kinds in needs.items():
         _one_of("[source.columns]", name, columns[name], kinds)
+    try:
+        rules.questions().check({name: _KINDS[kind] for name, kind in columns.items()})
+    except Unfit as error:
+        raise UsageError(f"[rules]: {error}") from None

@@ -1,0 +1,55 @@
+"""What rules ask of an event beyond its key, time, type, id and sequence.
+
+    dues         the times in the columns of `by`
+    conditions   whether the conditions of `where` hold
+
+Rule 1: `Questions` names the columns, once for all rules; `Answers` has their values for one event, at the same places.
+Rule 2: values are plain (numbers, texts, null), so that an event which is held can be stored with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from waterclock.rules.conditions import condition
+from waterclock.rules.truth import Kinds, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The columns that rules ask for, each once, by what they are asked for."""
+
+    dues: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.dues or self.conditions)
+
+    def columns(self) -> tuple[str, ...]:
+        return (*self.dues, *self.condition_columns())
+
+    def condition_columns(self) -> tuple[str, ...]:
+        """The columns that conditions look at."""
+        return tuple(dict.fromkeys(name for text in self.conditions for name in condition(text).columns))
+
+    def check(self, kinds: Kinds) -> None:
+        """Unfit where a condition cannot be asked of columns of these kinds."""
+        for text in self.conditions:
+            condition(text).check(kinds)
+
+    def holds(self, row: Row) -> tuple[bool, ...]:
+        """Which of the conditions hold of `row`; Unfit where one cannot be asked."""
+        return tuple([condition(text).holds(row) for text in self.conditions])
+
+
+class Answers(NamedTuple):
+    """What an event says to `Questions`; `dues` are microseconds, None where the column is null."""
+
+    dues: tuple[int | None, ...] = ()
+    holds: tuple[bool, ...] = ()
+
+
+def restored(plain: Any) -> Answers | None:
+    """What was stored of an `Answers`, which is a list after a rest."""
+    return None if plain is None else Answers(*map(tuple, plain))
