@@ -57,6 +57,7 @@ INSIDE_SPARK = {
     "source": {"buckets", "checkpoint", "frames", "operator", "transform"},
     "files": {"buckets", "checkpoint", "frames", "layout", "operator", "source", "source_folder", "toml", "transform"},
     "kafka": {"buckets", "checkpoint", "files", "frames", "layout", "operator", "source", "toml", "transform"},
+    "sources": {"toml"},
     "streams": {"checkpoint", "files", "kafka", "source", "toml"},
     "watching": {"checkpoint", "kafka", "source_folder", "toml"},
     "fresh": {"checkpoint", "streams", "toml"},

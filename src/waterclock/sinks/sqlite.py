@@ -58,6 +58,16 @@ class SQLiteSink:
             self._db.close()
             raise
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def mirror(self) -> Mirror | Replica | None:
+        """What the table follows; None where it holds results."""
+        return self._mirror
+
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         if isinstance(self._mirror, Mirror):
