@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
-from waterclock.errors import WaterclockError
+from waterclock.errors import UsageError, WaterclockError
 from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
@@ -117,11 +117,11 @@ class Pipeline:
         check_source(source, rules, getattr(sink, "mirror", None))
         check_places(None, getattr(source, "path", None), folder, _path_of(sink))
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
-        self._clock = SystemClock()
+        self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
         event = self._stream.schema()
         self._schema = event if rules is None else frames.result_schema(event.field(rules.key).type, event)
         self._query: StreamingQuery | None = None
-        self._ended = self._closed = self._stopped = False
+        self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
@@ -143,15 +143,17 @@ class Pipeline:
     ) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
 
-        Without a `session` it is the active one, or a new one. Raises what made a batch fail.
+        It runs in the session of a DataFrame that it reads; else in `session`, the active one, or a new one. Raises what
+        made a batch fail.
         """
-        session = session or session_for(self._name)
+        session = self._session or session or session_for(self._name)
         check_session(session)
         self.check()
         self._checkpoint.sweep()
         self._checkpoint.close_again()
         self._report, self._last_moment = report, self._clock.monotonic_s()
-        started, self._closed = self._last_moment, self._checkpoint.is_source_closed()
+        started = self._last_moment
+        self._closed = self._was_closed = self._checkpoint.is_source_closed()
         self._gathering.begin()
         with listening(session, self._heard):
             self._run(session, live)
@@ -277,6 +279,7 @@ class Pipeline:
         now = self._clock.monotonic_s()
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now
+        self._refuse_what_came_after_the_close(made)
         written = written_once(self._sink, made)  # 2 3 4 5
         if written is not None:
             self._batches += 1
@@ -291,6 +294,14 @@ class Pipeline:
         if made.watermark_us is not None and made.watermark_us >= self._last_us:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
+
+    def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
+        """Files and topics are asked before; of a DataFrame, only the batch itself tells."""
+        if self._was_closed and (batch.counters.get("events") or batch.results.num_rows):
+            raise UsageError(
+                "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
+                "new checkpoint and an empty sink; and for input that goes on, set close=False"
+            )
 
     def _heard(self, query_id: str, progress: Any) -> None:
         if query_id == self._checkpoint.query_id():

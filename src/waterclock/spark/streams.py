@@ -5,6 +5,10 @@ Rule 1: a source is a value: what `[source]` of a file says, as a record. The st
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame
+
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.source import Stream
@@ -12,11 +16,16 @@ from waterclock.spark.toml.config import Files
 from waterclock.spark.toml.fitting import check_fits
 from waterclock.spark.toml.topics import Topics
 
-Source = Files | Topics
+Source: TypeAlias = Files | Topics | Any  # a streaming DataFrame, for which PySpark has no types here
 
 
 def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> Stream:
     """The stream of `source`; EnvironmentMissing where a package for it is not installed."""
+    if isinstance(source, DataFrame):
+        from waterclock.spark.dataframe.stream import DataFrameStream
+
+        assert rules is not None  # as check_source saw
+        return DataFrameStream(source, rules, delay_us, checkpoint)
     if isinstance(source, Files):
         from waterclock.spark.files.source import FileStream
 
@@ -29,6 +38,11 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
 
 def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
     """Raise UsageError or TypeError where `source` is none, or does not fit the rules or the sink's `mirror`."""
+    if isinstance(source, DataFrame):
+        from waterclock.spark.dataframe.stream import check_dataframe
+
+        check_dataframe(source, rules)
+        return
     if not isinstance(source, Files | Topics):
         raise TypeError(
             f"Pipeline(source=) must be a folder(...), topics(...) or a streaming DataFrame, got {source!r}"

@@ -5,8 +5,7 @@ A pipeline's file and one that is written in Python are held to the same, in the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -29,9 +28,9 @@ def check_fits(columns: Mapping[str, str], rules: Rules | None, mirror: object) 
         check_mirror(mirror, event, rules)
 
 
-def check_names_of(columns: Mapping[str, Any]) -> None:
+def check_names_of(columns: Iterable[str], where: str = "[source.columns]") -> None:
     """Columns become columns of SQL, which does not tell case apart, and travel beside one of ours."""
-    where, seen = "[source.columns]", dict[str, str]()
+    seen = dict[str, str]()
     for name in columns:
         if not name.strip() or not name.isprintable() or set(name) & set("\"'`"):
             raise UsageError(f"{where}: a column's name must be printable and without quotes, got {name!r}")
