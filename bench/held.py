@@ -30,9 +30,9 @@ from waterclock.bench import orders
 from waterclock.bench.orders import KINDS, START_US, Row
 from waterclock.bench.pipeline import KINDS as COLUMNS
 from waterclock.bench.pipeline import ORDERS
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.config import Config, Files
 from waterclock.spark.toml.sink import SQLiteFile
 
 KEYS, EXPECTATIONS = "keys held", "expectations open"
@@ -133,10 +133,10 @@ def _run(spark: SparkSession, case: Case, under: Path, reported: _Reporter) -> F
     folder = Path(tempfile.mkdtemp(dir=under))
     reported.say("making the files")
     files = _write(case, folder / "in")
-    source, sink = Source("parquet", folder / "in", 1, COLUMNS), SQLiteFile(folder / "db", "results")
+    source, sink = Files("parquet", folder / "in", 1, COLUMNS), SQLiteFile(folder / "db", "results")
     config = Config("held", folder / "checkpoint", source, 0, False, case.rules, sink, None, {})
     try:
-        with closing(Pipeline(config)) as pipeline:
+        with closing(configured(config)) as pipeline:
             summary = pipeline.run(
                 spark, report=lambda p: reported.say(f"batch {min(p.batch_id + 1, files)} of {files} done")
             )

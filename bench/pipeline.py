@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from waterclock import Rules
 from waterclock.bench import contenders, orders
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.config import Config, Files
 from waterclock.spark.toml.sink import SQLiteFile
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
@@ -121,9 +121,9 @@ def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]
 
 def _ours(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
     folder, file = _places(course, name)
-    source, sink = Source("parquet", course.folder / "in", 1, KINDS), SQLiteFile(file, "results")
+    source, sink = Files("parquet", course.folder / "in", 1, KINDS), SQLiteFile(file, "results")
     config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], sink, None, {})
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: reported(progress.batch_id))
         ms = _batch_ms(pipeline.progress(), course.files)
     with closing(sqlite3.connect(file)) as db:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from waterclock import Rules
 from waterclock.bench.latency.sender import Sender
-from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.pipeline import Progress, configured
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
 from waterclock.spark.toml.topics import topics_from
@@ -60,7 +60,7 @@ def ours(course: Course, sender: Sender) -> Committed:
     at_s: dict[int, float] = {}
     source = topics_from({"servers": course.bootstrap, "topics": [course.topic], "columns": COLUMNS})
     config = Config(course.topic, course.folder, source, 0, False, RULES, course.sink, None, {})
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
 
         def reported(progress: Progress) -> None:
             at_s[progress.batch_id] = time.monotonic()

@@ -24,7 +24,7 @@ from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.folders import alone_in
-from waterclock.spark.pipeline import Pipeline, Progress, Summary
+from waterclock.spark.pipeline import Progress, Summary, configured
 from waterclock.spark.progress import Bar
 from waterclock.spark.session.session import Session, start
 from waterclock.spark.toml.config import load
@@ -116,7 +116,7 @@ def _run(folder: Path, session: Session, feed: Feed, notify: Callable[[Progress]
         if notify is not None:
             notify(progress)
 
-    pipeline = Pipeline(load(folder / "pipeline.toml"))
+    pipeline = configured(load(folder / "pipeline.toml"))
     try:
         feed.start(pipeline.end)
         try:

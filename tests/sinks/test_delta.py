@@ -270,11 +270,11 @@ def test_what_cannot_be_a_table_of_delta_lake_is_refused(tmp_path: Path, sink: s
 
 def test_a_pipeline_makes_the_tables_goes_on_with_them_and_fresh_removes_them(tmp_path: Path) -> None:
     from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.pipeline import configured
 
     of_file(tmp_path, "path = 'lake/orders'")
     for _ in range(2):
-        with closing(Pipeline(load(tmp_path / "pipeline.toml"))) as pipeline:
+        with closing(configured(load(tmp_path / "pipeline.toml"))) as pipeline:
             pipeline.check()
     made = sorted(path.name for path in (tmp_path / "lake").iterdir())
     assert made == ["orders", "orders_batches", "orders_dead_letters"]

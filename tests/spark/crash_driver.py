@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from waterclock.sinks import Batch, Sink
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
 from waterclock.spark.toml.config import load
 
@@ -72,7 +72,7 @@ def main() -> None:
         if point == "told":
             die()
 
-    Pipeline(config, sink).run(session.spark, report=tell)
+    configured(config, sink).run(session.spark, report=tell)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import table
 from waterclock.rules.deadlines import LEVEL_BITS
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -60,7 +60,7 @@ def reminded(spark: SparkSession, folder: Path, start: datetime) -> list[tuple[s
         file.write_text(json.dumps({"key": key, "at": at, "what": what, "id": f"{key}{number}"}))
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     (folder / "pipeline.toml").write_text(PIPELINE)
-    with closing(Pipeline(load(folder / "pipeline.toml"))) as pipeline:
+    with closing(configured(load(folder / "pipeline.toml"))) as pipeline:
         pipeline.run(spark)
     return table(folder, "source_id, emitted_at", "kind = 'emit'")
 

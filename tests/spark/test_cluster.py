@@ -19,7 +19,7 @@ from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, k
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.operator import BUCKETS
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
 from waterclock.spark.toml.config import load
@@ -116,7 +116,7 @@ def test_an_executor_that_is_killed_changes_no_answer(
     spark: SparkSession, two_workers: Cluster, python: Path, tmp_path: Path
 ) -> None:
     rows = orders(200)
-    with closing(Pipeline(load(make_pipeline(tmp_path / "here", rows, files=8)))) as pipeline:
+    with closing(configured(load(make_pipeline(tmp_path / "here", rows, files=8)))) as pipeline:
         pipeline.run(spark)
     file = for_a_cluster(make_pipeline(tmp_path / "there", rows, files=8))
     process = driver(file, two_workers.url, python)

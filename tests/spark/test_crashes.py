@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -29,7 +29,7 @@ DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
 def run_to_the_end(spark: SparkSession, file: Path) -> list[tuple[Any, ...]]:
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         pipeline.run(spark)
     finally:

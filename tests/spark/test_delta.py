@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
-from waterclock.spark.pipeline import Pipeline, Summary
+from waterclock.spark.pipeline import Summary, configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -48,7 +48,7 @@ def into_delta(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def run(spark: SparkSession, file: Path) -> Summary:
-    with closing(Pipeline(load(file))) as pipeline:
+    with closing(configured(load(file))) as pipeline:
         return pipeline.run(spark)
 
 

@@ -21,7 +21,7 @@ from tests.spark.pipelines import make_pipeline, orders, write_files
 from tests.spark.topics import Sender, make_topic_pipeline
 from tests.web.reading import get, read_back
 from waterclock.broker import Broker
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 from waterclock.spark.watching.statistics import PipelineStatistics
 
@@ -41,7 +41,7 @@ def newest_us(rows: list[dict[str, Any]]) -> int:
 def test_statistics_agree_with_the_table_after_each_batch_and_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(60)
     file, seen = make_pipeline(tmp_path, rows, files=4), list[PipelineStatistics]()
-    with closing(Pipeline(load(file))) as pipeline:
+    with closing(configured(load(file))) as pipeline:
         pipeline.run(spark, report=lambda progress: seen.append(pipeline.statistics()))
         last = pipeline.statistics()
     assert [s.batches for s in seen] == list(range(1, len(seen) + 1))
@@ -66,7 +66,7 @@ def test_a_second_run_goes_on_with_the_counts_of_the_first(spark: SparkSession, 
     file.write_text(file.read_text().replace("[time]", "[time]\nclose = false"))
     found = []
     for _ in range(2):
-        with closing(Pipeline(load(file))) as pipeline:
+        with closing(configured(load(file))) as pipeline:
             pipeline.run(spark)
             found.append(pipeline.statistics())
         write_files(rows[len(rows) // 2 :], tmp_path / "in" / "..", 1)
@@ -82,7 +82,7 @@ def test_of_a_topic_the_lag_of_each_partition_and_of_the_watermark_is_told(spark
         broker.create_topic("orders", partitions=2)
         Sender(broker.bootstrap, "orders").orders(rows)
         file = make_topic_pipeline(tmp_path, broker.bootstrap, "orders", more=f"per_batch = {len(rows) // 2}")
-        with closing(Pipeline(load(file))) as pipeline:
+        with closing(configured(load(file))) as pipeline:
             pipeline.run(spark, report=lambda progress: seen.append(pipeline.statistics()))
     behind = [sum((s.behind or {}).values()) for s in seen]
     assert (behind[0], behind[-1], seen[0].unit) == (len(rows) - seen[0].events, 0, "records")
@@ -150,7 +150,7 @@ def test_a_query_of_somebody_else_in_the_session_is_not_counted(spark: SparkSess
     try:
         file = make_pipeline(tmp_path, orders(10), files=1)
         ended = threading.Event()
-        with closing(Pipeline(load(file))) as pipeline:
+        with closing(configured(load(file))) as pipeline:
             pipeline.run(spark, report=lambda progress: ended.set())
             phases = pipeline.statistics().phases or {}
         assert ended.is_set()

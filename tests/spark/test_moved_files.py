@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
-from waterclock.spark.pipeline import Pipeline, Summary
+from waterclock.spark.pipeline import Summary, configured
 from waterclock.spark.toml.config import load
 
 pytestmark = [
@@ -32,7 +32,7 @@ def run(spark: SparkSession, file: Path, dying: bool = False) -> Summary:
     sink: Any = config.sink.sink()
     if dying:
         sink.write = refuse
-    with closing(Pipeline(config, sink)) as pipeline:
+    with closing(configured(config, sink)) as pipeline:
         return pipeline.run(spark)
 
 

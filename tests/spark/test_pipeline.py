@@ -19,14 +19,14 @@ from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
 from waterclock.spark.operator import BUCKETS
-from waterclock.spark.pipeline import Pipeline, Summary, _failure
+from waterclock.spark.pipeline import Summary, _failure, configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 
 
 def run(spark: SparkSession, file: Path) -> Summary:
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         return pipeline.run(spark)
     finally:
@@ -97,7 +97,7 @@ def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: Spa
     file = make_pipeline(tmp_path, rows, files=6, files_per_batch=1)
     (tmp_path / "in" / "_SUCCESS").touch()  # no input, and so no part of what there is to do
     seen: list[tuple[int, int]] = []
-    with closing(Pipeline(load(file))) as pipeline:
+    with closing(configured(load(file))) as pipeline:
         pipeline.run(spark, report=lambda told: seen.append((told.done, told.found)))
         blobs = max(progress.stateOperators[0].numRowsTotal for progress in pipeline.progress())
     assert (seen[0], seen[-1]) == ((1, 6), (6, 6))

@@ -15,7 +15,7 @@ from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
 from waterclock.spark.fresh import start_over
 from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.pipeline import Pipeline, _watermark
+from waterclock.spark.pipeline import _watermark, configured
 from waterclock.spark.toml.config import load
 
 
@@ -32,7 +32,7 @@ def test_a_source_with_something_that_spark_would_not_read_is_refused(tmp_path: 
     (tmp_path / "p.toml").write_text(LEAST)
     path = os.fsencode(tmp_path / "in") + b"/" + name
     os.mkdir(path) if name.endswith(b"/") else os.mknod(path)
-    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, pytest.raises(UsageError, match=told):
+    with closing(configured(load(tmp_path / "p.toml"))) as pipeline, pytest.raises(UsageError, match=told):
         pipeline.check()
 
 
@@ -45,12 +45,12 @@ def test_a_sink_that_lost_the_only_batch_is_refused_where_spark_noted_it_as_done
         (config.checkpoint / name).write_text("v1\n{}\n")
     (config.checkpoint / "metadata").write_text('{"id": "q"}')
     with (
-        closing(Pipeline(config)) as pipeline,
+        closing(configured(config)) as pipeline,
         pytest.raises(StateMismatch, match=r"holds no results, but .* up to 0:"),
     ):
         pipeline.check()
     (config.checkpoint / "commits" / "0").unlink()  # killed before that: the batch is run again
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.check()
 
 
@@ -59,7 +59,7 @@ def test_the_files_of_a_table_of_delta_lake_are_no_source(tmp_path: Path) -> Non
     (tmp_path / "in" / "_delta_log").mkdir(parents=True)
     (tmp_path / "p.toml").write_text(LEAST)
     refused = pytest.raises(UsageError, match=r"is a table of Delta Lake.*to another folder")
-    with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline, refused:
+    with closing(configured(load(tmp_path / "p.toml"))) as pipeline, refused:
         pipeline.check()
 
 
@@ -81,7 +81,7 @@ def test_what_belongs_to_another_user_is_told_by_its_name(
     (tmp_path / "p.toml").write_text(LEAST)
     config = load(tmp_path / "p.toml")
     monkeypatch.setattr("os.access", lambda path, rights: path != tmp_path / part)
-    with closing(Pipeline(config)) as pipeline, pytest.raises(UsageError, match=told):
+    with closing(configured(config)) as pipeline, pytest.raises(UsageError, match=told):
         pipeline.check()
     with pytest.raises(UsageError, match=told):
         start_over(config)
@@ -96,7 +96,7 @@ def test_a_mirror_that_was_told_otherwise_before_is_refused(tmp_path: Path) -> N
     told = LEAST.replace('case = "string"', 'case = "string"\na = "long"\nb = "long"\ntype = "string"') + MIRROR
     for position, refused in (("a", False), ("a", False), ("b", True)):
         (tmp_path / "p.toml").write_text(told.replace("POSITION", position))
-        with closing(Pipeline(load(tmp_path / "p.toml"))) as pipeline:
+        with closing(configured(load(tmp_path / "p.toml"))) as pipeline:
             if not refused:
                 pipeline.check()
                 continue

@@ -24,7 +24,7 @@ from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_rando
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
 from waterclock.spark.fresh import start_over
-from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.pipeline import Progress, configured
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
@@ -38,7 +38,7 @@ MORE = "per_batch = 60"
 
 
 def run(spark: SparkSession, file: Path, tell: Callable[[Progress], None] | None = None) -> None:
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         pipeline.run(spark, report=tell)
     finally:

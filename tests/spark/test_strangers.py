@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
@@ -64,7 +64,7 @@ class Stranger(threading.Thread):
 def test_a_stranger_at_every_port_that_spark_opens_stops_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     assert spark._jvm is not None
     stranger = Stranger(spark._jvm.java.lang.ProcessHandle.current().pid())
-    pipeline = Pipeline(load(make_pipeline(tmp_path, orders(60), files=4)))
+    pipeline = configured(load(make_pipeline(tmp_path, orders(60), files=4)))
     stranger.start()
     try:
         summary = pipeline.run(spark)

@@ -20,7 +20,7 @@ from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
-from waterclock.spark.pipeline import Pipeline, Progress
+from waterclock.spark.pipeline import Progress, configured
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
             broker.cut_power()
             broker.start()
 
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         pipeline.run(spark, report=cut)
     finally:

@@ -25,7 +25,7 @@ from tests.conformance.waiting import until
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError, WaterclockError
-from waterclock.spark.pipeline import Pipeline, Progress, Summary
+from waterclock.spark.pipeline import Progress, Summary, configured
 from waterclock.spark.toml.config import load
 
 COLUMNS = "kind, key, rule, due, source_id, result_id"
@@ -34,7 +34,7 @@ Files = Callable[..., Path]
 
 
 def run(spark: SparkSession, file: Path, **how: Any) -> Summary:
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         return pipeline.run(spark, **how)
     finally:
@@ -393,7 +393,7 @@ def made_anew(admin: AdminClient, topic: str) -> None:
 
 
 def test_a_topic_that_is_not_there_is_told_before_spark_starts(pipeline_of: Files) -> None:
-    pipeline = Pipeline(load(pipeline_of("nobody-made-it")))
+    pipeline = configured(load(pipeline_of("nobody-made-it")))
     with pytest.raises(UsageError, match=r"the topic 'nobody-made-it' is not on the broker at .*create it"):
         pipeline.check()
     pipeline.close()

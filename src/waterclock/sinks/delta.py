@@ -53,6 +53,16 @@ class DeltaSink:
         self._tables: dict[str, DeltaTable] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
 
+    @property
+    def path(self) -> Path | None:
+        """The folder of the table; None where it lies behind a URL."""
+        return None if "://" in self._location else Path(self._location)
+
+    @property
+    def place(self) -> str:
+        """Where the table is, in the words that a checkpoint keeps."""
+        return f"the table {self._location}"
+
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         wanted = {**_SIDES, "": pa.schema([*_PLACE, *flat_schema(results)])}

@@ -69,6 +69,11 @@ class PostgresSink:
         self._mirror = mirror
         self._session = Session(url)
 
+    @property
+    def mirror(self) -> Mirror | Replica | None:
+        """What the table follows; None where it holds results."""
+        return self._mirror
+
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         if isinstance(self._mirror, Mirror):

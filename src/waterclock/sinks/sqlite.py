@@ -58,6 +58,16 @@ class SQLiteSink:
             self._db.close()
             raise
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def mirror(self) -> Mirror | Replica | None:
+        """What the table follows; None where it holds results."""
+        return self._mirror
+
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
         if isinstance(self._mirror, Mirror):
@@ -220,7 +230,16 @@ def _errors_of(path: Path) -> Iterator[None]:
 
 
 def _columns(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, _sqlite_type(field.type)) for field in schema)
+    return tuple((field.name, _type_of(field)) for field in schema)
+
+
+def _type_of(field: pa.Field) -> str:
+    found = _sqlite_type(field.type)
+    if found is None:
+        raise UsageError(
+            f"the column {field.name!r} is of the type {field.type}, which is not kept in SQLite: cast it, or leave it out"
+        )
+    return found
 
 
 def _tuples(rows: pa.Table) -> Iterable[tuple[object, ...]]:
@@ -241,7 +260,9 @@ def _text_time(us: pa.Array) -> pa.Array:
     return texts
 
 
-def _sqlite_type(kind: pa.DataType) -> str:
+def _sqlite_type(kind: pa.DataType) -> str | None:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "INTEGER"
-    return "REAL" if pa.types.is_floating(kind) else "TEXT"
+    if pa.types.is_string(kind) or pa.types.is_timestamp(kind):
+        return "TEXT"
+    return "REAL" if pa.types.is_floating(kind) else None

@@ -11,11 +11,21 @@ from waterclock.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
     from waterclock.spark.delays import pending
+    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.session.session import start_session
+    from waterclock.spark.sources import folder, topics
     from waterclock.spark.transform import transform_with
 
-__all__ = ["pending", "transform_with"]
+__all__ = ["Pipeline", "folder", "pending", "start_session", "topics", "transform_with"]
 
-_HOME = {"pending": "delays", "transform_with": "transform"}
+_HOME = {
+    "Pipeline": "pipeline",
+    "folder": "sources",
+    "pending": "delays",
+    "start_session": "session.session",
+    "topics": "sources",
+    "transform_with": "transform",
+}
 
 
 def __getattr__(name: str) -> Any:

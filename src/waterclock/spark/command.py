@@ -26,7 +26,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """`waterclock run`: a pipeline from its TOML file."""
     from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.pipeline import configured
     from waterclock.spark.progress import Bar
     from waterclock.spark.session.session import start
     from waterclock.spark.toml.config import load
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load(arguments.pipeline)
     if arguments.fresh:
         start_over(config)
-    pipeline = Pipeline(config)
+    pipeline = configured(config)
     try:
         pipeline.check()
         server = option.open_server(arguments.metrics, "run", pipeline.statistics, prometheus)

@@ -25,7 +25,7 @@ def start_over(config: Config) -> None:
     """
     checkpoint, owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
     try:
-        with closing(stream_of(config, checkpoint)) as stream:
+        with closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream:
             stream.check()
     except WaterclockError as error:
         raise type(error)(f"{error}, so nothing was removed") from error

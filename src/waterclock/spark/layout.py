@@ -30,7 +30,7 @@ TYPES = {
     "timestamp": TIMESTAMP,
 }
 EARLIEST_US, LATEST_US = datetime_us(datetime.min), datetime_us(datetime.max)
-Letter = tuple[str, int | None, str, str | None]  # file, line, reason, text
+Letter = tuple[str | None, int | None, str, str | None]  # file, line, reason, text
 _LONGEST_REASON = 300
 _LONGEST_TEXT = 2_000
 _NO_LETTERS = DEAD_SCHEMA.empty_table()

@@ -22,14 +22,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from waterclock.clock import SystemClock, WallClock
-from waterclock.errors import WaterclockError
+from waterclock.clock import SystemClock
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.rules.durations import Duration, duration_us
+from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
 from waterclock.spark import frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -38,11 +41,12 @@ from waterclock.spark.fresh import Removal
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
-from waterclock.spark.source import CLOSING_US, Stream
+from waterclock.spark.session.session import session_for
+from waterclock.spark.source import CLOSING_US
 from waterclock.spark.state import bucket
-from waterclock.spark.streams import stream_of
+from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.toml.config import Config
-from waterclock.spark.toml.sink import place_of
+from waterclock.spark.toml.paths import check_places, plain_name
 from waterclock.spark.transform import conform
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
@@ -51,6 +55,8 @@ from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from waterclock.spark.streams import Source
 
 _LOOK_EVERY_S = 0.1
 _TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
@@ -86,39 +92,68 @@ class Summary:
 
 
 class Pipeline:
-    """One pipeline, ready to run once or live. `sink` is the configured one unless another is given."""
+    """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
-    def __init__(self, config: Config, sink: Sink | None = None, clock: WallClock | None = None) -> None:
-        self._config = config
-        self._checkpoint, self._owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
-        self._stream = stream_of(config, self._checkpoint)
-        self._sink = sink or config.sink.sink()
-        self._clock = clock or SystemClock()
+    `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None where topics bring changes of
+    tables. ValueError, TypeError or UsageError where they do not fit together.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        rules: Rules | None,
+        sink: Sink,
+        checkpoint: str | Path,
+        *,
+        watermark_delay: Duration = 0,
+        close: bool = True,
+        name: str = "pipeline",
+    ) -> None:
+        self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink
+        self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
+        folder = Path(checkpoint).absolute()
+        self._checkpoint, self._owner = Checkpoint(folder), Owner(folder)
+        self._closes = close and rules is not None
+        check_source(source, rules, getattr(sink, "mirror", None))
+        check_places(None, getattr(source, "path", None), folder, _path_of(sink))
+        self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
         event = self._stream.schema()
-        rules = config.rules
         self._schema = event if rules is None else frames.result_schema(event.field(rules.key).type, event)
         self._query: StreamingQuery | None = None
-        self._ended = self._closed = self._stopped = False
+        self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
         self._totals: dict[str, int] = {}
         self._batches = self._events = 0
-        self._gathering = Gatherer(config.name, self._clock)
-        self._last_us = CLOSING_US - config.watermark_delay_us  # the watermark that the close is shown at
-        self._behind = Behind(config, self._checkpoint)
+        self._gathering = Gatherer(name, self._clock)
+        self._last_us = CLOSING_US - self._delay_us  # the watermark that the close is shown at
+        self._behind = Behind(source, self._checkpoint)
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def run(
-        self, session: SparkSession, live: bool = False, report: Callable[[Progress], None] | None = None
+        self,
+        session: SparkSession | None = None,
+        live: bool = False,
+        report: Callable[[Progress], None] | None = None,
     ) -> Summary:
         """Read what there is and close; with `live`, go on until Ctrl-C, `end`, or the close of the source.
 
-        Raises what made a batch fail.
+        It runs in the session of a DataFrame that it reads; else in `session`, the active one, or a new one. Raises what
+        made a batch fail.
         """
+        session = self._session or session or session_for(self._name)
         check_session(session)
         self.check()
         self._checkpoint.sweep()
         self._checkpoint.close_again()
         self._report, self._last_moment = report, self._clock.monotonic_s()
-        started, self._closed = self._last_moment, self._checkpoint.is_source_closed()
+        started = self._last_moment
+        self._closed = self._was_closed = self._checkpoint.is_source_closed()
         self._gathering.begin()
         with listening(session, self._heard):
             self._run(session, live)
@@ -157,8 +192,8 @@ class Pipeline:
         last, done = checkpoint.last_batch(), checkpoint.last_done()
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
-        checkpoint.claim(_settings(self._config, self._stream))  # 2
-        removal.serves(place_of(self._config.sink))
+        checkpoint.claim(self._settings())  # 2
+        removal.serves(_place_of(self._sink))
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
@@ -179,9 +214,9 @@ class Pipeline:
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
         packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
-        rules = self._config.rules
+        rules = self._rules
         worked = packed.select("frame").where("frame IS NOT NULL") if rules is None else operator.apply(rules, packed)
-        writer = worked.writeStream.queryName(self._config.name)
+        writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
@@ -208,7 +243,7 @@ class Pipeline:
     def _finish(self, session: SparkSession) -> None:
         ends_by_itself = bool(self._stream.trigger(live=False))
         self._drain(ends_by_itself)
-        if not self._config.close or self._stopped:  # stopped is not drained: closed now, the rest would be late
+        if not self._closes or self._stopped:  # stopped is not drained: closed now, the rest would be late
             return
         self._checkpoint.close()
         if ends_by_itself:
@@ -244,6 +279,7 @@ class Pipeline:
         now = self._clock.monotonic_s()
         made = self._batch(taken, batch_id, now - self._last_moment)
         self._last_moment = now
+        self._refuse_what_came_after_the_close(made)
         written = written_once(self._sink, made)  # 2 3 4 5
         if written is not None:
             self._batches += 1
@@ -258,6 +294,14 @@ class Pipeline:
         if made.watermark_us is not None and made.watermark_us >= self._last_us:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
+
+    def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
+        """Files and topics are asked before; of a DataFrame, only the batch itself tells."""
+        if self._was_closed and (batch.counters.get("events") or batch.results.num_rows):
+            raise UsageError(
+                "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
+                "new checkpoint and an empty sink; and for input that goes on, set close=False"
+            )
 
     def _heard(self, query_id: str, progress: Any) -> None:
         if query_id == self._checkpoint.query_id():
@@ -290,20 +334,44 @@ class Pipeline:
         return WaterclockError(said) if said else _failure(error, self._checkpoint)
 
     def _summary(self, seconds: float) -> Summary:
-        config, totals = self._config, self._sink.totals()
-        return Summary(config.name, self._sink.describe(), self._batches, self._events, seconds, totals)
+        return Summary(self._name, self._sink.describe(), self._batches, self._events, seconds, self._sink.totals())
+
+    def _settings(self) -> dict[str, Any]:
+        """What a checkpoint's state depends on, and with it what a mirror holds."""
+        mirror = getattr(self._sink, "mirror", None)
+        return {
+            "state": bucket.VERSION,
+            "buckets": operator.BUCKETS,
+            "rules": repr(self._rules),
+            **self._stream.settings(),
+            "watermark_delay_us": self._delay_us,
+            **({"mirror": repr(mirror)} if isinstance(mirror, Mirror) else {}),
+        }
 
 
-def _settings(config: Config, stream: Stream) -> dict[str, Any]:
-    """What a checkpoint's state depends on, and with it what a mirror holds."""
-    return {
-        "state": bucket.VERSION,
-        "buckets": operator.BUCKETS,
-        "rules": repr(config.rules),
-        **stream.settings(),
-        "watermark_delay_us": config.watermark_delay_us,
-        **({"mirror": repr(config.sink.mirror)} if isinstance(config.sink.mirror, Mirror) else {}),
-    }
+def configured(config: Config, sink: Sink | None = None) -> Pipeline:
+    """The pipeline of a file; `sink` is the configured one unless another is given."""
+    return Pipeline(
+        config.source,
+        config.rules,
+        sink or config.sink.sink(),
+        config.checkpoint,
+        watermark_delay=config.watermark_delay_us,
+        close=config.close,
+        name=config.name,
+    )
+
+
+def _path_of(sink: Sink) -> Path | None:
+    """Where a sink lies in the file system, if it says so."""
+    path = getattr(sink, "path", None)
+    return path if isinstance(path, Path) else None
+
+
+def _place_of(sink: Sink) -> str:
+    """Where a sink's results are, in words that are the same from run to run."""
+    place = getattr(sink, "place", None)
+    return place if isinstance(place, str) else str(sink.describe())
 
 
 def _up_to(last_us: int, results: pa.Table) -> pa.Table:

@@ -1,18 +1,50 @@
-"""Which stream the [source] of a pipeline's file means: files of a folder, or topics of Kafka."""
+"""Which stream a source means: files of a folder, topics of Kafka, or a streaming DataFrame.
+
+Rule 1: a source is a value: what `[source]` of a file says, as a record. The stream of it is made for one pipeline.
+"""
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame
+
+from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.source import Stream
-from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.config import Files
+from waterclock.spark.toml.fitting import check_fits
+from waterclock.spark.toml.topics import Topics
+
+Source: TypeAlias = Files | Topics | Any  # a streaming DataFrame, for which PySpark has no types here
 
 
-def stream_of(config: Config, checkpoint: Checkpoint) -> Stream:
-    """The stream that the pipeline's [source] asks for; EnvironmentMissing where a package for it is not installed."""
-    if isinstance(config.source, Source):
+def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> Stream:
+    """The stream of `source`; EnvironmentMissing where a package for it is not installed."""
+    if isinstance(source, DataFrame):
+        from waterclock.spark.dataframe.stream import DataFrameStream
+
+        assert rules is not None  # as check_source saw
+        return DataFrameStream(source, rules, delay_us, checkpoint)
+    if isinstance(source, Files):
         from waterclock.spark.files.source import FileStream
 
-        return FileStream(config, config.source, checkpoint)
+        assert rules is not None  # only topics bring changes
+        return FileStream(source, rules, delay_us, checkpoint)
     from waterclock.spark.kafka.stream import TopicStream
 
-    return TopicStream(config, config.source, checkpoint)
+    return TopicStream(source, rules, delay_us, checkpoint)
+
+
+def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
+    """Raise UsageError or TypeError where `source` is none, or does not fit the rules or the sink's `mirror`."""
+    if isinstance(source, DataFrame):
+        from waterclock.spark.dataframe.stream import check_dataframe
+
+        check_dataframe(source, rules)
+        return
+    if not isinstance(source, Files | Topics):
+        raise TypeError(
+            f"Pipeline(source=) must be a folder(...), topics(...) or a streaming DataFrame, got {source!r}"
+        )
+    check_fits(source.all_columns(), rules, mirror)

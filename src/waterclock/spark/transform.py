@@ -62,7 +62,7 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
         result = result_type(rules, events.schema)
-        rows = events.withColumn(ROW_ID, _made_id(rules))
+        rows = events.withColumn(ROW_ID, made_id(rules))
         if not events.isStreaming:
             packed = rows.mapInArrow(packer(rules), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
@@ -79,7 +79,7 @@ def delay_text(delay_us: int) -> str:
     return f"{-(-delay_us // 1000)} milliseconds"
 
 
-def _made_id(rules: Rules) -> Column:
+def made_id(rules: Rules) -> Column:
     """The id of rows whose own is not named or null: a hash of the whole row; null where the own one serves."""
     made = F.sha2(F.to_json(F.struct("*"), _WHOLE), 256)
     return made if rules.id is None else F.when(F.col(rules.id).isNull(), made)

@@ -15,7 +15,7 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.fresh import start_over
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import Config, load
 
 HOLD = """
@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> Config:
 
 def test_a_second_run_of_a_pipeline_is_refused_until_the_first_is_closed(config: Config) -> None:
     # Spark noticed it sometimes, in its own words, and said that the same command goes on
-    with closing(Pipeline(config)) as first, closing(Pipeline(config)) as second:
+    with closing(configured(config)) as first, closing(configured(config)) as second:
         first.check()
         first.check()
         with pytest.raises(UsageError, match=r"another run has the checkpoint .*/pipeline-checkpoint open: wait"):
@@ -48,7 +48,7 @@ def test_a_second_run_of_a_pipeline_is_refused_until_the_first_is_closed(config:
 
 
 def test_what_a_run_works_on_is_not_removed_from_under_it(config: Config) -> None:
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.check()
         with pytest.raises(UsageError, match="another run has the checkpoint"):
             start_over(config)
@@ -61,7 +61,7 @@ def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_p
     # two files without a name of their own share one: the second was refused, told to take --fresh, and took the first's
     (tmp_path / "q.toml").write_text(LEAST.replace("out.db", "other.db"))
     other = load(tmp_path / "q.toml")
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.check()
     with pytest.raises(
         UsageError, match=r"is that of the pipeline with the table 'results' in .*/out\.db, so it is not removed"
@@ -73,7 +73,7 @@ def test_the_checkpoint_of_another_pipeline_is_not_removed(config: Config, tmp_p
 
 
 def test_a_pipeline_that_was_moved_with_its_sink_may_start_over(config: Config, tmp_path: Path) -> None:
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.check()
     tmp_path.rename(tmp_path.with_name("moved"))
     moved = load(tmp_path.with_name("moved") / "p.toml")

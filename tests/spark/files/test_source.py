@@ -33,7 +33,7 @@ def test_a_file_of_a_batch_that_nobody_read_is_a_dead_letter(tmp_path: Path) -> 
     write_entry(checkpoint.path / "sources" / "0", "1", ("read.jsonl", 1), ("gone.jsonl", 1), ("empty.jsonl", 1))
     (tmp_path / "in" / "empty.jsonl").touch()
     read = frames.with_file(frames.DEAD_SCHEMA.empty_table(), "read.jsonl")
-    with closing(stream_of(config, checkpoint)) as stream:
+    with closing(stream_of(config.source, config.rules, 0, checkpoint)) as stream:
         (letter,) = stream.vanished(1, [read])
         assert stream.vanished(2, []) == []
     assert letter.column("file").to_pylist() == [f"file:{tmp_path}/in/gone.jsonl"]
@@ -47,7 +47,7 @@ def test_progress_is_told_while_the_folder_is_away(tmp_path: Path) -> None:
     config = load(tmp_path / "p.toml")
     for name in ("a", "b", "_c", ".d"):
         (tmp_path / "in" / name).touch()
-    with closing(stream_of(config, Checkpoint(config.checkpoint))) as stream:
+    with closing(stream_of(config.source, config.rules, 0, Checkpoint(config.checkpoint))) as stream:
         assert stream.progress({"files": 1}) == (1, 2)
         (tmp_path / "in").rename(tmp_path / "away")
         assert stream.progress({"files": 1}) == (1, 1)

@@ -36,7 +36,7 @@ def planner(file: Path, live: bool = True) -> Iterator[Any]:
     checkpoint = Checkpoint(config.checkpoint)
     checkpoint.heartbeats.mkdir(parents=True, exist_ok=True)
     session: Any = MagicMock(dataSource=SimpleNamespace(register=made.append))
-    with closing(stream_of(config, checkpoint)) as stream:
+    with closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream:
         stream._by_python(session, live)  # type: ignore[attr-defined]
     (source,) = made
     reader = source({}).streamReader(None)
@@ -49,7 +49,7 @@ def told_the_connector(file: Path) -> Any:
     config, session = load(file), MagicMock()
     checkpoint = Checkpoint(config.checkpoint)
     checkpoint.heartbeats.mkdir(parents=True, exist_ok=True)
-    with closing(stream_of(config, checkpoint)) as stream:
+    with closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream:
         stream._by_connector(session)  # type: ignore[attr-defined]
     return json.loads(session.readStream.format.return_value.options.call_args.kwargs["startingOffsets"])
 
@@ -109,7 +109,10 @@ def test_what_a_batch_of_the_close_passed_over_came_after_the_close(
     (checkpoint.path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"0":3}}}}\n-')
     checkpoint.close()
     (checkpoint.path / "offsets" / "1").write_text(f'v1\n{{}}\n{{"{topic}":{{"0":5}}}}\n{{"logOffset":0}}')
-    with closing(stream_of(config, checkpoint)) as stream, pytest.raises(UsageError, match="2 records came after that"):
+    with (
+        closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream,
+        pytest.raises(UsageError, match="2 records came after that"),
+    ):
         stream.refuse_if_closed()
 
 
@@ -124,7 +127,9 @@ def test_a_pipeline_that_was_closed_before_any_batch_was_closed_where_it_began(
         pass
     checkpoint = Checkpoint(load(file).checkpoint)
     checkpoint.close()
-    with closing(stream_of(load(file), checkpoint)) as stream:
+    with closing(
+        stream_of((config := load(file)).source, config.rules, config.watermark_delay_us, checkpoint)
+    ) as stream:
         stream.refuse_if_closed()
         Sender(kafka_broker.bootstrap, topic).put("3")
         with pytest.raises(UsageError, match="1 record came after that"):

@@ -10,7 +10,7 @@ from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.spark import frames
 from waterclock.spark.files.reading import Layout
-from waterclock.spark.toml.config import Config, Source, load
+from waterclock.spark.toml.config import Config, Files, load
 from waterclock.spark.toml.sink import SQLiteFile
 
 
@@ -36,7 +36,7 @@ def test_the_least_file_gets_the_defaults_that_are_promised(folder: Path) -> Non
     assert load(write(folder, LEAST)) == Config(
         name="pipeline",
         checkpoint=folder / "pipeline-checkpoint",
-        source=Source("jsonl", folder / "in", 16, {"case": "string", "ts": "timestamp"}),
+        source=Files("jsonl", folder / "in", 16, {"case": "string", "ts": "timestamp"}),
         watermark_delay_us=0,
         close=True,
         rules=Rules(key="case", time="ts"),

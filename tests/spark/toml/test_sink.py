@@ -166,12 +166,12 @@ def sink_of(store: Store) -> str:
 @pytest.mark.parametrize("mode", ["results", "apply"])
 def test_a_pipeline_makes_the_tables_and_fresh_removes_them(folder: Path, store: Store, mode: str) -> None:
     from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.pipeline import configured
 
     text = APPLY if mode == "apply" else '[sink]\npath = "out.db"\ntable = "people"\n'
     config = load(write(folder, CHANGES + text.replace('path = "out.db"', sink_of(store))))
     start_over(config)
-    with closing(Pipeline(config)) as pipeline:
+    with closing(configured(config)) as pipeline:
         pipeline.check()
     ours = ["people", "people_batches", "people_dead_letters"]
     assert store.tables() == sorted([*ours, *(["people_positions"] if mode == "apply" else [])])

@@ -39,7 +39,7 @@ def broker() -> Iterator[Broker]:
 def behind(broker: Broker, tmp_path: Path) -> Iterator[tuple[Behind, Checkpoint]]:
     config = config_of(tmp_path, f'format = "kafka"\nservers = "{broker.bootstrap}"\ntopics = ["orders"]')
     checkpoint = Checkpoint(config.checkpoint)
-    made = Behind(config, checkpoint)
+    made = Behind(config.source, checkpoint)
     yield made, checkpoint
     made.close()
 
@@ -85,7 +85,7 @@ def test_files_that_no_batch_took_are_counted_without_those_that_spark_does_not_
     for name in ("a.jsonl", "b.jsonl", "c.jsonl", "_half.jsonl", ".hidden"):
         (tmp_path / "in" / name).touch()
     (tmp_path / "in" / "folder").mkdir()
-    source = Behind(config, Checkpoint(config.checkpoint))
+    source = Behind(config.source, Checkpoint(config.checkpoint))
     assert [source.of({"files": count}) for count in (0, 2, 3, 4)] == [{"": 3}, {"": 1}, {"": 0}, {"": 0}]
     source.close()
 
@@ -93,4 +93,4 @@ def test_files_that_no_batch_took_are_counted_without_those_that_spark_does_not_
 def test_a_folder_that_went_away_leaves_it_unknown(tmp_path: Path) -> None:
     config = config_of(tmp_path, 'path = "in"')
     (tmp_path / "in").rmdir()
-    assert Behind(config, Checkpoint(config.checkpoint)).of({}) is None
+    assert Behind(config.source, Checkpoint(config.checkpoint)).of({}) is None

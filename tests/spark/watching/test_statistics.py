@@ -18,7 +18,7 @@ from waterclock.clock import ManualClock
 from waterclock.rules.engine import CLOSED
 from waterclock.sinks import Batch
 from waterclock.spark import frames
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 from waterclock.spark.watching.prometheus import COUNTED, prometheus
 from waterclock.spark.watching.statistics import Gatherer, Phase, PipelineStatistics
@@ -205,7 +205,7 @@ def test_what_the_sink_holds_is_known_before_spark_is_started(tmp_path: Path) ->
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "new.jsonl").touch()
     (tmp_path / "p.toml").write_text(LEAST)
-    pipeline = Pipeline(load(tmp_path / "p.toml"), sink := Holding())
+    pipeline = configured(load(tmp_path / "p.toml"), sink := Holding())
     assert (pipeline.statistics().totals, pipeline.statistics().behind) == (None, None)
     sink.held = {"events": 100, "files": 1}
     pipeline.check()
@@ -238,7 +238,7 @@ class PuttingAside(Holding):
 def test_the_totals_are_of_what_the_sink_wrote_and_not_of_what_it_was_given(tmp_path: Path) -> None:
     # what a sink puts aside was counted as a result until the next start
     (tmp_path / "p.toml").write_text(LEAST)
-    pipeline = Pipeline(load(tmp_path / "p.toml"), PuttingAside())
+    pipeline = configured(load(tmp_path / "p.toml"), PuttingAside())
     folder = load(tmp_path / "p.toml").checkpoint
     folder.mkdir()
     (folder / "metadata").write_text('{"id": "q"}')

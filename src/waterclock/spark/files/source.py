@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.rules.model import Rules
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout, name_of, read_file
 from waterclock.spark.layout import dead_letters
 from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
 from waterclock.spark.source_folder import check_source, count_files
-from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.config import Files
 from waterclock.spark.transform import Packs, delay_text
 
 if TYPE_CHECKING:
@@ -35,10 +36,9 @@ class FileStream:
 
     unit = "files"
 
-    def __init__(self, config: Config, source: Source, checkpoint: Checkpoint) -> None:
-        self._config, self._source, self._checkpoint = config, source, checkpoint
-        assert config.rules is not None  # only topics bring changes
-        self._layout = Layout(source.format, dict(source.columns), config.rules)
+    def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
+        self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
+        self._layout = Layout(source.format, dict(source.columns), rules)
 
     def schema(self) -> pa.Schema:
         return self._layout.schema()
@@ -56,7 +56,7 @@ class FileStream:
         files = names_of(session, self._source.path, self._source.files_per_batch, beat=False)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True)
         rows = files.unionByName(beats).mapInArrow(reader(self._layout), TIMED)
-        return rows.withWatermark("ts", delay_text(self._config.watermark_delay_us)).drop("ts")
+        return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:
         return {}

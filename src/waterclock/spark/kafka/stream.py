@@ -9,7 +9,6 @@ Rule 3: the heartbeats of the checkpoint are the only rows that have a time for 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
+from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
@@ -25,7 +25,6 @@ from waterclock.spark.kafka.offsets import from_json, to_json
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
 from waterclock.spark.source import TIMED, names_of
-from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.topics import Topics
 from waterclock.spark.transform import delay_text
 
@@ -41,11 +40,17 @@ GONE = (
 )
 
 
-def packing_of(config: Config, topics: Topics) -> RowPacker | ChangePacker:
+def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker | ChangePacker:
     """How records become packed rows: events for the rules, or changes of tables."""
-    if config.rules is None:
+    if rules is None:
         return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
-    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), config.rules), config.watermark_delay_us)
+    return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
+
+
+def cores_of(session: SparkSession) -> int:
+    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
+    context = session.sparkContext
+    return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))
 
 
 class TopicStream:
@@ -53,10 +58,9 @@ class TopicStream:
 
     unit = "records"
 
-    def __init__(self, config: Config, topics: Topics, checkpoint: Checkpoint) -> None:
+    def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
         self._topics, self._checkpoint = topics, checkpoint
-        self._cores = config.cores or os.cpu_count() or 1
-        self._packing = packing_of(config, topics)
+        self._packing = packing_of(topics, rules, delay_us)
         self._client: Client | None = None
 
     def schema(self) -> pa.Schema:
@@ -137,7 +141,7 @@ class TopicStream:
             ending=None if live else self._ending(),
             per_batch=topics.per_batch,
             on_loss=topics.on_loss,
-            tasks=self._cores,
+            tasks=cores_of(session),
             packing=self._packing,
         )
         session.dataSource.register(source_of(plan))

@@ -94,6 +94,20 @@ def _have_unicode_names() -> None:
         os.environ["LC_ALL"] = "C.UTF-8"
 
 
+def start_session(
+    name: str = "waterclock", cores: int | None = None, extra: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session as docs/spark.md describes it, for a program or a notebook; see `start`."""
+    return start(name, cores, extra).spark
+
+
+def session_for(name: str) -> SparkSession:
+    """The session that is active in this process, or a new one."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() or start_session(name)
+
+
 def check(spark: SparkSession) -> None:
     """Raise UsageError where the session, whoever started it, has a setting that would keep results back."""
     if spark.conf.get(_NO_DATA, "true") != "true":

@@ -20,41 +20,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
-from waterclock.rules.truth import Kind, Unfit
-from waterclock.sinks import Mirror
-from waterclock.spark.layout import TYPES
+from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import check_places, place, plain_name
-from waterclock.spark.toml.sink import Destination, check_mirror, check_no_loop, destination_from
+from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
-from waterclock.spark.toml.values import LONGEST_US, flat
 from waterclock.spark.toml.values import count as _count
 from waterclock.spark.toml.values import duration as _duration
+from waterclock.spark.toml.values import flat
 from waterclock.spark.toml.values import get as _get
 from waterclock.spark.toml.values import one_of as _one_of
 from waterclock.spark.toml.values import part as _part
 
 FORMATS = ("jsonl", "parquet", "kafka")
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
-_KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
-    "string": "text",
-    "long": "number",
-    "int": "number",
-    "double": "number",
-    "boolean": "boolean",
-    "timestamp": "time",
-}
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
 _TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Files:
     """A folder of files; new files are taken `files_per_batch` at a time, the oldest first."""
 
     format: str
@@ -73,7 +61,7 @@ class Config:
 
     name: str
     checkpoint: Path
-    source: Source | Topics
+    source: Files | Topics
     watermark_delay_us: int
     close: bool
     rules: Rules | None  # None: records are changes of tables, which are put into tables like them
@@ -121,7 +109,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     config = Config(
         name=name,
         checkpoint=place("[pipeline]", "checkpoint", checkpoint, folder),
-        source=_source(table, folder),
+        source=source_from(_part(table, "source", None), folder),
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=not changes and _get(time, "[time]", "close", bool, True),
         rules=None if changes else rules_from(_part(table, "rules", None)),
@@ -129,10 +117,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
-    if config.rules is not None:
-        _check_columns(config, config.rules)
-        _check_durations(config.rules)
-        _check_sink(config, config.rules)
+    check_fits(config.source.all_columns(), config.rules, config.sink.mirror)
     check_no_loop(config.sink, config.source)
     check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
@@ -152,72 +137,20 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
     return True
 
 
-def _source(table: Mapping[str, Any], folder: Path) -> Source | Topics:
-    where, source = "[source]", _part(table, "source", None)
+def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics:
+    """The source of a parsed table [source], whose paths are relative to `folder`; UsageError says what is wrong."""
+    where = "[source]"
     format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
     check_names(where, source, TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES, ())
-    columns = {} if _brings_changes(table) else _get(source, where, "columns", dict)
+    changes = format_ == "kafka" and source.get("value") in VALUES[1:]
+    columns = {} if changes else _get(source, where, "columns", dict)
     for column, kind in columns.items():
         _one_of("[source.columns]", column, kind, COLUMN_TYPES)
     made = topics_from(source) if format_ == "kafka" else _files(source, format_, folder)
-    _check_names_of(made.all_columns())
+    check_names_of(made.all_columns())
     return made
 
 
-def _files(source: Mapping[str, Any], format_: str, folder: Path) -> Source:
+def _files(source: Mapping[str, Any], format_: str, folder: Path) -> Files:
     path = place("[source]", "path", _get(source, "[source]", "path", str), folder)
-    return Source(format_, path, _count(source, "[source]", "files_per_batch", 16), source["columns"])
-
-
-# What fits together --------------------------------------------------------------------------------------------
-
-
-def _check_names_of(columns: Mapping[str, Any]) -> None:
-    """Columns become columns of SQL, which does not tell case apart, and travel beside one of ours."""
-    where, seen = "[source.columns]", dict[str, str]()
-    for name in columns:
-        if not name.strip() or not name.isprintable() or set(name) & set("\"'`"):
-            raise UsageError(f"{where}: a column's name must be printable and without quotes, got {name!r}")
-        if name.casefold().startswith("_row_id"):
-            raise UsageError(f"{where}: {name!r} cannot be used: names that start with _row_id are waterclock's own")
-        same = seen.setdefault(name.casefold(), name)
-        if same != name:
-            raise UsageError(f"{where}: {same!r} and {name!r} differ by case only, which SQL does not tell apart")
-
-
-def _check_durations(rules: Rules) -> None:
-    """A deadline far outside of the calendar could not be written, by this batch or any re-run of it."""
-    wait_us = rules.ordering.wait_us if rules.ordering else 0
-    named = [("order(wait=)", wait_us), ("deduplicate(within=)", rules.within_us or 0)]
-    named += [(f"delay {rule.emit!r}", rule.by_us) for rule in rules.delays]
-    named += [(f"expect {rule.otherwise!r}", rule.within_us or 0) for rule in rules.expects]
-    named += [(f"quiet {rule.emit!r}", rule.after_us) for rule in rules.quiets]
-    for name, us in named:
-        if us > LONGEST_US:
-            raise UsageError(f"[rules]: {name} waits for more than 10,000 years: shorten it")
-
-
-def _check_sink(config: Config, rules: Rules) -> None:
-    if isinstance(config.sink.mirror, Mirror):
-        event = pa.schema([(name, TYPES[kind]) for name, kind in config.source.all_columns().items()])
-        check_mirror(config.sink.mirror, event, rules)
-
-
-def _check_columns(config: Config, rules: Rules) -> None:
-    columns = config.source.all_columns()
-    if rules.key == rules.time:
-        raise UsageError(f"[rules]: 'key' and 'time' both name the column {rules.key!r}: they must be two")
-    for name in rules.columns():
-        if name not in columns:
-            raise UsageError(f"[rules] names the column {name!r}; [source.columns] has {', '.join(columns)}")
-    needs = {rules.key: ("string", "long", "int"), rules.time: ("timestamp",)}
-    if rules.sequence:
-        needs[rules.sequence] = ("long", "int")
-    moments = [name for name in (rules.deliver_column, *rules.questions().dues) if name is not None]
-    needs |= dict.fromkeys(moments, ("timestamp",))
-    for name, kinds in needs.items():
-        _one_of("[source.columns]", name, columns[name], kinds)
-    try:
-        rules.questions().check({name: _KINDS[kind] for name, kind in columns.items()})
-    except Unfit as error:
-        raise UsageError(f"[rules]: {error}") from None
+    return Files(format_, path, _count(source, "[source]", "files_per_batch", 16), source["columns"])

@@ -29,11 +29,11 @@ def place(where: str, name: str, given: str, folder: Path) -> Path:
     return folder / given
 
 
-def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path | None) -> None:
+def check_places(file: Path | None, source: Path | None, checkpoint: Path, sink: Path | None) -> None:
     """Raise UsageError where one of the places is, or lies in, another one; None where a place is no path."""
-    pipeline, checkpoint = _real(file), _real(checkpoint)
+    pipeline, checkpoint = file and _real(file), _real(checkpoint)
     source, sink = source and _real(source), sink and _real(sink)
-    if _is_in(pipeline, checkpoint):
+    if pipeline and _is_in(pipeline, checkpoint):
         raise UsageError(
             f"[pipeline]: 'checkpoint' {checkpoint} holds the pipeline's file, and --fresh removes it: "
             "name a folder of its own"
@@ -46,7 +46,7 @@ def check_places(file: Path, source: Path | None, checkpoint: Path, sink: Path |
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
     other_folder = sink.is_dir() and not (sink / "_delta_log").is_dir()  # a table of Delta Lake is a folder
-    if _is_in(pipeline, sink) or other_folder:
+    if (pipeline and _is_in(pipeline, sink)) or other_folder:
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
 
 

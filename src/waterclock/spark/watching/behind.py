@@ -10,13 +10,14 @@ Rule 2: it does not wait long: a broker that does not answer (5 s a question) le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from waterclock.errors import WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka.offsets import from_json
 from waterclock.spark.source_folder import count_files
-from waterclock.spark.toml.config import Config, Source
+from waterclock.spark.toml.config import Files
+from waterclock.spark.toml.topics import Topics
 
 if TYPE_CHECKING:
     from waterclock.kafka.client import Client
@@ -27,8 +28,8 @@ _PATIENCE_S = 1.0
 class Behind:
     """What a pipeline's source has and no batch took. Asked by one thread at a time."""
 
-    def __init__(self, config: Config, checkpoint: Checkpoint) -> None:
-        self._source, self._checkpoint = config.source, checkpoint
+    def __init__(self, source: object, checkpoint: Checkpoint) -> None:
+        self._source, self._checkpoint = source, checkpoint
         self._client: Client | None = None
 
     def of(self, totals: Mapping[str, int] | None) -> Mapping[str, int] | None:
@@ -36,9 +37,9 @@ class Behind:
         if totals is None:
             return None
         try:
-            if isinstance(self._source, Source):
+            if isinstance(self._source, Files):
                 return {"": max(0, count_files(self._source.path) - totals.get("files", 0))}
-            return self._records(self._source)
+            return self._records(self._source) if isinstance(self._source, Topics) else None
         except (WaterclockError, OSError):
             return None
 
@@ -48,7 +49,7 @@ class Behind:
         if client is not None:
             client.close()
 
-    def _records(self, topics: Any) -> Mapping[str, int] | None:
+    def _records(self, topics: Topics) -> Mapping[str, int] | None:
         from waterclock.spark.kafka.client import client_for, settings_of
 
         done = from_json(self._checkpoint.source_offsets())

@@ -1,0 +1,99 @@
+"""Rows of a DataFrame into packed rows and dead letters. Runs in Spark's Python workers; no session in this file.
+
+Rule 1: a row that the rules cannot take is a dead letter with its reason, and stops nothing: as for files and topics.
+Rule 2: rows are packed in the order in which Spark gives them, partition after partition. A batch that is run again has
+        them in the same order where Spark reads them so again: behind a shuffle it does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waterclock.rules.model import Rules
+from waterclock.spark import buckets, frames, operator
+from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
+from waterclock.spark.source import FIRST, NO_TIME, end_of, timed
+from waterclock.spark.transform import Packs
+
+
+def row_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows with the largest time beside them out (`source.TIMED`)."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packs = Packs()
+        for batch in batches:
+            if batch.num_rows:
+                yield _packed(packs, batch, rules)
+
+    return pack
+
+
+def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch:
+    reasons = reasons_of(batch, rules)
+    bad = pc.is_valid(reasons)
+    letters = _letters(batch.filter(bad), reasons.filter(bad))
+    good = batch.filter(pc.invert(bad))
+    keyed = good.filter(pc.is_valid(good.column(rules.key)))
+    for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
+        packs.add(label, frames.to_bytes(rows))
+    counters = {"dead_letters": letters.num_rows, "heartbeats": good.num_rows - keyed.num_rows}
+    if any(counters.values()):
+        packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
+    latest_us = pc.max(_us(good.column(rules.time))).as_py()
+    latest = NO_TIME if latest_us is None else pa.scalar(end_of(latest_us), pa.int64()).cast(frames.TIMESTAMP)
+    return timed(packs, latest)
+
+
+def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
+    """For each row why the rules, or a sink, cannot take it; null where they can. The first reason that holds counts."""
+    at, key = rows.column(rules.time), rows.column(rules.key)
+    others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID)]
+    carries = _any([pc.is_valid(column) for column in others], rows.num_rows)
+    found = [(pc.is_null(at), f"column {rules.time!r} (the time) is missing")]
+    found += [(_outside(rows.column(f.name)), _calendar(f.name)) for f in rows.schema if pa.types.is_timestamp(f.type)]
+    found.append((pc.and_(pc.is_null(key), carries), f"column {rules.key!r} (the key) is missing"))
+    if rules.sequence:
+        wrong = pc.fill_null(pc.less(rows.column(rules.sequence), 1), True)
+        needs = f"column {rules.sequence!r} (the sequence) needs a number from 1"
+        found.append((pc.and_(pc.is_valid(key), wrong), needs))
+    masks, reasons = zip(*found, strict=True)
+    which = pa.StructArray.from_arrays(list(masks), names=[str(number) for number in range(len(masks))])
+    return pc.case_when(which, *reasons, pa.scalar(None, pa.string()))
+
+
+def _calendar(name: str) -> str:
+    return f"column {name!r}: needs a time in the years 1 to 9999"
+
+
+def _outside(column: pa.Array) -> pa.Array:
+    us = _us(column)
+    return pc.fill_null(pc.or_(pc.less(us, EARLIEST_US), pc.greater(us, LATEST_US)), False)
+
+
+def _us(column: pa.Array) -> pa.Array:
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+
+
+def _any(masks: list[pa.Array], count: int) -> pa.Array:
+    found = pa.repeat(False, count)
+    for mask in masks:
+        found = pc.or_(found, mask)
+    return found
+
+
+def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:
+    """A letter for each row, without a place: Spark tells none."""
+    own = rows.drop_columns([ROW_ID]) if ROW_ID in rows.schema.names else rows
+    columns = [_text_of(column) if pa.types.is_timestamp(column.type) else column for column in own.columns]
+    made = pa.RecordBatch.from_arrays(columns, own.schema.names).to_pylist()
+    texts = [json.dumps(row, ensure_ascii=False, default=str) for row in made]
+    told = zip(reasons.to_pylist(), texts, strict=True)
+    return dead_letters([(None, None, reason, text) for reason, text in told])
+
+
+def _text_of(times: pa.Array) -> pa.Array:
+    return _us(times).cast(pa.timestamp("us")).cast(pa.string())

@@ -1,0 +1,87 @@
+"""The stream of any streaming DataFrame.
+
+Rule 1: its columns are fixed while the checkpoint lives; what it reads is Spark's to remember and to check.
+Rule 2: what in its plan would hold the watermark back, or differ when a batch is run again, is refused before it starts.
+Rule 3: waterclock cannot know whether something came after the close before Spark has read it: the batch is refused then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from waterclock.errors import UsageError
+from waterclock.rules.model import Rules
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.dataframe.plans import refuse_stateful
+from waterclock.spark.dataframe.rows import row_packer
+from waterclock.spark.files.source import reader
+from waterclock.spark.layout import ROW_ID
+from waterclock.spark.source import TIMED, names_of
+from waterclock.spark.toml.fitting import check_durations, check_names_of
+from waterclock.spark.transform import check_columns, delay_text, made_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def check_dataframe(rows: DataFrame, rules: Rules | None) -> None:
+    """Raise UsageError where `rows` cannot be the source of a pipeline with these rules."""
+    if rules is None:
+        raise UsageError("Pipeline(rules=) is None, and only topics bring changes of tables: give the rules")
+    if not rows.isStreaming:
+        raise UsageError(
+            "Pipeline(source=) is a batch DataFrame: read it with spark.readStream, or apply the rules to it with "
+            "rules.on_spark()"
+        )
+    if not hasattr(rows, "_jdf"):
+        raise UsageError("Pipeline(source=) is a DataFrame of Spark Connect: use a session that is in this process")
+    check_columns(rules, rows.schema)
+    check_durations(rules)
+    check_names_of(rows.columns, "Pipeline(source=)")
+    refuse_stateful(rows, "Pipeline(source=)")
+
+
+class DataFrameStream:
+    """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
+
+    unit = "rows"
+
+    def __init__(self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
+        self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
+
+    def schema(self) -> pa.Schema:
+        return to_arrow_schema(self._rows.schema, timezone="UTC")
+
+    def settings(self) -> dict[str, Any]:
+        return {"columns": {field.name: field.dataType.simpleString() for field in self._rows.schema.fields}}
+
+    def check(self) -> None:
+        """Nothing: it was looked at when the pipeline was made."""
+
+    def refuse_if_closed(self) -> None:
+        """Nothing that can be known yet: the first batch that has rows is refused."""
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        rows = self._rows.withColumn(ROW_ID, made_id(self._rules)).mapInArrow(row_packer(self._rules), TIMED)
+        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        return {}
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        done = totals.get("events", 0)
+        return done, done  # how much more there is, Spark's source knows
+
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        return []
+
+    def explain(self, story: str) -> str | None:
+        return None
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,37 @@
+"""Sources of pipelines that are written in Python: a folder of files, topics of Kafka.
+
+Rule 1: the names, their meaning, what is refused, and in which words, are those of [source] in a pipeline's file: both go
+        the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from waterclock.spark.toml.config import Files, source_from
+from waterclock.spark.toml.topics import Topics
+
+
+def folder(path: str | Path, *, columns: Mapping[str, str], **more: Any) -> Files:
+    """Files of the folder at `path`; `more` are other keys of [source], such as format="parquet" or files_per_batch=4.
+
+    >>> folder("/in", columns={"order": "string", "at": "timestamp"}).files_per_batch
+    16
+    """
+    made = source_from({**more, "path": str(path), "columns": dict(columns)}, Path.cwd())
+    assert isinstance(made, Files)  # the keys of topics are unknown beside a path
+    return made
+
+
+def topics(servers: str | Sequence[str], topics: Sequence[str], **more: Any) -> Topics:
+    """Topics of the brokers at `servers`; `more` are other keys of [source], such as columns={...} or per_batch=1000.
+
+    >>> topics("localhost:9092", ["orders"], columns={"order": "string", "at": "timestamp"}).way
+    'python'
+    """
+    named = servers if isinstance(servers, str) else list(servers)
+    made = source_from({**more, "format": "kafka", "servers": named, "topics": list(topics)}, Path.cwd())
+    assert isinstance(made, Topics)
+    return made
