@@ -9,11 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -21,65 +20,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.kafka.kill_steps import STEPS
-from tests.kafka.reader import committed
-from waterclock.errors import WaterclockError
-from waterclock.kafka.errors import Meaning, meaning_of
+from tests.kafka.producing import Failed, Make, Values, producer_of, send
+from waterclock.kafka.errors import Meaning
 from waterclock.kafka.settings import SENDING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.testing import Broker, Error, ManualClock
-
-Make = Callable[..., TransactionalProducer]
-
-
-class Failed(WaterclockError):
-    """The error that these tests make of Kafka's."""
-
-    def __init__(self, error: KafkaError) -> None:
-        super().__init__(error.str())
-        self.meaning, self.code = meaning_of(error), error.code()
-
-
-def producer_of(broker: Broker, name: str, clock: ManualClock | None = None) -> TransactionalProducer:
-    return TransactionalProducer(base_settings(broker.bootstrap, {}), name, Failed, clock)
-
-
-@pytest.fixture
-def make(kafka_broker: Broker, kafka_topic: str) -> Iterator[Make]:
-    """Makes producers under the name of the topic; they are closed when the test is over."""
-    made: list[TransactionalProducer] = []
-
-    def of(clock: ManualClock | None = None) -> TransactionalProducer:
-        made.append(producer_of(kafka_broker, kafka_topic, clock))
-        return made[-1]
-
-    yield of
-    for producer in made:
-        producer.close()
-
-
-@pytest.fixture
-def producer(make: Make, kafka_topic: str) -> TransactionalProducer:
-    """Steps 1 and 2 are done."""
-    made = make()
-    made.fence(kafka_topic)
-    made.begin()
-    return made
-
-
-@pytest.fixture
-def values(kafka_broker: Broker, kafka_topic: str) -> Callable[[], list[bytes]]:
-    """What a reader of committed messages finds in the topic."""
-    return lambda: [value for _, value in committed(kafka_broker, kafka_topic)[0]]
-
-
-def send(producer: TransactionalProducer, topic: str, *values: bytes) -> None:
-    """Step 3, and its records have arrived: there is something to be thrown away."""
-    for value in values:
-        producer.send(topic, value)
-    assert producer.producer.flush(10) == 0
-
-
-Values = Callable[[], list[bytes]]
 
 
 def test_what_is_sent_is_there_after_the_commit_and_not_before(
@@ -116,98 +61,6 @@ def test_more_is_sent_than_the_client_may_hold(make: Make, kafka_topic: str, val
         producer.send(kafka_topic, b"%d" % number)
     producer.commit()
     assert values() == [b"%d" % number for number in range(2500)]
-
-
-# Fenced
-
-
-def test_the_later_of_two_with_one_name_writes_and_the_earlier_one_is_fenced(
-    producer: TransactionalProducer, make: Make, kafka_topic: str, values: Values
-) -> None:
-    send(producer, kafka_topic, b"earlier")
-    later = make()
-    later.fence()
-    later.begin()
-    send(later, kafka_topic, b"later")
-    with pytest.raises(Failed) as raised:
-        producer.commit()
-    assert raised.value.meaning is Meaning.FENCED
-    later.commit()
-    assert values() == [b"later"]
-
-
-def test_the_earlier_one_is_fenced_too_where_only_its_client_knows_why(
-    producer: TransactionalProducer, make: Make, kafka_topic: str
-) -> None:
-    """`produce` says then only that the client can do no more."""
-    send(producer, kafka_topic, b"earlier")
-    make().fence()
-    with pytest.raises(KafkaException):
-        producer.producer.commit_transaction(10)
-    with pytest.raises(Failed) as raised:
-        producer.send(kafka_topic, b"more")
-    assert raised.value.meaning is Meaning.FENCED
-
-
-def _pass_over(number: int, error: KafkaError | None, message: Message) -> None:
-    """A report is heard."""
-
-
-class Served:
-    """A producer's client that takes no more records; the reports of those that it has are heard with `poll`."""
-
-    def __init__(self, client: Any) -> None:
-        self._client, self.poll = client, client.poll
-
-    def produce(self, *_: object, **__: object) -> None:
-        """Nothing is sent."""
-
-    def abort_transaction(self, *timeout_s: float) -> None:
-        self._client.abort_transaction(*timeout_s)
-
-
-def fenced(make: Make, topic: str) -> TransactionalProducer:
-    """One whose client knows that it is; its records are to be reported."""
-    producer = make()
-    producer.fence()
-    producer.begin()
-    make().fence()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            producer.producer.produce(topic, b"x", on_delivery=partial(_pass_over, 0))
-        except KafkaException:
-            producer.producer = Served(producer.producer)
-            return producer
-        time.sleep(0.01)
-    raise AssertionError("it was not told")
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_one_that_hears_that_it_is_fenced_while_it_serves_reports_says_so_too(
-    many: bool, make: Make, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waterclock.kafka.transactions._SERVED_EVERY", 1)
-    producer = fenced(make, kafka_topic)
-    with pytest.raises(Failed) as raised:
-        producer.send_many([(kafka_topic, b"more", None, [])]) if many else producer.send(kafka_topic, b"more")
-    assert raised.value.meaning is Meaning.FENCED
-
-
-def test_and_where_python_takes_that_for_a_fault_of_the_clients(
-    make: Make, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka's error waits to be raised while a report of each record is made: then it is a SystemError."""
-    monkeypatch.setattr("waterclock.kafka.transactions._SERVED_EVERY", 1)
-    producer = fenced(make, kafka_topic)
-
-    def poll(wait_s: float) -> None:
-        raise SystemError("<built-in method> returned a result with an exception set")
-
-    producer.producer.poll = poll
-    with pytest.raises(Failed) as raised:
-        producer.send(kafka_topic, b"more")
-    assert raised.value.meaning is Meaning.FENCED
 
 
 # What is worth another try, and what is not
@@ -281,6 +134,7 @@ def test_fencing_ends_when_patience_is_over_and_a_commit_never_gives_up() -> Non
 
     class Away:
         init_transactions, commit_transaction = partial(away, "fence"), partial(away, "commit")
+        poll = staticmethod(lambda wait_s: 0)
 
     producer.producer = Away()
     with pytest.raises(Failed):

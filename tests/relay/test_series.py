@@ -196,14 +196,14 @@ def test_and_so_does_one_with_more_behind_it_than_wait_for_the_end_of_the_input(
             world.put(None, delay_action="what") if letters else cancel(world, f"other-{number}")
 
     monkeypatch.setattr("waterclock.relay.relay.READ", 0)
-    monkeypatch.setattr("waterclock.relay.relay.MOST_LETTERS" if letters else "waterclock.relay.relay.MOST_WAITING", 2)
+    monkeypatch.setattr("waterclock.relay.turns.MOST_LETTERS" if letters else "waterclock.relay.turns.MOST_WAITING", 2)
     relay = world.started()
     first_ms = hourly(world, "old")
     command_in_the_middle(world, monkeypatch, commands)
     deliver_and_die(world, relay, first_ms, monkeypatch)
     early: list[bool] = []
     real = Turn.answer
-    monkeypatch.setattr(Turn, "answer", lambda turn: (early.append(not turn._owner.has_caught_up), real(turn)))
+    monkeypatch.setattr(Turn, "answer", lambda turn: (early.append(not turn.owner.has_caught_up), real(turn)))
     relay = world.started()
     assert any(early)
     turn_to(world, relay, first_ms + HOUR_MS)

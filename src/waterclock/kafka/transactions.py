@@ -191,6 +191,8 @@ class TransactionalProducer:
         if raised.args[0].fatal():
             # the broker threw it away when another took the name; librdkafka would ask for seconds
             self.is_open = False
+        with suppress(KafkaException, SystemError):
+            self.producer.poll(0)  # what was refused may not have been reported yet
         if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
             raise self._error_of(self._refused[0]) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None

@@ -84,8 +84,8 @@ class Relay:
         self._options, self._clock, self._lost = options, clock or SystemClock(), lost
         self._settings = staying(base_settings(options.servers, options.settings or {}))
         self.topics = Topics.of(options.topic)
-        self._admin = admin = Admin(self._settings)
-        self._count = prepare(admin, self.topics, options.partitions, options.servers)
+        self._admin = Admin(self._settings)
+        self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._absent: dict[int, _Absent] = {}
@@ -99,10 +99,18 @@ class Relay:
         self._pressure = Pressure(self._consumer, self.topics.input)
         self._holes = Holes(self._settings, self.topics.input, options.group, self._count, self._clock)
         self._retention = Retention(self._settings, self.topics, options.servers, self._clock)
-        self._around = Around(
+        self._around = self._look_around(reading)
+        self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
+        followed = range(self._count if options.standby is StandsBy.ALL else 0)
+        self.standby = Standby(self._around, followed, self.owners)
+        self._side_by_side = Turns(self._counts, self._of)
+
+    def _look_around(self, reading: Reading) -> Around:
+        options = self._options
+        return Around(
             self._settings,
             self.topics,
-            admin.topic_id(self.topics.input),
+            self._admin.topic_id(self.topics.input),
             options.group,
             options.folder,
             self._clock,
@@ -112,10 +120,6 @@ class Relay:
             lambda: self._consumer.consumer_group_metadata(),
             reading,
         )
-        self._upkeep = Upkeep(self._around, self.owners, self._counts, options.lap_bytes)
-        followed = range(self._count if options.standby is StandsBy.ALL else 0)
-        self.standby = Standby(self._around, followed, self.owners)
-        self._side_by_side = Turns(self._counts, self._of)
 
     def statistics(self) -> RelayStatistics:
         """As of a second ago; from any thread."""
