@@ -55,7 +55,8 @@ def relays(world: World, folder: Path) -> Iterator[Start]:
     def start(name: str) -> subprocess.Popen[str]:
         with (folder / f"{name}.txt").open("a") as out:
             options = ["--bootstrap", world.broker.bootstrap, "--topic", world.topic, "--folder", str(folder / name)]
-            command = [sys.executable, "-m", "waterclock.cli", "relay", *options, "--name", name]
+            options += ["--group", world.topic, "--name", name]
+            command = [sys.executable, "-m", "waterclock.cli", "relay", *options]
             processes.append(subprocess.Popen(command, stdout=out, stderr=out, text=True))
         return processes[-1]
 

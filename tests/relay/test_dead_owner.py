@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.relay.brokers import BOTH, relays
@@ -34,10 +35,12 @@ def relay_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
             yield broker
 
 
-def shares(world: World) -> dict[str, set[int]]:
+def shares(admin: AdminClient, group_id: str) -> dict[str, set[int]]:
     """Which partitions each relay of the group has, by its name."""
-    admin = AdminClient(base_settings(world.broker.bootstrap, {}))
-    group = admin.describe_consumer_groups([world.topic])[world.topic].result()
+    try:
+        group = admin.describe_consumer_groups([group_id], request_timeout=5)[group_id].result()
+    except KafkaException:  # a broker that started just now has no coordinator yet
+        return {}
     return {
         member.group_instance_id: {place.partition for place in member.assignment.topic_partitions}
         for member in group.members
@@ -45,9 +48,9 @@ def shares(world: World) -> dict[str, set[int]]:
 
 
 def wait_until_shared(world: World, *names: str) -> dict[str, set[int]]:
-    until_s = time.monotonic() + 60
+    admin, until_s = AdminClient(base_settings(world.broker.bootstrap, {})), time.monotonic() + 60
     while True:
-        found = shares(world)
+        found = shares(admin, world.topic)
         if set(found) == set(names) and all(len(each) == PARTITIONS // len(names) for each in found.values()):
             return found
         assert time.monotonic() < until_s, found
