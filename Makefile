@@ -54,7 +54,8 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	@BROKERS=ours,apache CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_SERVERS)} \
 	  $(BIN)/python -m pytest -m servers $(SIDE_BY_SIDE) 2 -W ignore::pytest.PytestUnraisableExceptionWarning \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
-	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py $(ARGS)
+	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
+	  tests/relay/test_dead_owner.py tests/relay/kills $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .

@@ -5,7 +5,7 @@ The tests of a file stay in one process, and share its servers. Beyond that:
 Rule 1: in `make test` every test with a Spark session is in one process: a second session costs half a minute before
     its first answer. The campaigns are minutes of Spark, and have a session in each process.
 Rule 2: the conformance suite has a process for Apache Kafka, which is started once in it, and another one for Spark,
-    whose session needs the connector's jars from its start.
+    whose session needs the connector's jars from its start. The relay's tests have an Apache Kafka of their own.
 Rule 3: a single process keeps pytest's order.
 """
 
@@ -62,6 +62,8 @@ def together(nodeid: str) -> str:
     file, _, name = nodeid.partition("::")
     if file.startswith("tests/conformance/test_spark"):
         return "Spark with the connector"
+    if file == "tests/relay/test_laps_on_kafka.py" or (file.startswith("tests/relay/") and name.endswith("[apache]")):
+        return "the relay on Apache Kafka"
     if file.startswith("tests/conformance/") and re.search(r"[\[-]apache[\]-]", name):
         return "Apache Kafka"
     return "Spark" if SPARK.fullmatch(file) and MINUTES not in os.environ else file

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from tests.relay.brokers import Start
     from tests.relay.world import World
     from waterclock.testing import Broker
 
@@ -27,20 +28,52 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture(scope="module")
-def relay_broker() -> Iterator[Broker]:
+def relay_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Ours; a file that shows something on both brokers has its own of this name, which asks for `either`."""
     pytest.importorskip("confluent_kafka", reason="pip install 'waterclock[relay]'")
     pytest.importorskip("kio", reason="pip install 'waterclock[broker]'")
-    from waterclock.testing import Broker
+    from tests.relay.brokers import running
 
-    settings = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
-    with Broker(settings=settings) as broker:
+    with running("ours", tmp_path_factory.mktemp("broker")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Apache Kafka, once for all files."""
+    from tests.relay.brokers import running
+
+    with running("apache", tmp_path_factory.mktemp("apache")) as broker:
+        yield broker
+
+
+def _world(broker: Broker, folder: Path, partitions: int) -> World:
+    from tests.relay.world import World
+
+    return World(broker, folder, f"delays{next(_numbers)}", partitions)
 
 
 @pytest.fixture
 def world(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
     """Topics of the test's own, one partition each, and a clock that is turned by hand."""
-    from tests.relay.world import World
-
-    with World(relay_broker, tmp_path, f"delays{next(_numbers)}") as made:
+    with _world(relay_broker, tmp_path, 1) as made:
         yield made
+
+
+@pytest.fixture
+def real(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    """A world of two partitions whose time goes by itself."""
+    from waterclock.clock import SystemClock
+
+    with _world(relay_broker, tmp_path, 2) as made:
+        made.clock = SystemClock()  # type: ignore[assignment]
+        yield made
+
+
+@pytest.fixture
+def start(real: World, tmp_path: Path) -> Iterator[Start]:
+    """Starts relays as processes."""
+    from tests.relay.brokers import relays
+
+    with relays(real, tmp_path) as starting:
+        yield starting

@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.relay.brokers import ON_APACHE
 from tests.relay.lapping import YEAR_MS, cut_off, lap, lapping, owner_of, until_delivered
 from tests.relay.test_kills import dying
 from tests.relay.test_lap_kills import LAP, SNAPSHOT, check, filled, until_death
 from tests.relay.world import World, step_quietly
-from waterclock.kafka.admin import Admin
-from waterclock.kafka.settings import base_settings
 from waterclock.relay.lap import LapTurn
 from waterclock.relay.saves import SnapshotTurn
 
-if TYPE_CHECKING:
-    from waterclock.bench.servers.apache import ApacheKafka
-
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.skipif("apache" not in os.environ.get("BROKERS", ""), reason="BROKERS names no apache"),
-]
-SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
-
-
-class Kafka:
-    """What a world asks of a broker."""
-
-    def __init__(self, server: ApacheKafka) -> None:
-        self.bootstrap = server.bootstrap
-
-    def create_topic(self, name: str) -> None:
-        Admin(base_settings(self.bootstrap, {})).make(name, 1)
-
-
-@pytest.fixture(scope="module")
-def relay_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    from waterclock.bench.servers.apache import ApacheKafka
-
-    server = ApacheKafka(tmp_path_factory.mktemp("apache"), SETTINGS)
-    yield Kafka(server)
-    server.kill()
+pytestmark = list(ON_APACHE)
 
 
 @pytest.fixture
-def on_kafka(relay_broker: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    with World(relay_broker, tmp_path, f"delays-{zlib.crc32(request.node.name.encode())}") as made:
+def on_kafka(apache: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    with World(apache, tmp_path, f"delays-{zlib.crc32(request.node.name.encode())}") as made:
         yield made
 
 

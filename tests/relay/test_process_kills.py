@@ -6,47 +6,13 @@ import os
 import random
 import resource
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.relay.brokers import Start
 from tests.relay.world import World
-from waterclock.clock import SystemClock
-from waterclock.relay.group import SESSION_MS
-from waterclock.testing import Broker
-
-Start = Callable[[str], subprocess.Popen[str]]
-
-
-@pytest.fixture
-def real(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A world of two partitions whose time goes by itself."""
-    with World(relay_broker, tmp_path, f"kills-{tmp_path.name}", 2) as made:
-        made.clock = SystemClock()  # type: ignore[assignment]
-        yield made
-
-
-@pytest.fixture
-def start(real: World, tmp_path: Path) -> Iterator[Start]:
-    """Starts `waterclock relay`, with its files and its output in a folder of the name."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def one(name: str) -> subprocess.Popen[str]:
-        with (tmp_path / f"{name}.txt").open("a") as out:
-            options = ["--bootstrap", real.broker.bootstrap, "--topic", real.topic, "--folder", str(tmp_path / name)]
-            command = [sys.executable, "-m", "waterclock.cli", "relay", *options]
-            processes.append(subprocess.Popen(command, stdout=out, stderr=out, text=True))
-        return processes[-1]
-
-    yield one
-    for process in processes:
-        process.send_signal(signal.SIGCONT)
-        process.kill()
-        process.wait(10)
 
 
 def wait_for(real: World, count: int, seconds: float = 60) -> None:
@@ -87,21 +53,6 @@ def test_a_relay_that_is_killed_goes_on_where_it_was(real: World, start: Start) 
     start("one")
     wait_for(real, len(values))
     check(real, values)
-
-
-@pytest.mark.long(seconds=15)
-def test_one_of_two_is_killed_and_the_other_goes_on_within_the_sessions_timeout_and_a_second(
-    real: World, start: Start
-) -> None:
-    one, _ = start("one"), start("two")
-    values = send(real, 0, 200, 1_000, random.Random(2))
-    wait_for(real, len(values))
-    more = send(real, 200, 200, 3_000, random.Random(3))
-    one.kill()
-    killed_s = time.monotonic()
-    wait_for(real, len(values) + len(more))
-    assert time.monotonic() - killed_s < SESSION_MS / 1000 + 1
-    check(real, [*values, *more])
 
 
 @pytest.mark.long(seconds=20)

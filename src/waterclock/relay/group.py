@@ -25,7 +25,7 @@ _CONSUMER: Final = {
     "enable.partition.eof": True,
     "partition.assignment.strategy": "cooperative-sticky",  # a partition that stays is not taken over again
     "session.timeout.ms": SESSION_MS,
-    "heartbeat.interval.ms": 1_000,
+    "heartbeat.interval.ms": 300,  # who lives hears so soon that another is gone, and that something is to be given back
     "fetch.wait.max.ms": 100,
     "fetch.message.max.bytes": 4 << 20,
     "queued.max.messages.kbytes": 32_768,

@@ -293,7 +293,9 @@ class Owner:
         self._steps = None
 
     def _checkpoint(self) -> Iterator[None]:
-        self.extent.answered = self.command_position
+        # where nothing waits for its answer, all that was read is answered: a new start need not read it again
+        read = self.command_position if self.waiting or self.letters else self.position
+        self.extent.answered = max(self.command_position, read)
         self._changed, self.store.notes = False, self.extent.notes()
         filed = max(self._filed, self.position)
         return self.store.checkpoint_steps(filed, self._fingerprint, self.settled_position)

@@ -46,6 +46,15 @@ class Violation(NamedTuple):
     what: str
 
 
+class Late(NamedTuple):
+    """A message: by how much it was late, where its request stands, when it was expected and when it came."""
+
+    ms: int
+    origin: Origin
+    expected_ms: int
+    came_ms: int
+
+
 class Asked(NamedTuple):
     """A request of the input."""
 
@@ -197,17 +206,16 @@ class Checker:
         for origin in letters:
             yield Violation("strange", f"{origin} is put aside, and is not in the input")
 
-    def worst_lateness_ms(self) -> int:
-        """From when a message was due, and had come, to its delivery."""
-        return max(
-            (
-                record.timestamp_ms - max(asked.due_ms, asked.record.timestamp_ms)
-                for records in self._delivered.values()
-                for record in records
-                if (asked := self.asked.get(self._origin(record, "delayed-from"))) is not None
-            ),
-            default=0,
+    def latest(self) -> Late:
+        """What was delivered latest, counted from when it was due and had come."""
+        late = (
+            Late(record.timestamp_ms - expected_ms, asked.origin, expected_ms, record.timestamp_ms)
+            for records in self._delivered.values()
+            for record in records
+            if (asked := self.asked.get(self._origin(record, "delayed-from"))) is not None
+            for expected_ms in (max(asked.due_ms, asked.record.timestamp_ms),)
         )
+        return max(late, default=Late(0, (-1, -1), 0, 0))
 
 
 def _parsed(topic: str, place: str) -> Origin:

@@ -17,12 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from tests.relay.kills.checker import Checker, Violation
+from tests.relay.kills.checker import Checker, Late, Violation
 from tests.relay.kills.load import Load
 from tests.relay.kills.processes import RelayProcess, Suffering
 from tests.relay.kills.reader import Reader
+from waterclock.clock import SystemClock
 from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.topics import Topics, prepare
@@ -50,6 +51,13 @@ class Plan:
         return "all" if self.seed % 4 else "none"
 
 
+class Event(NamedTuple):
+    """Something that was done to somebody."""
+
+    at_ms: int
+    what: str
+
+
 @dataclass
 class Result:
     """What came of it."""
@@ -65,8 +73,10 @@ class Episode:
     def __init__(self, folder: Path, broker: Suffering, plan: Plan) -> None:
         self.folder, self.broker, self.plan = folder, broker, plan
         self.dice, self.done = random.Random(plan.seed), Counter[str]()
+        self.history: list[Event] = []
         self.topic = f"delays-{plan.seed}-{time.time_ns() // 1_000_000}"
         self._later: list[threading.Timer] = []
+        self._clock = SystemClock()
         self._busy = threading.Lock()
 
     def run(self) -> Result:
@@ -105,15 +115,19 @@ class Episode:
         while time.monotonic() < until_s:
             broker = self.plan.broker_faults and self.dice.random() < BROKER_SHARE
             what = self.dice.choice(BROKER_FAULTS if broker else RELAY_FAULTS)
+            if what in BROKER_FAULTS:
+                self._note(what)
             if self.DEEDS[what](self):
                 self.done[what] += 1
+            if what in BROKER_FAULTS:
+                self._note("the broker is back")
             time.sleep(self.dice.uniform(0.1, self.plan.pause_s))
         for timer in self._later:
             timer.join()
         for relay in self.relays:
             relay.send(signal.SIGCONT)
             if not relay.runs:
-                relay.start()
+                self._start(relay)
 
     def _in(self, seconds: float, deed: Callable[[], Any]) -> None:
         self._later = [timer for timer in self._later if timer.is_alive()]
@@ -127,19 +141,32 @@ class Episode:
     def _end(self, sig: signal.Signals, lose: bool = False) -> bool:
         if (relay := self._victim()) is None:
             return False
+        self._note(f"{relay.name} gets {sig.name}{' and loses its files' if lose else ''}")
         if not relay.end(sig):
             self.done[f"{relay.name} did not end by {sig.name}"] += 1
         if lose:
             relay.lose_files()
-        self._in(self.dice.uniform(0, 2.0), relay.start)
+        self._in(self.dice.uniform(0, 2.0), lambda: self._start(relay))
         return True
 
     def _pause(self, seconds: float) -> bool:
         if (relay := self._victim()) is None:
             return False
+        self._note(f"{relay.name} is paused")
         relay.send(signal.SIGSTOP)
-        self._in(seconds, lambda: relay.send(signal.SIGCONT))
+        self._in(seconds, lambda: self._wake(relay))
         return True
+
+    def _start(self, relay: RelayProcess) -> None:
+        self._note(f"{relay.name} is started")
+        relay.start()
+
+    def _wake(self, relay: RelayProcess) -> None:
+        self._note(f"{relay.name} goes on")
+        relay.send(signal.SIGCONT)
+
+    def _note(self, what: str) -> None:
+        self.history.append(Event(self._clock.wall_ms(), what))
 
     def _broker_killed(self) -> bool:
         self.broker.kill()
@@ -190,10 +217,19 @@ class Episode:
             "kills and pauses": sum(self.done[name] for name in self.DEEDS),
             "tracebacks": sum(relay.said.count("Traceback") for relay in self.relays),
         })  # fmt: skip
-        self.worst_ms = checker.worst_lateness_ms()
+        self.latest = checker.latest()
         self.quiet_s = time.monotonic() - began_s
         (self.folder / "violations.json").write_text(json.dumps([list(map(str, one)) for one in found], indent=1))
         return Result(self.plan, found, figures)
+
+
+def around(latest: Late, history: Sequence[Event]) -> list[str]:
+    """What was done from ten seconds before a late message was expected until it came, in seconds from then."""
+    return [
+        f"{(event.at_ms - latest.expected_ms) / 1000:+.1f} s: {event.what}"
+        for event in history
+        if latest.expected_ms - 10_000 <= event.at_ms <= latest.came_ms
+    ]
 
 
 def partitions_of(bootstrap: str, names: Sequence[str]) -> dict[str, int]:
