@@ -34,12 +34,15 @@ class Benchmark:
 
 def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.heaps import JavaHeaps
     from waterclock.bench.kafka.timers import KafkaTimer
-    from waterclock.bench.timers import lateness, loop, memory, verbs
+    from waterclock.bench.timers import lateness, levels, loop, memory, ticking, verbs
 
     sizes, rounds, seconds = arguments.sizes, arguments.rounds, arguments.seconds
-    with built(tell) as kafka:
-        by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(kafka, tell)])
+    if arguments.heaps or arguments.levels or arguments.ticking:
+        return _parts_of_timers(arguments, tell)
+    with built(tell) as java:
+        by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(java, tell), JavaHeaps(java, tell)])
     return {
         "pending": sizes,
         "rounds": rounds,
@@ -47,7 +50,26 @@ def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
         "memory": memory.measure(verbs.CONTENDERS, sizes, tell),
         "lateness": lateness.measure(seconds, tell),
         "loop": loop.measure(min(loop.TIMERS, max(sizes)), seconds, rounds, tell),
+        "levels": levels.measure(max(sizes), rounds, tell),
+        "ticking": ticking.measure(tell),
     }
+
+
+def _parts_of_timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
+    from waterclock.bench.kafka.harness import built
+    from waterclock.bench.kafka.heaps import JavaHeaps
+    from waterclock.bench.timers import levels, ticking, verbs
+
+    sizes, rounds = arguments.sizes, arguments.rounds
+    found: dict[str, Any] = {"pending": sizes, "rounds": rounds}
+    if arguments.heaps:
+        with built(tell) as java:
+            found |= verbs.measure(verbs.CONTENDERS[:1], sizes, rounds, tell, [JavaHeaps(java, tell)])
+    if arguments.levels:
+        found["levels"] = levels.measure(max(sizes), rounds, tell)
+    if arguments.ticking:
+        found["ticking"] = ticking.measure(tell)
+    return found
 
 
 def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
@@ -155,11 +177,16 @@ BENCHMARKS: dict[str, Benchmark] = {
         _timers,
         tables.timers,
         (
-            "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop. "
-            "Kafka's own timer is among them where java, javac and mvn are on the PATH"
+            "what adding, cancelling and expiring cost beside others; memory, lateness, an asyncio loop, levels. "
+            "Kafka's own timer, Java's heaps and Netty's wheel are among them where java, javac and mvn are on the PATH"
         ),
         "timers pending",
         {"sizes": "1k,100k,1M,10M", "rounds": "5", "seconds": "10"},
+        parts={
+            "heaps": "Java's heaps and Netty's wheel beside the compiled wheel",
+            "levels": "what the number of levels costs",
+            "ticking": "a thread that ticks beside one that sleeps until the next bucket",
+        },
     ),
     "purgatory": Benchmark(
         _purgatory,

@@ -70,7 +70,7 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
     """The picture of a record as a PNG; False for a benchmark that has none."""
     figures = record["figures"]
     with mpl.rc_context(STYLE):
-        if record["benchmark"] in ("timers", "wheel"):
+        if record["benchmark"] in ("timers", "wheel") and "ns" in figures:
             figure = _verbs(figures)
         elif record["benchmark"] == "purgatory":
             figure = _rates(figures["rates"])

@@ -62,10 +62,10 @@ def _cell(cost: float | None, first: float | None, digits: int = 0) -> str:
 
 
 def timers(figures: Mapping[str, Any]) -> str:
-    """Verbs, memory, lateness and the loop."""
-    return "\n\n".join(
-        [verbs(figures), memory(figures["memory"]), lateness(figures["lateness"]), loop(figures["loop"])]
-    )
+    """Verbs, memory, lateness, the loop, levels and ticking: what of it was measured."""
+    blocks = {"memory": memory, "lateness": lateness, "loop": loop, "levels": levels, "ticking": ticking}
+    first = [verbs(figures)] if "ns" in figures else []
+    return "\n\n".join([*first, *(block(figures[name]) for name, block in blocks.items() if name in figures)])
 
 
 def memory(records: Rows) -> str:
@@ -124,6 +124,25 @@ def loop(records: Rows) -> str:
         case = [short(r["timers"]), f"{r['within_s']:g} s", f"{r['cancelled']:.0%}"]
         rows.append([r["driver"], *case, _cell(r["ns_a_timer"], base)])
     return aligned(head, rows)
+
+
+def levels(records: Rows) -> str:
+    """ns an operation by the number of levels, against the fewest of the same wheel."""
+    verbs_measured = ("add", "cancel", "churn", "expire")
+    first: dict[str, Mapping[str, Any]] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault(r["wheel"], r)
+        costs = [_cell(r[verb], base[verb]) for verb in verbs_measured]
+        rows.append([r["wheel"], short(r["pending"]), f"{r['slots']:,}", str(r["levels"]), *costs])
+    return aligned(["levels, ns", "pending", "buckets a level", "levels", *verbs_measured], rows)
+
+
+def ticking(records: Rows) -> str:
+    """Wake-ups and CPU until two timers have run."""
+    due = " and ".join(f"{ms:,}" for ms in records[0]["due_ms"])
+    rows = [[r["way"], str(r["woken"]), str(r["system"]), f"{r['cpu_ms']:.1f}"] for r in records]
+    return aligned([f"timers at {due} ms", "wake-ups", "the system's count", "CPU ms"], rows)
 
 
 def purgatory(figures: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
     harness.py    finds java, javac and mvn; compiles; runs one program and reads its JSON
     timers.py     Kafka's SystemTimer as a contender of the verbs
+    heaps.py      java.util.Timer, ScheduledThreadPoolExecutor, DelayQueue and Netty's wheel likewise
     purgatory.py  Kafka's DelayedOperationPurgatory under the same loads, and its verbs
     java/         the programs; turned/SystemTime.java is the clock that they turn
 

@@ -100,12 +100,17 @@ class _Ordered(Keeper):
 
 def _verbs(harness: Harness, executor: str, options: Sequence[str], delays: Sequence[int]) -> Any:
     size = len(delays)
-    numbers = (min(size, CHURNED), _times(size))
+    numbers = (min(size, CHURNED), times(size))
     file = harness.file("delays", delays)
     return harness.turned("TimerVerbs", "verbs", executor, file, *numbers, options=options, heap_mb=heap_mb(size))
 
 
-def _times(size: int) -> int:
+def times(size: int) -> int:
+    """How often a size is repeated in one process.
+
+    >>> times(1_000_000)
+    1
+    """
     return max(1, min(Keeper.repeats, REPEATED // size))
 
 
@@ -118,8 +123,8 @@ def judge(name: str, reported: Any, size: int) -> None:
     """
     if reported["ran_cancelled"]:
         raise WrongAnswer(f"{name}: timers ran that were cancelled, at {size} pending")
-    if reported["ran"] != size * _times(size):
-        raise WrongAnswer(f"{name}: {reported['ran']} timers ran of {size * _times(size)}")
+    if reported["ran"] != size * times(size):
+        raise WrongAnswer(f"{name}: {reported['ran']} timers ran of {size * times(size)}")
 
 
 def _rows(name: str, reported: Any, size: int) -> dict[str, dict[str, float]]:

@@ -34,8 +34,8 @@ class IdleServer:
                 idle.reschedule(self._idle_s)
                 writer.write(line.upper())
                 await writer.drain()
-        except (ConnectionError, ValueError):
-            pass  # the client is gone, or sent a line without an end
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # the client is gone, or sent a line without an end; or the server ends, and its connections with it
         finally:
             idle.cancel()
             writer.close()

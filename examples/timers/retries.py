@@ -1,4 +1,4 @@
-"""A message that is sent until it is taken, with pauses that double; after a day it is given up. Its suite: test_retries.py.
+"""A message that is sent until it is taken, with pauses that double; after a day it is given up. Suite: test_retries.py.
 
     state      leaves it by                          then
     trying     the receiver takes it                 taken

@@ -8,7 +8,7 @@ import java.nio.file.Path;
 import java.util.Random;
 
 /**
- * What a phase cost, summed over its repetitions: CPU time of the calling thread, and of the whole process.
+ * What a phase cost, summed over its repetitions: CPU time of a thread, and of the whole process.
  *
  * <p>Rule 1: the collector has run before each phase, as for the contenders in Python. What it does within a phase is in the
  * process's time, and not in the thread's.
@@ -30,6 +30,11 @@ class Cost {
         void add(Runnable phase, int operations, int pending) {
             phase.run();
         }
+
+        @Override
+        void addOf(long thread, Runnable phase, int operations, int pending) {
+            phase.run();
+        }
     };
 
     private long threadNs;
@@ -45,6 +50,20 @@ class Cost {
         long thread = THREAD.getCurrentThreadCpuTime();
         phase.run();
         threadNs += THREAD.getCurrentThreadCpuTime() - thread;
+        processNs += processNs() - process;
+        this.operations += operations;
+    }
+
+    /** What the phase cost another thread, while this one runs it. */
+    void addOf(long thread, Runnable phase, int operations, int pending) {
+        if (pending >= COLD) {
+            stream();
+        }
+        System.gc();
+        long process = processNs();
+        long before = THREAD.getThreadCpuTime(thread);
+        phase.run();
+        threadNs += THREAD.getThreadCpuTime(thread) - before;
         processNs += processNs() - process;
         this.operations += operations;
     }
