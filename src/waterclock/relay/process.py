@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -131,6 +132,8 @@ def _note(came: list[int], number: int, frame: FrameType | None) -> None:
     if came:
         raise KeyboardInterrupt
     came.append(number)
+    if sys.stderr.isatty():
+        print("\r\x1b[Kwaterclock: ending; once more ends it at once", file=sys.stderr, flush=True)
 
 
 @contextmanager
