@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -144,67 +143,6 @@ def test_the_earlier_one_is_fenced_too_where_only_its_client_knows_why(
     make().fence()
     with pytest.raises(KafkaException):
         producer.producer.commit_transaction(10)
-    with pytest.raises(Failed) as raised:
-        producer.send(kafka_topic, b"more")
-    assert raised.value.meaning is Meaning.FENCED
-
-
-def _pass_over(number: int, error: KafkaError | None, message: Message) -> None:
-    """A report is heard."""
-
-
-class Served:
-    """A producer's client that takes no more records; the reports of those that it has are heard with `poll`."""
-
-    def __init__(self, client: Any) -> None:
-        self._client, self.poll = client, client.poll
-
-    def produce(self, *_: object, **__: object) -> None:
-        """Nothing is sent."""
-
-    def abort_transaction(self, *timeout_s: float) -> None:
-        self._client.abort_transaction(*timeout_s)
-
-
-def fenced(make: Make, topic: str) -> TransactionalProducer:
-    """One whose client knows that it is; its records are to be reported."""
-    producer = make()
-    producer.fence()
-    producer.begin()
-    make().fence()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            producer.producer.produce(topic, b"x", on_delivery=partial(_pass_over, 0))
-        except KafkaException:
-            producer.producer = Served(producer.producer)
-            return producer
-        time.sleep(0.01)
-    raise AssertionError("it was not told")
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_one_that_hears_that_it_is_fenced_while_it_serves_reports_says_so_too(
-    many: bool, make: Make, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waterclock.kafka.transactions._SERVED_EVERY", 1)
-    producer = fenced(make, kafka_topic)
-    with pytest.raises(Failed) as raised:
-        producer.send_many([(kafka_topic, b"more", None, [])]) if many else producer.send(kafka_topic, b"more")
-    assert raised.value.meaning is Meaning.FENCED
-
-
-def test_and_where_python_takes_that_for_a_fault_of_the_clients(
-    make: Make, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka's error waits to be raised while a report of each record is made: then it is a SystemError."""
-    monkeypatch.setattr("waterclock.kafka.transactions._SERVED_EVERY", 1)
-    producer = fenced(make, kafka_topic)
-
-    def poll(wait_s: float) -> None:
-        raise SystemError("<built-in method> returned a result with an exception set")
-
-    producer.producer.poll = poll
     with pytest.raises(Failed) as raised:
         producer.send(kafka_topic, b"more")
     assert raised.value.meaning is Meaning.FENCED

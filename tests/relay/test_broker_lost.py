@@ -70,8 +70,11 @@ def test_a_broker_that_loses_its_power_at_a_step_loses_nothing_and_doubles_nothi
     check(world)
 
 
-def test_a_broker_that_is_away_for_longer_than_it_is_waited_for_ends_no_relay_and_is_said(world: World) -> None:
+def test_a_broker_that_is_away_for_longer_than_it_is_waited_for_ends_no_relay_and_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the input ends could not be asked for half a minute, and the relay ended."""
+    monkeypatch.setattr("waterclock.kafka.transactions._FENCING_S", 0.2)
     relay = world.started()
     world.send("late", in_ms=1_000)
     step_quietly(relay)

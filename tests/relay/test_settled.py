@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waterclock.relay.moves import Move
-from waterclock.relay.settled import Settled
+from waterclock.relay.settled import SettledOrigins
 from waterclock.relay.settlement import Settlement, mark_of
 from waterclock.relay.snapshot import Part, Snapshot, part_of
 from waterclock.relay.store.origins import CHUNK, Origins, State
@@ -39,7 +39,7 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
 ) -> None:
     """`Ledger.begin_with` is what the files make of it."""
     chunks = {number: chunk(3, 5, 4_000) for number in named if number * CHUNK < end}
-    settled, files = Settled(MARK, 1), Origins(Slots())
+    settled, files = SettledOrigins(MARK, 1), Origins(Slots())
     settled.take(settlement(*before))
     files.settle(np.unique(np.array(before, "<i8")), State.FIRED, range(0))
     for part in parts(Snapshot(1, 12, end, 0, [], chunks)):
@@ -57,18 +57,18 @@ def test_it_has_what_the_files_have_after_the_same_snapshot(
 
 
 def test_what_was_cut_off_is_known_through_a_snapshot_that_covers_it_and_through_no_other() -> None:
-    settled = Settled(MARK, 100)
+    settled = SettledOrigins(MARK, 100)
     assert not settled.is_known
     snapshots = [Snapshot(at, 0, 0, 0, [], {}) for at in (99, 100)]
     for snapshot, is_known in zip(snapshots, (False, True), strict=True):
         for part in parts(snapshot):
             settled.take(part)
         assert settled.is_known is is_known
-    assert Settled(MARK, 0).is_known
+    assert SettledOrigins(MARK, 0).is_known
 
 
 def test_that_of_an_earlier_input_settles_nothing_and_says_that_nothing_was_cut_off() -> None:
-    settled = Settled(MARK, 100)
+    settled = SettledOrigins(MARK, 100)
     for part in parts(Snapshot(100, 7, 4 * CHUNK, 9, [(1, 2)], {}), OTHER):
         settled.take(part)
     settled.take(settlement(5, mark=OTHER))
@@ -78,7 +78,7 @@ def test_that_of_an_earlier_input_settles_nothing_and_says_that_nothing_was_cut_
 
 
 def test_a_snapshot_tells_what_was_moved_and_how_far_commands_are_answered() -> None:
-    settled = Settled(MARK, 100)
+    settled = SettledOrigins(MARK, 100)
     for part in parts(Snapshot(100, 77, 50, 40, [(45, 50)], {0: chunk(41)})):
         settled.take(part)
     assert (settled.answered, settled.moves.swept, settled.moves.end) == (77, 40, 50)

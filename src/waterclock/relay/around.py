@@ -36,7 +36,7 @@ _SENDING: Final = {**SENDING, "linger.ms": 50, "delivery.report.only.error": Fal
 _ALONE: Final = {**_SENDING, "batch.num.messages": 1}  # whose record is refused is refused for its own sake
 
 
-class Committed(NamedTuple):
+class GroupOffset(NamedTuple):
     """What a group's offset says: the next record to answer. `by_relay`: a relay's turn committed it."""
 
     offset: int
@@ -62,7 +62,7 @@ class Around:
     clock: WallClock
     logs: Logs
     targets: Targets
-    committed: Callable[[int], Committed | None]
+    committed: Callable[[int], GroupOffset | None]
     member: Callable[[], Any]
     reading: Reading
 
@@ -103,13 +103,13 @@ def in_silence(log: str, done: int, all: int) -> None:
     """Nobody hears of a reading."""
 
 
-def committed_of(consumer: Consumer, topic: str, number: int) -> Committed | None:
+def committed_of(consumer: Consumer, topic: str, number: int) -> GroupOffset | None:
     """What the consumer's group says of a partition; None where it says nothing."""
     try:
         (found,) = consumer.committed([TopicPartition(topic, number)], timeout=10)
     except KafkaException as error:
         raise ConnectionLost(f"Kafka does not say how far the group has come: {words_of(error)}.") from None
-    return Committed(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
+    return GroupOffset(int(found.offset), found.metadata == NOTE) if found.offset >= 0 else None
 
 
 class RecordRefused(ConnectionLost):

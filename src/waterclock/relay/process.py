@@ -54,7 +54,7 @@ def serve(arguments: Namespace) -> int:
                 f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
                 flush=True,
             )
-            with suppress(_Ended):
+            with suppress(_Interrupted):
                 while not stop:
                     relay.step(IDLE_S)
                     shown.report(relay.statistics())
@@ -67,13 +67,13 @@ def serve(arguments: Namespace) -> int:
     return 0
 
 
-class _Ended(Exception):
+class _Interrupted(Exception):
     """A signal came while a log was read: what was read so far is of no use, and nothing is lost with it."""
 
 
 def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) -> None:
     if stop:
-        raise _Ended
+        raise _Interrupted
     shown.reading(log, done, all)
 
 

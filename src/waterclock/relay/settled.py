@@ -27,11 +27,11 @@ def told_by(value: bytes) -> Settlement | Move | Part:
     return part_of(value) if value.startswith(SNAPSHOT) else settlement_of(value)
 
 
-class Settled:
+class SettledOrigins:
     """For an input with that mark, whose TOPIC.settled begins at `low`. `answered`: the command position, -1 where none is
     known; `moves`: which records of the input are copies.
 
-    >>> settled = Settled(bytes(8), 0)
+    >>> settled = SettledOrigins(bytes(8), 0)
     >>> settled.take(Settlement(State.FIRED, 12, bytes(8), np.array([7, 70_000])))
     >>> [settled.has(origin) for origin in (7, 8, 70_000)], settled.answered
     ([True, False, True], 12)

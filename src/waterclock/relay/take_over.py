@@ -29,7 +29,7 @@ from confluent_kafka import Message
 
 from waterclock.errors import UsageError
 from waterclock.kafka.transactions import TransactionalProducer
-from waterclock.relay.around import Around, Committed
+from waterclock.relay.around import Around, GroupOffset
 from waterclock.relay.extent import Extent
 from waterclock.relay.logs import fingerprint_of, offset_of
 from waterclock.relay.moves import Move
@@ -51,7 +51,7 @@ class TakeOver:
         self._store: PartitionStore | None = None
         self._producer: TransactionalProducer | None = None
         self._input = self._settled = (0, 0)  # first offset, end
-        self._committed: Committed | None = None
+        self._committed: GroupOffset | None = None
         self._answered = -1
         self._extent, self._is_new = Extent(), False
         self._snapshots = Assembly()
@@ -139,7 +139,7 @@ class TakeOver:
         if self._committed is not None:
             self._compare(self._committed)
 
-    def _compare(self, committed: Committed) -> None:
+    def _compare(self, committed: GroupOffset) -> None:
         """What the group says, with what is settled."""
         if committed.by_relay and committed.offset > self._answered:
             raise UsageError(

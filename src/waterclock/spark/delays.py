@@ -34,7 +34,7 @@ try:
     from waterclock.kafka.admin import Admin
     from waterclock.relay.headers import request_in
     from waterclock.relay.logs import Logs
-    from waterclock.relay.settled import Settled, told_by
+    from waterclock.relay.settled import SettledOrigins, told_by
 except ImportError as error:
     raise EnvironmentMissing(f"{error.name} is missing: pip install 'waterclock[relay]'") from error
 
@@ -157,7 +157,7 @@ class PartView:
     def __init__(self, logs: Logs, topics: Topics, part: Part) -> None:
         self._logs, self._topics, self._part = logs, topics, part
         self._low, self._end = part.input
-        self._settled = Settled(part.mark, part.settled[0])
+        self._settled = SettledOrigins(part.mark, part.settled[0])
         self._asked: dict[bytes, list[Command]] = {}
 
     def rows(self) -> Iterator[pa.RecordBatch]:
