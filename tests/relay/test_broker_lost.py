@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.relay.test_kills import TURN, check, fill
-from tests.relay.world import World, step_until
+from tests.relay.world import World, step_quietly, step_until
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.handler import Handler, HandlerOptions
 from waterclock.relay.relay import Relay
@@ -68,3 +68,21 @@ def test_a_broker_that_loses_its_power_at_a_step_loses_nothing_and_doubles_nothi
     world.advance_ms(2_000)
     step_until(lambda: world.advance_ms(10) or len(world.values()) >= 5, relay)
     check(world)
+
+
+def test_a_broker_that_is_away_for_longer_than_it_is_waited_for_ends_no_relay_and_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the input ends could not be asked for half a minute, and the relay ended."""
+    monkeypatch.setattr("waterclock.kafka.transactions._FENCING_S", 0.2)
+    relay = world.started()
+    world.send("late", in_ms=1_000)
+    step_quietly(relay)
+    relay._logs._client.patience_s = 0.0
+    world.broker.cut_power()
+    step_until(lambda: any("does not say where" in str(error) for error in world.lost), relay)
+    assert any(str(error).startswith("Kafka is away: ") for error in world.lost)
+    world.broker.start()
+    world.advance_ms(1_000)
+    step_until(lambda: world.advance_ms(10) or relay._counts.delivered, relay)
+    assert world.values() == ["late"]

@@ -17,6 +17,7 @@ import pytest
 from tests.relay.world import World, step_until
 from tests.web.reading import get, read_back
 from waterclock import cli
+from waterclock.kafka.admin import Admin
 from waterclock.testing import Broker
 
 
@@ -160,6 +161,23 @@ def test_a_series_takes_the_place_of_a_message_and_what_recurs_is_listed(
     assert run(running, "cancel", "weekly") == 0
 
 
+def test_what_is_sent_cancelled_replaced_and_read_is_told_as_json(
+    running: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(running, "send", "json", "v", "--delay", "100 days", "--id", "j", "--json") == 0
+    receipt = json.loads(capsys.readouterr().out)
+    assert (receipt["topic"], receipt["id"], set(receipt)) == ("delays", "j", {"topic", "partition", "offset", "id"})
+    assert run(running, "replace", "j", "json", "hello", "--delay", "1 ms", "--key", "k", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "j", "outcome": "replaced", "count": 1}
+    assert run(running, "read", "json", "--most", "1", "--json") == 0
+    read = json.loads(capsys.readouterr().out)
+    assert (read["topic"], read["key"], read["value"]) == ("json", "k", "hello")
+    assert read["late_ms"] >= 0
+    assert re.fullmatch(r"delays-\d-\d+", read["request"])
+    assert run(running, "cancel", "j", "--json") == 1
+    assert json.loads(capsys.readouterr().out) == {"id": "j", "outcome": "already delivered", "count": 0}
+
+
 def test_programs_are_told_the_same_as_json(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(running, "send", "monthly", "x", "--cron", "0 9 1 * *", "--id", "monthly") == 0
     step_until(lambda: cli.main(["relay", "show", "monthly", "--at", running.door]) == 0)
@@ -209,14 +227,26 @@ def test_a_signal_ends_it_with_a_sentence_and_the_next_start_goes_on(number: int
         (["send", "t", "v", "--delay", "1 s", "--expires", "soon"], "--expires must read like"),
         (["send", "t", "v", "--cron", "0 9 * * *"], "--cron needs --id NAME"),
         (["send", "t", "v", "--cron", "0 9 * *", "--id", "x"], "delay-cron must be five fields"),
+        (["send", "a b", "v", "--delay", "1 s"], "deliver-to must be the name of a topic, got 'a b'"),
+        (["send", "t", "v", "--delay", "1 s", "--zone", "UTC"], "--zone and --missed are for what recurs"),
+        (["replace", "x", "t", "v", "--delay", "1 s", "--missed", "all"], "--zone and --missed are for what recurs"),
+        (["send", "t", "v", "--delay", "1 s", "--id", 300 * "x"], "delay-id must have 1 to 255 bytes, got 300"),
+        (["send", "t", "v", "--delay", "1 s", "--expires", "2020-01-01T00:00Z"], "it would expire before it is due"),
+        (["send", "TOPIC.dead", "v", "--delay", "1 s"], ".dead is the relay's own: nothing is delivered there"),
+        (["replace", "x", "TOPIC", "v", "--delay", "1 s"], " is the relay's own: nothing is delivered there"),
+        (["replace", "", "t", "v", "--delay", "1 s"], "there is no delay-id: it says what to replace"),
+        (["cancel", ""], "has no id"),
+        (["cancel", 300 * "x"], "delay-id must have 1 to 255 bytes, got 300"),
+        (["read", "a b"], "No topic may be named 'a b'"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], relay_broker: Broker, tmp_path: Path
 ) -> None:
     with World(relay_broker, tmp_path, f"usage-{tmp_path.name}") as world:
-        where = ["--bootstrap", relay_broker.bootstrap, "--topic", world.topic] if arguments[:1] == ["send"] else []
-        assert cli.main(["relay", *arguments, *where]) == 2
+        where = ["--bootstrap", relay_broker.bootstrap, "--topic", world.topic]
+        asked = [word.replace("TOPIC", world.topic) for word in arguments]
+        assert cli.main(["relay", *asked, *(where if arguments[:1] and not arguments[0].startswith("-") else [])]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
 
@@ -230,6 +260,43 @@ def test_two_relays_do_not_share_a_folder(running: Running, capsys: pytest.Captu
 def test_without_a_door_it_is_said_how_to_open_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["relay", "ls", "--at", "127.0.0.1:1"]) == 1
     assert "start one with --metrics 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("door", ["nonsense", "h:1/statistics.json", "h:", ":1", "h:port", "http://a b:1"])
+def test_an_address_that_is_none_is_wrong_usage(door: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["relay", "ls", "--at", door])
+    assert raised.value.code == 2
+    assert "is no HOST:PORT: write it as 127.0.0.1:9400" in capsys.readouterr().err
+
+
+def test_what_answers_and_is_no_relay_is_said_to_be_none(
+    capsys: pytest.CaptureFixture[str], relay_broker: Broker
+) -> None:
+    from waterclock.web.server import Server
+
+    pages = {"text": "hello", "list": "[1]", "other": '{"statistics": {"records": 7}}'}
+    for page in pages.values():
+        with Server({"/statistics.json": lambda page=page: ("application/json", page)}, 0) as server:
+            for command in (["ls"], ["due"], ["show", "x"]):
+                assert cli.main(["relay", *command, "--at", server.url]) == 1
+                (line,) = capsys.readouterr().err.splitlines()
+                assert "is no relay" in line
+    assert cli.main(["relay", "ls", "--at", relay_broker.bootstrap]) == 1
+    assert "is no relay" in capsys.readouterr().err
+
+
+def test_where_there_is_no_kafka_each_command_says_so_and_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = Admin.__init__
+    monkeypatch.setattr(Admin, "__init__", lambda self, settings, patience_s=0.0: real(self, settings, 0.0))
+    message = ["reminders", "hello", "--delay", "1 s"]
+    asked = (["send", *message], ["cancel", "x"], ["replace", "x", *message], ["read", "r"])
+    for command in (*asked, ["--folder", str(tmp_path)]):
+        assert cli.main(["relay", *command, "--bootstrap", "127.0.0.1:1"]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("waterclock: There is no Kafka to talk to at 127.0.0.1:1: ")
 
 
 def test_what_nobody_asked_owns_is_said_to_be_missing(

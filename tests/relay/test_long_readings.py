@@ -11,6 +11,7 @@ import pytest
 
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import ManualClock
+from waterclock.errors import ConnectionLost
 from waterclock.relay import process
 from waterclock.relay.progress import Progress
 from waterclock.relay.relay import Relay, RelayOptions
@@ -114,3 +115,16 @@ def test_ctrl_c_while_a_log_is_read_ends_the_relay_and_the_next_start_goes_on(
     relay = world.started()
     world.advance_ms(1_000)
     step_until(lambda: len(world.values()) == 6, relay)
+
+
+def test_the_same_trouble_is_not_said_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock()
+    shown = Progress(clock, False)
+    for second in range(60):
+        shown.lost(ConnectionLost("Kafka is away: 1/1 brokers are down." if second != 20 else "It is slow."))
+        clock.advance_s(1)
+    away, slow = (
+        "waterclock: Kafka is away: 1/1 brokers are down. Trying again.",
+        "waterclock: It is slow. Trying again.",
+    )
+    assert capsys.readouterr().err.splitlines() == [away, slow, away, away]

@@ -7,6 +7,7 @@ Rule 2: one that was made just now may not be known everywhere yet: who asks for
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -14,8 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from waterclock.clock import SystemClock
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.kafka.errors import words_of
-from waterclock.kafka.patience import patiently
+from waterclock.kafka.errors import is_refusal, words_of
+from waterclock.kafka.patience import CALL_S, patiently
 
 T = TypeVar("T")
 _PATIENCE_S = 30.0
@@ -24,15 +25,17 @@ _AGAIN_AFTER_S = 0.1
 
 
 class Admin:
-    """What a client with these settings may see and make of topics."""
+    """What a client with these settings may see and make of topics; `patience_s`: how long Kafka is waited for."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> None:
         self._servers, self._client = settings["bootstrap.servers"], AdminClient(dict(settings))
+        self._patience_s = patience_s
 
     def topics(self) -> dict[str, int]:
         """Topic -> how many partitions it has; EnvironmentMissing if nobody answers."""
         try:
-            topics = self._client.list_topics(timeout=_PATIENCE_S).topics
+            ask = partial(self._client.list_topics, timeout=CALL_S)
+            topics = patiently(ask, is_refusal, self._patience_s, SystemClock()).topics
         except KafkaException as error:
             raise EnvironmentMissing(f"There is no Kafka to talk to at {self._servers}: {words_of(error)}.") from None
         return {name: len(topic.partitions) for name, topic in topics.items()}

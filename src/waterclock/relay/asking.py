@@ -1,21 +1,22 @@
-"""What the commands beside the relay do: send, cancel, replace, read."""
+"""What the commands beside the relay do: send, cancel, replace, read; for people, or as JSON."""
 
 from __future__ import annotations
 
-import sys
+import json
 from argparse import Namespace
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 
-from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
-from waterclock.kafka.admin import Admin
-from waterclock.kafka.settings import READING, base_settings
+from waterclock.kafka.settings import base_settings
 from waterclock.relay.delays import Delays
+from waterclock.relay.listening import reading
 from waterclock.relay.process import kafka_settings
 from waterclock.relay.request import FROM, UNTIL
 from waterclock.relay.sending import Answer, Moment, Receipt
@@ -39,6 +40,12 @@ def sent(delays: Delays, arguments: Namespace) -> Receipt:
         return delays.every(arguments.target, arguments.value, **when(arguments), **named)
 
 
+def cancelled(delays: Delays, arguments: Namespace) -> Answer:
+    """Have the messages of an id not delivered; UsageError where it is none."""
+    with _read_by_users():
+        return delays.cancel(arguments.id, key=arguments.key)
+
+
 def replaced(delays: Delays, arguments: Namespace) -> Answer:
     """Cancel what has the id, and write the request; UsageError where it cannot be read."""
     with _read_by_users():
@@ -57,8 +64,10 @@ def _read_by_users() -> Iterator[None]:
 def when(arguments: Namespace) -> dict[str, Any]:
     """`delay` or `at`, or `cron`, `zone` and `missed`; and `expires`. UsageError where one cannot be read."""
     if arguments.cron is not None:
-        named = {name: getattr(arguments, name) for name in ("cron", "zone", "missed")}
+        named = {"cron": arguments.cron, "zone": arguments.zone or "UTC", "missed": arguments.missed or "once"}
         return {**named, **_expires(arguments)}
+    if (arguments.zone, arguments.missed) != (None, None):
+        raise UsageError("--zone and --missed are for what recurs: give them with --cron, or leave them out.")
     if arguments.delay is not None:
         return {"delay": _duration(arguments.delay, "--delay"), **_expires(arguments)}
     return {"at": _moment(arguments.at, "--at"), **_expires(arguments)}
@@ -91,42 +100,28 @@ def _moment(text: str, option: str) -> Moment:
     return at
 
 
-def told(answer: Answer, hoped: str) -> int:
+def told(answer: Answer, hoped: str, as_json: bool) -> int:
     """Print what became of it; the exit code."""
-    print(f"{answer.outcome}, {answer.count:,} messages" if answer.count else answer.outcome)
+    if as_json:
+        print(json.dumps(asdict(answer)))
+    else:
+        print(f"{answer.outcome}, {answer.count:,} messages" if answer.count else answer.outcome)
     return 0 if answer.outcome == hoped else 1
 
 
 def read(arguments: Namespace, servers: str) -> int:
     """Print what a topic holds and what comes, each with its lateness, until Ctrl-C."""
     settings = base_settings(arguments.bootstrap or servers, kafka_settings(arguments.kafka_config))
-    partitions = _partitions(settings, arguments.target)
-    reader = Consumer({**settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 100})
+    line = _json_line if arguments.json else _line
+    left = arguments.most
     try:
-        starts = [TopicPartition(arguments.target, n, -1 if arguments.new else -2) for n in range(partitions)]
-        reader.assign(starts)
-        left = arguments.most
-        while left is None or left > 0:
-            message = reader.poll(0.25)
-            if message is not None and message.error() is None:
-                print(_line(message), flush=True)
+        with reading(settings, arguments.target, arguments.new) as messages:
+            while left != 0:
+                print(line(next(messages)), flush=True)
                 left = None if left is None else left - 1
     except KeyboardInterrupt:
         pass
-    finally:
-        reader.close()
     return 0
-
-
-def _partitions(settings: dict[str, Any], topic: str) -> int:
-    """How many there are, once there are some."""
-    clock, admin, said = SystemClock(), Admin(settings), False
-    while not (found := admin.topics().get(topic)):
-        if not said:
-            print(f"waterclock: there is no topic {topic} yet: waiting for it", file=sys.stderr, flush=True)
-            said = True
-        clock.sleep_s(0.25)
-    return found
 
 
 def _line(message: Message) -> str:
@@ -139,6 +134,25 @@ def _line(message: Message) -> str:
     if (origin := headers.get(FROM)) is not None:
         parts.append(f"({_text(origin)})")
     return "  ".join(parts)
+
+
+def _json_line(message: Message) -> str:
+    """The same for programs; what is no UTF-8 is told as base64, under another name."""
+    headers = dict(message.headers() or [])
+    stamp_ms, until = message.timestamp()[1], headers.get(UNTIL)
+    told = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "came_ms": stamp_ms}
+    told["late_ms"] = None if until is None else stamp_ms - int(until)
+    told["request"] = None if (origin := headers.get(FROM)) is None else _text(origin)
+    for name, part in (("key", message.key()), ("value", message.value())):
+        told |= _json_text(name, part)
+    return json.dumps(told)
+
+
+def _json_text(name: str, part: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if part is None else part.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(part or b"").decode()}
 
 
 def _clock_time(ms: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
+import json
+import re
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -90,9 +92,10 @@ def _add_send(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     series = "again and again: five fields, as '0 9 * * MON-FRI'"
     series += "" if id else "; it needs --id, and takes the place of what has it"
     when.add_argument("--cron", metavar="EXPRESSION", help=series)
-    parser.add_argument("--zone", default="UTC", help="the time zone of --cron (default: %(default)s)")
-    missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: %(default)s)"
-    parser.add_argument("--missed", choices=("once", "all", "skip"), default="once", help=missed)
+    parser.add_argument("--zone", help="the time zone of --cron (default: UTC)")
+    missed = "with --cron, of what no relay was there to deliver: one late, all, or nothing (default: once)"
+    parser.add_argument("--missed", choices=("once", "all", "skip"), help=missed)
+    _add_json(parser)
     _add_kafka(parser, SERVERS)
 
 
@@ -100,6 +103,7 @@ def _add_cancel(parser: ArgumentParser) -> None:
     describe(parser, cancel, "waterclock relay cancel cart-17")
     parser.add_argument("id", metavar="ID", help="the id that the message was sent with")
     parser.add_argument("--key", help="the message's key, if it had one: only its partition is asked")
+    _add_json(parser)
     _add_kafka(parser, SERVERS)
 
 
@@ -108,6 +112,7 @@ def _add_read(parser: ArgumentParser) -> None:
     parser.add_argument("target", metavar="TOPIC", help="the topic that messages are delivered to")
     parser.add_argument("--new", action="store_true", help="only what comes from now on (default: from the start)")
     parser.add_argument("--most", type=count, metavar="N", help="end after so many")
+    _add_json(parser)
     _add_kafka(parser, SERVERS)
 
 
@@ -116,7 +121,19 @@ def _add_look(parser: ArgumentParser, command: Callable[[Namespace], int], id: s
     if id:
         parser.add_argument("id", metavar="ID", help="the id that messages were sent with")
     where = f"where relays show their numbers (--metrics); may be repeated, for all of a group (default: {DOOR})"
-    parser.add_argument("--at", action="append", default=[], metavar="HOST:PORT", help=where)
+    parser.add_argument("--at", action="append", type=_door, default=[], metavar="HOST:PORT", help=where)
+    _add_json(parser)
+
+
+def _door(text: str) -> str:
+    """Where a web door is; an address as a browser has it will do."""
+    found = re.fullmatch(r"(?:http://)?([^/@\s:]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})/?", text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is no HOST:PORT: write it as {DOOR}")
+    return f"{found[1]}:{found[2]}"
+
+
+def _add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print it as JSON, for programs")
 
 
@@ -135,7 +152,7 @@ def send(arguments: Namespace) -> int:
 
     with asking.delays_of(arguments, SERVERS) as delays:
         receipt = asking.sent(delays, arguments)
-    print(f"{receipt.origin} is in the log")
+    print(json.dumps(receipt._asdict()) if arguments.json else f"{receipt.origin} is in the log")
     return 0
 
 
@@ -144,7 +161,7 @@ def cancel(arguments: Namespace) -> int:
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        return asking.told(delays.cancel(arguments.id, key=arguments.key), "cancelled")
+        return asking.told(asking.cancelled(delays, arguments), "cancelled", arguments.json)
 
 
 def replace(arguments: Namespace) -> int:
@@ -153,7 +170,7 @@ def replace(arguments: Namespace) -> int:
     from waterclock.relay import asking
 
     with asking.delays_of(arguments, SERVERS) as delays:
-        return asking.told(asking.replaced(delays, arguments), "replaced")
+        return asking.told(asking.replaced(delays, arguments), "replaced", arguments.json)
 
 
 def read(arguments: Namespace) -> int:

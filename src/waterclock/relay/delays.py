@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
-from waterclock.clock import Clock, SystemClock
+from waterclock.clock import SystemClock, WallClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.settings import READING, SENDING, base_settings
 from waterclock.relay.handlers import Function, Handlers
@@ -32,6 +32,7 @@ from waterclock.relay.sending import (
     when_headers,
     when_or_series_headers,
 )
+from waterclock.relay.topics import Topics
 from waterclock.rules.durations import Duration
 
 _SENDING: Final = {**SENDING, "linger.ms": 0, "delivery.report.only.error": False}
@@ -52,7 +53,7 @@ class Delays:
         *,
         settings: Mapping[str, Any] | None = None,
         patience_s: float = 30.0,
-        clock: Clock | None = None,
+        clock: WallClock | None = None,
     ) -> None:
         from confluent_kafka import Producer
 
@@ -82,7 +83,7 @@ class Delays:
         or ms since 1970). `id` is a name to cancel or replace it by; two messages may have the same, and go the same ways.
         What cannot be delivered until `expires`, a moment, or a text or timedelta after it is due, goes to TOPIC.dead.
         """
-        made = schedule_headers(target, when_headers(delay, at, expires), id, headers, False)
+        made = self._headers(target, when_headers(delay, at, expires), id, headers, False)
         return self._write(value, key, made, id, self._place(key, id))
 
     def every(
@@ -104,7 +105,7 @@ class Delays:
         `missed`: what becomes of occurrences that no relay was there to deliver: "once" (one of them, late), "all" or
         "skip". `expires`: a moment ends the series; a duration is how late each occurrence may be.
         """
-        made = schedule_headers(target, series_headers(cron, zone, missed, expires), id, headers, True)
+        made = self._headers(target, series_headers(cron, zone, missed, expires), id, headers, True)
         return self._write(value, key, made, id, self._place(key, id))
 
     def cancel(self, which: str | Receipt, *, key: Text | None = None) -> Answer:
@@ -139,7 +140,7 @@ class Delays:
         waits for no answer."""
         id = which if isinstance(which, str) else which.id
         when = when_or_series_headers(delay, at, expires, (cron, zone, missed))
-        made = schedule_headers(target, when, id, headers, True)
+        made = self._headers(target, when, id, headers, True)
         place = self._place(key, id) if isinstance(which, str) else which.partition
         return self._ask(value, key, made, id, [place])
 
@@ -180,6 +181,13 @@ class Delays:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _headers(
+        self, target: str, when: list[Header], id: str, headers: Sequence[Header], replace: bool
+    ) -> list[Header]:
+        if target in Topics.of(self._topic):
+            raise ValueError(f"{target} is the relay's own: nothing is delivered there")
+        return schedule_headers(target, when, id, headers, replace, self._clock.wall_ms())
 
     def _place(self, key: Text | None, id: str) -> int:
         if key is None and not id:
@@ -254,7 +262,7 @@ class Delays:
     def _count(self) -> int:
         from waterclock.kafka.admin import Admin
 
-        topics = Admin(self._settings).topics()
+        topics = Admin(self._settings, self._patience_s).topics()
         if self._topic not in topics:
             raise EnvironmentMissing(
                 f"There is no topic {self._topic} at {self._servers}. A relay makes it: "

@@ -9,6 +9,7 @@ import json
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from operator import itemgetter
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -23,7 +24,7 @@ _SPAN = ("start_ms", "end_ms", "target", "pending")
 
 def ls(doors: Sequence[str], as_json: bool = False) -> int:
     """Print what is pending, and what of it recurs."""
-    told = [_asked(door, "statistics.json") for door in doors]
+    told = [_statistics(door) for door in doors]
     recurring = [_asked(door, "series/") for door in doors]
     counts: dict[tuple[int, int, str], int] = {}
     for span in (span for one in told for span in one["spans"]):
@@ -57,7 +58,7 @@ def _print_series(series: Sequence[Any], more: int) -> None:
 
 def due(doors: Sequence[str], as_json: bool = False) -> int:
     """Print what each partition has."""
-    told = [_asked(door, "statistics.json") for door in doors]
+    told = [_statistics(door) for door in doors]
     partitions = {int(number): each for one in told for number, each in one["partitions"].items()}
     if as_json:
         named = [{"partition": number, **each} for number, each in sorted(partitions.items())]
@@ -80,18 +81,32 @@ def _reading(partition: Any) -> str:
 def show(doors: Sequence[str], id: str, as_json: bool = False) -> int:
     """Print the messages of an id; the exit code."""
     found = [one for door in doors for one in _asked(door, f"ids/{quote(id, safe='')}")]
-    missing = _missing([_asked(door, "statistics.json") for door in doors])
+    missing = _missing([_statistics(door) for door in doors])
     if as_json:
         _print_json({"messages": found, "missing": missing})
         return 0 if found else 1
-    columns = 6 if any(one["cron"] for one in found) else 4
+    columns = 6 if any(one.get("cron") for one in found) else 4
     rows = [
-        (one["origin"], _moment(one["due_ms"]), one["target"], one["state"], one["cron"] or "", one["zone"] or "")
+        (
+            one["origin"],
+            _moment(one["due_ms"]),
+            one["target"],
+            one["state"],
+            one.get("cron") or "",
+            one.get("zone") or "",
+        )
         for one in found
     ]
     _print(("REQUEST", "DUE", "TOPIC", "STATE", "CRON", "ZONE")[:columns], [row[:columns] for row in rows])
     _warn(missing)
     return 0 if found else 1
+
+
+def _statistics(door: str) -> Any:
+    told = _asked(door, "statistics.json")
+    if "partitions_of_topic" not in told:
+        raise WaterclockError(f"What answers at {door} is no relay: ask one (--at).")
+    return told
 
 
 def _asked(door: str, path: str) -> Any:
@@ -110,7 +125,7 @@ def _asked(door: str, path: str) -> Any:
             f"No relay answers at {door} ({error.reason}): start one with --metrics {door.rpartition(':')[2]}, or say "
             "where one is (--at)."
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         raise WaterclockError(f"What answers at {door} is no relay: {error}.") from None
 
 
@@ -120,8 +135,6 @@ def _said(error: HTTPError) -> str:
 
 def _missing(told: Sequence[Any]) -> list[int]:
     """The partitions of which nothing is told."""
-    if any("partitions_of_topic" not in one for one in told):
-        raise WaterclockError("What answers is no relay: ask one (--at).")
     known = {int(number) for one in told for number in one["partitions"]}
     return sorted(set(range(told[0]["partitions_of_topic"])) - known)
 

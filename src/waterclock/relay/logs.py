@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
-from waterclock.errors import ConnectionLost
+from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.reading import committed
 from waterclock.kafka.settings import READING
@@ -40,9 +40,14 @@ class Logs:
         self._client.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset that is kept, and the end of what is committed."""
+        """The first offset that is kept, and the end of what is committed; ConnectionLost if Kafka does not say."""
         one = [(topic, partition)]
-        return self._client.starts(one)[topic, partition], self._client.ends(one)[topic, partition]
+        try:
+            return self._client.starts(one)[topic, partition], self._client.ends(one)[topic, partition]
+        except EnvironmentMissing as error:  # it was there when this began, and may come back
+            raise ConnectionLost(f"Kafka does not say where {topic}-{partition} ends: {error}.") from None
+        except KeyError:
+            raise ConnectionLost(f"Kafka does not know {topic}-{partition}.") from None
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""

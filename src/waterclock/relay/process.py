@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,6 +37,7 @@ def serve(arguments: Namespace) -> int:
     _collect_seldom()
     shown = Progress(clock, arguments.json)
     with ExitStack() as stack:
+        stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
         if arguments.embedded:
             folder = Path(arguments.embedded)
             broker = stack.enter_context(arguments.start_broker(folder / "broker", arguments.port))
@@ -43,16 +45,17 @@ def serve(arguments: Namespace) -> int:
         else:
             servers, folder = arguments.bootstrap, Path(arguments.folder or f"out/relay/{arguments.topic}")
         name = stack.enter_context(_folder_alone(folder))
-        stop = stack.enter_context(_signals())
+        stop = list[int]()
         reading = partial(_reading, shown, stop)
         relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost, reading)
+        stack.enter_context(_heard(partial(_note, stop)))
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
             print(
                 f"waterclock relay ready: requests go to {relay.topics.input} on {servers}, files in {folder}",
                 flush=True,
             )
-            with suppress(_Stop):
+            with suppress(_Interrupted):
                 while not stop:
                     relay.step(IDLE_S)
                     shown.report(relay.statistics())
@@ -65,13 +68,13 @@ def serve(arguments: Namespace) -> int:
     return 0
 
 
-class _Stop(Exception):
+class _Interrupted(Exception):
     """A signal came while a log was read: what was read so far is of no use, and nothing is lost with it."""
 
 
 def _reading(shown: Progress, stop: list[int], log: str, done: int, all: int) -> None:
     if stop:
-        raise _Stop
+        raise _Interrupted
     shown.reading(log, done, all)
 
 
@@ -126,19 +129,21 @@ def _folder_alone(folder: Path) -> Iterator[str]:
         lock.release()
 
 
+def _note(came: list[int], number: int, frame: FrameType | None) -> None:
+    """A second signal raises KeyboardInterrupt."""
+    if came:
+        raise KeyboardInterrupt
+    came.append(number)
+    if sys.stderr.isatty():
+        print("\r\x1b[Kwaterclock: ending; once more ends it at once", file=sys.stderr, flush=True)
+
+
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Signals that came, in a list; a second one raises KeyboardInterrupt."""
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+def _heard(how: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM do this."""
+    before = {number: signal.signal(number, how) for number in _SIGNALS}
     try:
-        yield came
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,6 +11,7 @@ from waterclock.relay.statistics import RelayStatistics
 from waterclock.web.record import plain
 
 _EVERY_NS = 500_000_000
+_LOST_EVERY_NS = 30_000_000_000
 _READING_EVERY_NS = 10_000_000_000  # where there is no terminal
 
 
@@ -20,6 +21,7 @@ class Progress:
 
     def __init__(self, clock: WallClock, as_json: bool) -> None:
         self._clock, self._json, self._told_ns = clock, as_json, clock.monotonic_ns()
+        self._lost = ("", 0)
 
     def report(self, now: RelayStatistics) -> None:
         left = _left(now)
@@ -45,7 +47,11 @@ class Progress:
             print(f"waterclock: {line}", file=sys.stderr, flush=True)
 
     def lost(self, error: WaterclockError) -> None:
-        print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
+        """Say it; the same again not before `_LOST_EVERY_NS`."""
+        now_ns, (said, at_ns) = self._clock.monotonic_ns(), self._lost
+        if str(error) != said or now_ns - at_ns >= _LOST_EVERY_NS:
+            self._lost = str(error), now_ns
+            print(f"waterclock: {error} Trying again.", file=sys.stderr, flush=True)
 
     def end(self, now: RelayStatistics) -> None:
         if sys.stderr.isatty():

@@ -174,6 +174,8 @@ class Relay:
 
     def _on_error(self, error: KafkaError) -> None:
         self._is_in_doubt = True  # rule 4
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._lost(ConnectionLost(f"Kafka is away: {error.str()}."))
 
     def _on_assign(self, consumer: Consumer, given: Sequence[TopicPartition]) -> None:
         for each in given:

@@ -189,10 +189,15 @@ def _target(asked: _Asked) -> str:
     return _topic(asked[TO])
 
 
+def names_a_topic(name: str) -> bool:
+    """Whether a topic may have this name."""
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
 @lru_cache(1024)
 def _topic(name: bytes | None) -> str:
     topic = (name or b"").decode("utf-8", "replace")
-    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+    if not names_a_topic(topic):
         raise BadRequest(f"{TO} must be the name of a topic, got {_shown(name)}.")
     return topic
 

@@ -62,9 +62,9 @@ class Answer:
 
 
 def schedule_headers(
-    target: str, when: Sequence[Header], id: str, headers: Sequence[Header], replace: bool
+    target: str, when: Sequence[Header], id: str, headers: Sequence[Header], replace: bool, now_ms: int = 0
 ) -> list[Header]:
-    """The headers of a request; `when` is what the functions below make. ValueError names what is wrong.
+    """The headers of a request; `when` is what the functions below make. ValueError names what is wrong, at `now_ms`.
 
     >>> schedule_headers("reminders", when_headers("3 days", None), "cart-17", [("trace", b"x")], False)[:3]
     [('deliver-to', b'reminders'), ('delay', b'259200000'), ('delay-id', b'cart-17')]
@@ -72,7 +72,7 @@ def schedule_headers(
     made: list[Header] = [(TO, target.encode()), *when]
     made += [(ID, id.encode())] if id else []
     made += [(ACTION, Action.REPLACE.value.encode())] if replace else []
-    request_of([*made, *headers], 0)  # whatever the relay would refuse is refused here
+    request_of([*made, *headers], now_ms)  # whatever the relay would refuse is refused here
     return [*made, *headers]
 
 
