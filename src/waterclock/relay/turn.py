@@ -43,9 +43,6 @@ from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
 MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
-REST_NS: Final = (
-    6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
-)
 
 
 class _Known:
@@ -104,10 +101,15 @@ class Turn:
 
     def end(self) -> None:
         """Steps 6 and 7. They wait for Kafka, and may do so in another thread: nobody else looks at the owner meanwhile."""
+        owner, clock = self.owner, self._around.clock
+        since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
             self.send_position()
             self.commit()
-        self.owner.pace = self.owner.pace.took(self._around.clock.monotonic_ns() - self._began_ns)
+        now_ns = clock.monotonic_ns()
+        owner.pace = owner.pace.took(now_ns - self._began_ns)
+        owner.rest = owner.rest.took(now_ns - since_ns, self._began_ns - owner.committed_ns)
+        owner.committed_ns = now_ns
 
     @contextmanager
     def _smaller_where_it_fails(self) -> Iterator[None]:
@@ -277,7 +279,7 @@ class Turn:
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
         owner.refused.clear()
-        owner.rest_until_ns = self._around.clock.monotonic_ns() + REST_NS
+        owner.rest_until_ns = self._around.clock.monotonic_ns() + owner.rest.ns
         self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:
