@@ -74,6 +74,9 @@ class Action(Enum):
     REPLACE = "replace"
 
 
+_ACTIONS: Final[Mapping[bytes | None, Action]] = {b"cancel": Action.CANCEL, b"replace": Action.REPLACE}
+
+
 class Flag(IntFlag):
     """What is to be done when a message is due, besides delivering it."""
 
@@ -165,9 +168,9 @@ def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
 
 def _action(asked: _Asked) -> Action:
     text = asked[ACTION]
-    if text not in (b"cancel", b"replace"):
+    if (action := _ACTIONS.get(text)) is None:
         raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
-    return Action(text.decode())
+    return action
 
 
 def _id(asked: _Asked, action: Action) -> bytes:

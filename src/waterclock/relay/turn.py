@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -49,7 +50,7 @@ class _Known:
     """The messages of one id, looked at once, whatever the number of commands; these come in the order of the input."""
 
     def __init__(self, found: Sequence[Found]) -> None:
-        self._behind = sorted(found, key=lambda one: -one.origin)  # the next one is the last
+        self._behind = [*reversed(found)]  # they come by origin; the next one is the last
         self.states: set[State] = set()  # of what stands before the last command
 
     def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
@@ -126,7 +127,8 @@ class Turn:
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
         known = dict(zip(ids, map(_Known, self.owner.store.find_many(ids)), strict=True))
-        self._replies = [self._reply(command, known[command.id]) for command in waiting]
+        place = self._around.place(self.owner.number, 0)[:-1]
+        self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
             self.owner.drop(list(self._gone))
 
@@ -143,14 +145,14 @@ class Turn:
             [letter for letter in owner.letters if letter.offset < self._position],
         )
 
-    def _reply(self, command: Command, known: _Known) -> Reply:
+    def _reply(self, command: Command, known: _Known, place: str) -> Reply:
         pending = known.take(command.offset, self._gone)
         if self.owner.nexts:
             pending = known.take_others(self.owner.nexts_of(command), pending, self._gone)
-        self._gone.update(dict.fromkeys(pending, State.CANCELLED))
+        for origin in pending:
+            self._gone[origin] = State.CANCELLED
         told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
-        request = self._around.place(self.owner.number, command.offset)
-        return Reply(command.id.decode(), command.action.value, told, len(pending), request)
+        return Reply(command.id.decode(), command.action.value, told, len(pending), f"{place}{command.offset}")
 
     def take(self) -> None:
         """Step 2."""
@@ -245,8 +247,8 @@ class Turn:
         for state, origins in parts:
             for value in settlements(state, origins, self._position, self._around.mark):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
-        for reply in self._replies:
-            owner.producer.send(topics.replies, reply.as_json(), reply.id.encode())
+        replies = ((reply.as_json(), reply.id.encode(), list[Header]()) for reply in self._replies)
+        owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
             self._send_letter(letter)
 
