@@ -109,8 +109,9 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     """
     asked: _Asked = dict(headers or ())
     others: list[Header] = []
-    if len(asked) == len(headers or ()) == 2 and TO in asked and AT in asked:  # as most are
-        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), b"", others)
+    if len(asked) == len(headers or ()) == 2 + (ID in asked) and TO in asked and AT in asked:  # as most are
+        id = _id(asked, Action.SCHEDULE) if ID in asked else b""
+        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), id, others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
     action = _action(asked) if ACTION in asked else Action.SCHEDULE
