@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.relay.world import World, step_quietly
+from waterclock.relay.letters import Reply
 from waterclock.relay.relay import Relay
 
 
@@ -150,3 +151,10 @@ def test_many_cancels_at_once_are_each_answered_in_their_order(count: int, world
     pass_s(world, relay, 1)
     assert world.values() == [str(number) for number in range(0, count, 2)]
     assert world.replies() == [(f"n{number}", "cancelled", 1) for number in range(1, count, 2)]
+
+
+@pytest.mark.parametrize("id", ['a "b"', "back\\slash", "\x00\n\x7f", "größe \u2028 \U0001f570", "%s {0}"])
+def test_a_reply_is_json_whatever_its_id_is(id: str) -> None:
+    told = {"id": id, "action": "cancel", "outcome": "cancelled", "count": 2, "request": "delays-0-17"}
+    assert json.loads(Reply(*told.values()).as_json()) == told  # type: ignore[arg-type]
+    assert Reply(*told.values()).as_json() == json.dumps(told, ensure_ascii=False).encode()  # type: ignore[arg-type]

@@ -10,7 +10,9 @@ import pytest
 from tests.relay.test_kills import owner_of
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.errors import ConnectionLost
-from waterclock.relay.pace import EASY_NS
+from waterclock.relay import pace
+from waterclock.relay.pace import EASY_NS, LONGEST_SPELL, SENT_AWAY_NS, SPELL, Rest
+from waterclock.relay.relay import Relay
 from waterclock.relay.turn import Turn
 
 COUNT = 40
@@ -96,6 +98,57 @@ def test_cancels_that_are_too_many_for_one_turn_are_answered_in_order_before_any
     assert world.values() == ["after"]
     assert world.replies() == [(f"id-{n}", "cancelled", 1) for n in range(20)]
     assert len(sizes) > 5
+
+
+# Rests
+
+
+def rests_of(turns: int, ns: Callable[[Rest], int]) -> list[bool]:
+    """Which of so many turns, each begun right behind the last one, rest; `ns` is what the end of one takes."""
+    rest, found = Rest(), list[bool]()
+    for _ in range(turns):
+        found.append(bool(rest.left))
+        rest = rest.took(ns(rest), rest.ns)
+    return found
+
+
+def test_where_kafka_sends_turns_away_they_rest_and_it_is_tried_again_less_and_less_often() -> None:
+    rests = rests_of(100_000, lambda rest: 5_000_000 if rest.left else SENT_AWAY_NS)
+    assert rests[: SPELL + 4] == [*[False] * 3, *[True] * SPELL, False]
+    assert rests.count(False) < 3 * 20
+    assert max(len(spell) for spell in "".join("1" if each else " " for each in rests).split()) == LONGEST_SPELL
+
+
+def test_where_kafka_answers_when_all_is_written_none_rests_though_one_is_slow_now_and_then() -> None:
+    slow = [*[SENT_AWAY_NS] * 2, 4_000_000] * 1_000
+    assert not any(rests_of(3_000, lambda rest: slow.pop()))
+
+
+def test_what_was_begun_long_after_the_last_one_says_nothing() -> None:
+    assert Rest(slow=2).took(SENT_AWAY_NS, pace.REST_NS) == Rest(slow=2)
+
+
+def test_a_turn_is_not_begun_while_its_partition_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "REST_NS", 6_000_000)
+    relay = world.started()
+    owner_of(relay).rest = Rest(left=9)
+    world.send("a", in_ms=900)
+    step_quietly(relay)
+    world.advance_ms(900)
+    step_until(world.values, relay)
+    world.send("b", in_ms=0)
+    step_until(lambda: owner_of(relay).position == 2, relay)
+    world.advance_ms(5)
+    step_quietly_but_for_turns(relay)
+    assert world.values() == ["a"]
+    world.advance_ms(1)
+    step_until(lambda: len(world.values()) == 2, relay)
+    assert owner_of(relay).rest.left == 7
+
+
+def step_quietly_but_for_turns(relay: Relay) -> None:
+    for _ in range(20):
+        relay.step(0)
 
 
 @pytest.mark.long(seconds=25)

@@ -15,6 +15,7 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.settings import base_settings
 from waterclock.relay.relay import Relay
 from waterclock.relay.topics import Topics, prepare
+from waterclock.testing import Broker
 
 
 def filled(world: World) -> Relay:
@@ -199,3 +200,33 @@ def test_damage_that_is_found_when_what_is_near_is_loaded_is_not_believed_for_ev
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 255]))
     goes_on(world)
     assert "its checksum is wrong" in str(world.lost)
+
+
+def test_a_partition_whose_records_wait_behind_those_of_others_is_not_asked_for_anew(
+    relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client hands out a partition's records behind another's. To read anew what it has already would cost a second."""
+    monkeypatch.setattr("waterclock.relay.relay.READ", 1)
+    with World(relay_broker, tmp_path, f"behind-{tmp_path.name}", 2) as world:
+        for number in range(6):
+            world.send(f"{number}", in_ms=1_000, partition=0)
+        world.send("behind", in_ms=2_000, partition=1)
+        relay = world.relay()
+        step_until(lambda: len(relay.owners) == 2, relay)
+        real, first, behind = relay._read, list[Message](), list[Message]()
+
+        def gather(wait_s: float) -> list[Message]:
+            for message in real(wait_s):
+                if message.error() is None:
+                    (behind if message.partition() else first).append(message)
+            return []
+
+        relay._read = gather  # type: ignore[method-assign]
+        step_until(lambda: len(first) == 6 and behind, relay)
+        relay._read = lambda wait_s: [first.pop(0) for _ in "12"] if first else behind  # type: ignore[method-assign]
+        for _ in range(4):
+            world.advance_ms(2_500)
+            relay.step(0)
+        assert "stands still" not in caplog.text
+        relay._read = real  # type: ignore[method-assign]
+        step_until(lambda: len(world.values()) == 7, relay)

@@ -8,7 +8,7 @@ Rule 3: nothing is kept here, and nothing fails: who files the columns may be re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import Message
 
@@ -17,6 +17,8 @@ from waterclock.relay.letters import Command
 from waterclock.relay.moves import Moves
 from waterclock.relay.request import Action, BadRequest, Flag, Header, occurrence_of, request_of
 from waterclock.relay.store import pack
+
+_NEXT: Final = Flag.NEXT.value  # a number: the flag itself would cost as much as a third of the rest, for each record
 
 
 class Requests(NamedTuple):
@@ -71,6 +73,6 @@ def read(messages: Sequence[Message], position: int, moves: Moves) -> Requests:
             blobs.append(pack(message.value(), message.key(), id, headers))
         if action is not Action.SCHEDULE and origin == offset:
             commands.append(Command(offset, action, id))
-        elif flag & Flag.NEXT and origin == offset:
+        elif flag & _NEXT and origin == offset:
             nexts.append((id, offset, occurrence_of(headers, 0)[1]))
     return news._replace(looked_at=count, last=message)

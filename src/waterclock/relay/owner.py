@@ -29,7 +29,7 @@ from waterclock.relay.incoming import Requests, read
 from waterclock.relay.letters import Command, Letter
 from waterclock.relay.logs import fingerprint_of
 from waterclock.relay.near import Near
-from waterclock.relay.pace import Pace
+from waterclock.relay.pace import Pace, Rest
 from waterclock.relay.room import Room
 from waterclock.relay.store import ROW, PartitionStore, State, StoreDamaged, rows_of
 from waterclock.relay.store.rows import Array
@@ -80,7 +80,7 @@ class Owner:
         self.held: list[Sequence[Message]] = []
         self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
-        self.rest_until_ns = self._looked_to = 0
+        self.rest, self.rest_until_ns, self.committed_ns, self._looked_to = Rest(), 0, 0, 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
         self.has_work, self._reached, self.is_in_doubt = True, 0, False
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written

@@ -294,10 +294,11 @@ class Relay:
                 by_partition.setdefault(message.partition(), []).append(message)
             else:
                 self._heard(message, error)
-        done = 0
-        for number, some in by_partition.items():
-            done += self._of(number, methodcaller("ingest", some))
+        done = sum(self._of(number, methodcaller("ingest", some)) for number, some in by_partition.items())
         self._counts.requests += done
+        if len(messages) > READ:  # more is with the client: whose records are not among these is not silent
+            for owner in self.owners.values():
+                owner.heard()
         for message in messages:
             if message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF:
                 self._of(message.partition(), partial(_reached, message.offset()))

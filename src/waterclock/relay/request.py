@@ -74,6 +74,9 @@ class Action(Enum):
     REPLACE = "replace"
 
 
+_ACTIONS: Final[Mapping[bytes | None, Action]] = {b"cancel": Action.CANCEL, b"replace": Action.REPLACE}
+
+
 class Flag(IntFlag):
     """What is to be done when a message is due, besides delivering it."""
 
@@ -106,8 +109,9 @@ def request_of(headers: Sequence[Header] | None, timestamp_ms: int) -> Request:
     """
     asked: _Asked = dict(headers or ())
     others: list[Header] = []
-    if len(asked) == len(headers or ()) == 2 and TO in asked and AT in asked:  # as most are
-        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), b"", others)
+    if len(asked) == len(headers or ()) == 2 + (ID in asked) and TO in asked and AT in asked:  # as most are
+        id = _id(asked, Action.SCHEDULE) if ID in asked else b""
+        return Request(Action.SCHEDULE, _topic(asked[TO]), _due(_number(AT, asked[AT])), id, others)
     if len(asked) != len(headers or ()) or not _OURS.issuperset(asked):
         asked, others = _sorted(headers or ())
     action = _action(asked) if ACTION in asked else Action.SCHEDULE
@@ -165,9 +169,9 @@ def _sorted(headers: Sequence[Header]) -> tuple[_Asked, list[Header]]:
 
 def _action(asked: _Asked) -> Action:
     text = asked[ACTION]
-    if text not in (b"cancel", b"replace"):
+    if (action := _ACTIONS.get(text)) is None:
         raise BadRequest(f"{ACTION} must be cancel or replace, got {_shown(text)}: to schedule, leave it out.")
-    return Action(text.decode())
+    return action
 
 
 def _id(asked: _Asked, action: Action) -> bytes:

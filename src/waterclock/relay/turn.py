@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -43,16 +44,13 @@ from waterclock.relay.store.found import Found
 from waterclock.relay.store.rows import Array
 
 MOST_PUT_ASIDE: Final = 200  # of what is due, in one turn
-REST_NS: Final = (
-    6_000_000  # after a commit: one begun while the last one's markers are written waits for longer than that
-)
 
 
 class _Known:
     """The messages of one id, looked at once, whatever the number of commands; these come in the order of the input."""
 
     def __init__(self, found: Sequence[Found]) -> None:
-        self._behind = sorted(found, key=lambda one: -one.origin)  # the next one is the last
+        self._behind = [*reversed(found)]  # they come by origin; the next one is the last
         self.states: set[State] = set()  # of what stands before the last command
 
     def take(self, offset: int, gone: Mapping[int, State]) -> list[int]:
@@ -104,10 +102,15 @@ class Turn:
 
     def end(self) -> None:
         """Steps 6 and 7. They wait for Kafka, and may do so in another thread: nobody else looks at the owner meanwhile."""
+        owner, clock = self.owner, self._around.clock
+        since_ns = clock.monotonic_ns()
         with self._smaller_where_it_fails():
             self.send_position()
             self.commit()
-        self.owner.pace = self.owner.pace.took(self._around.clock.monotonic_ns() - self._began_ns)
+        now_ns = clock.monotonic_ns()
+        owner.pace = owner.pace.took(now_ns - self._began_ns)
+        owner.rest = owner.rest.took(now_ns - since_ns, self._began_ns - owner.committed_ns)
+        owner.committed_ns = now_ns
 
     @contextmanager
     def _smaller_where_it_fails(self) -> Iterator[None]:
@@ -124,7 +127,8 @@ class Turn:
         self._gone.update({letter.offset: State.CANCELLED for letter in self._letters if letter.pending})
         ids = list({command.id: None for command in waiting})  # each once: one may have a hundred thousand messages
         known = dict(zip(ids, map(_Known, self.owner.store.find_many(ids)), strict=True))
-        self._replies = [self._reply(command, known[command.id]) for command in waiting]
+        place = self._around.place(self.owner.number, 0)[:-1]
+        self._replies = [self._reply(command, known[command.id], place) for command in waiting]
         if self._gone:
             self.owner.drop(list(self._gone))
 
@@ -141,14 +145,14 @@ class Turn:
             [letter for letter in owner.letters if letter.offset < self._position],
         )
 
-    def _reply(self, command: Command, known: _Known) -> Reply:
+    def _reply(self, command: Command, known: _Known, place: str) -> Reply:
         pending = known.take(command.offset, self._gone)
         if self.owner.nexts:
             pending = known.take_others(self.owner.nexts_of(command), pending, self._gone)
-        self._gone.update(dict.fromkeys(pending, State.CANCELLED))
+        for origin in pending:
+            self._gone[origin] = State.CANCELLED
         told = outcome(command.action, len(pending), State.CANCELLED in known.states, State.FIRED in known.states)
-        request = self._around.place(self.owner.number, command.offset)
-        return Reply(command.id.decode(), command.action.value, told, len(pending), request)
+        return Reply(command.id.decode(), command.action.value, told, len(pending), f"{place}{command.offset}")
 
     def take(self) -> None:
         """Step 2."""
@@ -243,8 +247,8 @@ class Turn:
         for state, origins in parts:
             for value in settlements(state, origins, self._position, self._around.mark):
                 owner.producer.send(topics.settled, value, None, owner.number, on_delivery=self._hear_settled)
-        for reply in self._replies:
-            owner.producer.send(topics.replies, reply.as_json(), reply.id.encode())
+        replies = ((reply.as_json(), reply.id.encode(), list[Header]()) for reply in self._replies)
+        owner.producer.send_many(repeat(topics.replies, len(self._replies)), replies)
         for letter in self._letters:
             self._send_letter(letter)
 
@@ -277,7 +281,7 @@ class Turn:
         owner.answered(self._position)
         owner.nexts = open_nexts(owner.nexts, self._written, owner.command_position)
         owner.refused.clear()
-        owner.rest_until_ns = self._around.clock.monotonic_ns() + REST_NS
+        owner.rest_until_ns = self._around.clock.monotonic_ns() + owner.rest.ns
         self._counts.turn(self._around.clock.wall_ms(), self._rows["due"], self._replies, self._letters, self._missed)
 
     def _hear_settled(self, error: KafkaError | None, message: Message) -> None:

@@ -72,8 +72,11 @@ class SpanTable:
 
     def blobs(self, rows: Array, spans: Array) -> list[bytes]:
         """The messages of rows, in their order; `spans` has the numbers of their spans. `StoreDamaged`: see SpanFiles."""
+        numbers = np.unique(spans).tolist()
+        if len(numbers) == 1:
+            return self.by_number[numbers[0]].blobs(rows)
         found: list[bytes] = [b""] * len(rows)
-        for number in np.unique(spans).tolist():
+        for number in numbers:
             which = np.flatnonzero(spans == number)
             for n, blob in zip(which.tolist(), self.by_number[number].blobs(rows[which]), strict=True):
                 found[n] = blob
