@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,9 +42,11 @@ from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
+from waterclock.spark.steps import Reshaped, ResultStep
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
+from waterclock.spark.toml.steps import Step
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
 from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
@@ -107,6 +109,9 @@ class Pipeline:
         close: bool = True,
         name: str = "pipeline",
     ) -> None:
+        self._step: Step | None = sink.step if isinstance(sink, Reshaped) else None
+        sink = sink.sink if isinstance(sink, Reshaped) else sink
+        self._reshapes: ResultStep | None = None
         self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = Path(checkpoint).absolute()
@@ -191,8 +196,10 @@ class Pipeline:
         if session is not None:
             self._stream.begin(session)
             self._schema = self._results_schema()
-        if self._schema is not None:
-            self._check_whole(self._schema)
+            if self._step is not None and self._schema is not None:
+                self._reshapes = ResultStep(self._step, session, self._schema)
+        if self._schema is not None and (self._step is None or self._reshapes is not None):
+            self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
 
     def _check_whole(self, schema: pa.Schema) -> None:
         self._sink.open(schema)  # 1
@@ -294,6 +301,9 @@ class Pipeline:
         place = (self._checkpoint, batch_id)
         made = batch_of(taken, place, self._schema, self._last_us, now - self._last_moment)
         self._last_moment = now
+        if self._reshapes is not None:
+            rows = self._reshapes.of(batch.sparkSession, made.results)
+            made = replace(made, results=rows, counters={**made.counters, "results": rows.num_rows})
         self._refuse_what_came_after_the_close(made)
         written = written_once(self._sink, made)  # 2 3 4 5
         if written is not None:
@@ -351,7 +361,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        sink or config.sink.sink(),
+        (sink or config.sink.sink()) if config.step is None else Reshaped(sink or config.sink.sink(), config.step),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,

@@ -2,7 +2,9 @@
 
 Rule 1: columns that nobody declared are inferred once, from what is there at the first start, and kept in the checkpoint:
         a later file does not change the type of a column.
-Rule 2: a line that the reader cannot read by the columns is a dead letter with its file. A file that it cannot read at all
+Rule 2: a step of the user's (`query`, `transform`) never sees a line that could not be read. So where there is one, lines
+        are read twice: for the step, and for the dead letters.
+Rule 3: a line that the reader cannot read by the columns is a dead letter with its file. A file that it cannot read at all
         ends the run with a sentence: Spark tells no place in it from which to go on.
 """
 
@@ -27,6 +29,7 @@ from waterclock.spark.dataframe.rows import CORRUPT, FILE
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
 from waterclock.spark.source import FOREVER, literal
 from waterclock.spark.source_folder import check_readable
+from waterclock.spark.steps import SOURCE, applied
 from waterclock.spark.toml.readers import Reader
 
 if TYPE_CHECKING:
@@ -46,10 +49,13 @@ class ReaderStream:
         self._rows: DataFrameStream | None = None
 
     def begin(self, session: SparkSession) -> None:
-        rows = self._read(session)
-        own = rows.drop(CORRUPT, FILE)
-        check_dataframe(own, self._rules, "the source")
-        self._rows = DataFrameStream(rows, self._rules, self._delay_us, self._checkpoint)
+        rows, step = self._read(session), self._reader.step
+        letters = rows.where(F.col(CORRUPT).isNotNull()) if step and CORRUPT in rows.columns else None
+        if step is not None:
+            good = rows if letters is None else rows.where(F.col(CORRUPT).isNull())
+            rows = applied(step, good.drop(CORRUPT, FILE), SOURCE)
+        check_dataframe(rows.drop(CORRUPT, FILE), self._rules, "the source")
+        self._rows = DataFrameStream(rows, self._rules, self._delay_us, self._checkpoint, letters)
 
     def schema(self) -> pa.Schema | None:
         return None if self._rows is None else self._rows.schema()
@@ -57,7 +63,8 @@ class ReaderStream:
     def settings(self) -> dict[str, Any]:
         place = {"path": str(self._reader.path)} if self._reader.path else {"table": self._reader.table}
         columns = {} if self._rows is None else self._rows.settings()
-        return {**columns, **place, "format": self._reader.format, "options": dict(self._reader.options)}
+        read = {"format": self._reader.format, "options": dict(self._reader.options)}
+        return {**columns, **place, **read, **({} if self._reader.step is None else self._reader.step.settings())}
 
     def check(self) -> None:
         if self._reader.path is not None and "://" not in str(self._reader.path):

@@ -35,6 +35,17 @@ def row_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return pack
 
 
+def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Lines that a reader could not read in, packed dead letters out."""
+    packs = Packs()
+    for batch in batches:
+        if batch.num_rows:
+            letters = _letters(batch, pa.array([_NOT_READ] * batch.num_rows, pa.string()))
+            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
+            packs.add(FIRST, frames.to_bytes(counted))
+            yield timed(packs, NO_TIME)
+
+
 def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch:
     reasons = reasons_of(batch, rules)
     bad = pc.is_valid(reasons)

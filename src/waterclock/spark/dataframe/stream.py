@@ -16,11 +16,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.dataframe.plans import refuse_stateful
-from waterclock.spark.dataframe.rows import ASIDE, row_packer
+from waterclock.spark.dataframe.rows import ASIDE, pack_letters, row_packer
 from waterclock.spark.files.source import reader
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.packs import TIMED
+from waterclock.spark.plans import refuse_stateful
 from waterclock.spark.source import names_of
 from waterclock.spark.toml.fitting import check_durations, check_names_of
 from waterclock.spark.transform import check_columns, delay_text, made_id
@@ -52,8 +52,12 @@ class DataFrameStream:
     unit = "rows"
     closes = True
 
-    def __init__(self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None
+    ) -> None:
+        """`letters` are lines that could not be read, where they do not stand among `rows`."""
         self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
+        self._letters = letters
 
     def begin(self, session: SparkSession) -> None:
         """Nothing: it is known what is read."""
@@ -76,6 +80,8 @@ class DataFrameStream:
         named = self._rows.withColumn(ROW_ID, made_id(self._rules, self._rows.drop(*ASIDE).columns))
         rows = named.mapInArrow(row_packer(self._rules), TIMED)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        if self._letters is not None:
+            rows = rows.unionByName(self._letters.mapInArrow(pack_letters, TIMED))
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import check_places, place, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.spark.toml.sink import Destination, destination_from
+from waterclock.spark.toml.steps import NAMES as STEPS
+from waterclock.spark.toml.steps import Step, step_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import count as _count
@@ -70,6 +72,7 @@ class Config:
     sink: Destination
     cores: int | None
     spark_conf: Mapping[str, str]
+    step: Step | None = None  # what is done with results before they reach the sink
 
 
 def load(path: str | Path) -> Config:
@@ -115,7 +118,8 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=not changes and _get(time, "[time]", "close", bool, True),
         rules=None if changes else rules_from(_part(table, "rules", None)),
-        sink=destination_from(_part(table, "sink", None), folder, changes),
+        sink=destination_from(_without_step(table), folder, changes),
+        step=step_from("[sink]", _part(table, "sink", None), folder),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
@@ -136,6 +140,14 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
                 f"[{name}] would do nothing: leave it out"
             )
     return True
+
+
+def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """[sink] without `query` and `transform`, which are for results alone."""
+    sink = _part(table, "sink", None)
+    if set(STEPS) & set(sink) and (sink.get("mode") == "apply" or _brings_changes(table)):
+        raise UsageError("[sink]: 'query' and 'transform' are for results: a mirror follows its changes as they are")
+    return {name: value for name, value in sink.items() if name not in STEPS}
 
 
 def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:
