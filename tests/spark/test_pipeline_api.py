@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.sinks.five_verbs import FiveVerbs
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
@@ -98,3 +99,22 @@ def test_what_is_no_source_or_does_not_fit_the_rules_is_refused_at_the_call(tmp_
     with pytest.raises(UsageError, match=r"Pipeline\(name=\): 'name' must be"):
         Pipeline(folder(tmp_path / "in", columns=COLUMNS), ORDERS, sink, tmp_path / "cp", name="a b")
     sink.close()
+
+
+@pytest.mark.spark
+def test_an_object_with_five_verbs_is_written_to_as_a_sink_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(10)
+    make_pipeline(tmp_path, rows, files=2)
+    own = FiveVerbs(tmp_path / "own.db")
+    source = folder(tmp_path / "in", columns=COLUMNS)
+    for again in (False, True):
+        with Pipeline(source, ORDERS, own, tmp_path / "checkpoint", watermark_delay="1 hour") as pipeline:
+            assert (pipeline.run(spark).batches == 0) is again
+    told = Counter((r.kind, r.source_id) for r in ORDERS.run(rows, "1 hour"))
+    assert Counter(row[1:] for row in own.rows()) == told
+    own.finish()
+
+
+def test_what_is_no_sink_is_refused_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"a sink needs the verbs .*: str lacks begin"):
+        Pipeline(folder(tmp_path / "in", columns=COLUMNS), ORDERS, "out.db", tmp_path / "cp")

@@ -13,9 +13,10 @@ from tests.spark.least_pipeline import LEAST
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.spark import frames
+from waterclock.spark.batches import watermark_of
 from waterclock.spark.fresh import start_over
 from waterclock.spark.layout import EARLIEST_US
-from waterclock.spark.pipeline import _watermark, configured
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
 
@@ -121,4 +122,4 @@ def test_a_watermark_of_a_topic_may_lie_before_1970_and_one_of_spark_does_not(
     spark_ms: int, told_us: list[int], watermark_us: int | None
 ) -> None:
     taken = [frames.with_watermark(pa.table({}), us) for us in told_us]
-    assert _watermark(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us
+    assert watermark_of(f'v1\n{{"batchWatermarkMs": {spark_ms}}}\n-', [pa.table({}), *taken]) == watermark_us

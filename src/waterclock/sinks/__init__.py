@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from waterclock.sinks.base import Batch, LastBatch, Sink, apply_once, check_belongs, written_once
 from waterclock.sinks.mirror import Mirror
+from waterclock.sinks.own import sink_of
 from waterclock.sinks.replica import Replica
 from waterclock.sinks.sqlite import SQLiteSink
 
@@ -25,6 +26,7 @@ __all__ = [
     "TopicSink",
     "apply_once",
     "check_belongs",
+    "sink_of",
     "written_once",
 ]
 

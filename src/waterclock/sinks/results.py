@@ -1,4 +1,7 @@
-"""Results as rows: their common columns, and those of the event taken out of its struct, as event_<name>."""
+"""Results as rows: their own columns, and those of the event taken out of its struct, as event_<name>.
+
+Results that a user's own step made may lack some of the common columns, and have others.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,19 @@ COMMON = ("kind", "key", "rule", "due", "emitted_at", "source_id", "result_id")
 
 def flat_schema(results: pa.Schema) -> pa.Schema:
     """The columns of flattened results."""
-    event = [field.with_name(f"event_{field.name}") for field in event_schema(results)]
-    return pa.schema([*(results.field(name) for name in COMMON), *event])
+    own = [field for field in results if not _is_event(field)]
+    event = (
+        [field.with_name(f"event_{field.name}") for field in event_schema(results)] if len(own) < len(results) else []
+    )
+    return pa.schema([*own, *event])
 
 
 def flat(results: pa.Table) -> pa.Table:
     """Results with the event's struct taken apart."""
-    parts = _event(results).flatten()
+    own = [field.name for field in results.schema if not _is_event(field)]
+    parts = _event(results).flatten() if len(own) < results.num_columns else []
     schema = flat_schema(results.schema)
-    return pa.Table.from_arrays([*(results.column(name) for name in COMMON), *parts], schema=schema)
+    return pa.Table.from_arrays([*(results.column(name) for name in own), *parts], schema=schema)
 
 
 def event_schema(results: pa.Schema) -> pa.Schema:
@@ -30,6 +37,10 @@ def events(results: pa.Table) -> pa.Table:
     """The events alone, of the results that carry one, in their order."""
     event = _event(results).drop_null()
     return pa.Table.from_arrays(event.flatten(), schema=event_schema(results.schema))
+
+
+def _is_event(field: pa.Field) -> bool:
+    return bool(field.name == "event" and pa.types.is_struct(field.type))
 
 
 def _event(results: pa.Table) -> pa.StructArray:

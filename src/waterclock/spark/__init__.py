@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline
     from waterclock.spark.session.session import start_session
     from waterclock.spark.sources import folder, topics
+    from waterclock.spark.steps import reshaped
     from waterclock.spark.transform import transform_with
+    from waterclock.spark.writing import write_once
 
-__all__ = ["Pipeline", "folder", "pending", "start_session", "topics", "transform_with"]
+__all__ = ["Pipeline", "folder", "pending", "reshaped", "start_session", "topics", "transform_with", "write_once"]
 
 _HOME = {
     "Pipeline": "pipeline",
     "folder": "sources",
     "pending": "delays",
+    "reshaped": "steps",
     "start_session": "session.session",
     "topics": "sources",
     "transform_with": "transform",
+    "write_once": "writing",
 }
 
 

@@ -17,37 +17,36 @@ or where its source was closed: where the watermark passes everything.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, Mirror, Sink, check_belongs, written_once
+from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
 from waterclock.spark import frames, operator
+from waterclock.spark.batches import batch_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
 from waterclock.spark.fresh import Removal
-from waterclock.spark.layout import EARLIEST_US
+from waterclock.spark.packs import CLOSING_US
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
-from waterclock.spark.session.session import session_for
-from waterclock.spark.source import CLOSING_US
+from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
+from waterclock.spark.steps import Reshaped, ResultStep
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
-from waterclock.spark.transform import conform
+from waterclock.spark.toml.steps import Step
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
 from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
@@ -95,31 +94,34 @@ class Pipeline:
     """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
     `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None where topics bring changes of
-    tables. ValueError, TypeError or UsageError where they do not fit together.
+    tables. `sink` is one of waterclock.sinks, or an object with the five verbs of sinks/own.py.
+    ValueError, TypeError or UsageError where they do not fit together.
     """
 
     def __init__(
         self,
         source: Source,
         rules: Rules | None,
-        sink: Sink,
+        sink: Any,
         checkpoint: str | Path,
         *,
         watermark_delay: Duration = 0,
         close: bool = True,
         name: str = "pipeline",
     ) -> None:
-        self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink
+        self._step: Step | None = sink.step if isinstance(sink, Reshaped) else None
+        sink = sink.sink if isinstance(sink, Reshaped) else sink
+        self._reshapes: ResultStep | None = None
+        self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = Path(checkpoint).absolute()
         self._checkpoint, self._owner = Checkpoint(folder), Owner(folder)
-        self._closes = close and rules is not None
         check_source(source, rules, getattr(sink, "mirror", None))
-        check_places(None, getattr(source, "path", None), folder, _path_of(sink))
+        check_places(None, getattr(source, "path", None), folder, _path_of(self._sink))
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        event = self._stream.schema()
-        self._schema = event if rules is None else frames.result_schema(event.field(rules.key).type, event)
+        self._schema = self._results_schema()
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -148,7 +150,8 @@ class Pipeline:
         """
         session = self._session or session or session_for(self._name)
         check_session(session)
-        self.check()
+        check_state_store(session)
+        self.check(session)
         self._checkpoint.sweep()
         self._checkpoint.close_again()
         self._report, self._last_moment = report, self._clock.monotonic_s()
@@ -180,15 +183,27 @@ class Pipeline:
         self._sink.close()
         self._owner.let_go()
 
-    def check(self) -> None:
+    def check(self, session: SparkSession | None = None) -> None:
         """Refuse, before Spark is started, what could not go right; `run` does it too. From then on to `close` no other run
-        may have the checkpoint."""
+        may have the checkpoint.
+
+        What only Spark knows, such as columns that are to be inferred, is looked at where there is a `session`.
+        """
         self._stream.check()
         self._checkpoint.refuse_unusable()
         self._owner.take()
-        self._sink.open(self._schema)  # 1
+        Removal(self._checkpoint).finish()
+        if session is not None:
+            self._stream.begin(session)
+            self._schema = self._results_schema()
+            if self._step is not None and self._schema is not None:
+                self._reshapes = ResultStep(self._step, session, self._schema)
+        if self._schema is not None and (self._step is None or self._reshapes is not None):
+            self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
+
+    def _check_whole(self, schema: pa.Schema) -> None:
+        self._sink.open(schema)  # 1
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        removal.finish()
         last, done = checkpoint.last_batch(), checkpoint.last_done()
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
@@ -197,6 +212,12 @@ class Pipeline:
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
+
+    def _results_schema(self) -> pa.Schema | None:
+        event, rules = self._stream.schema(), self._rules
+        if event is None or rules is None:
+            return event
+        return frames.result_schema(event.field(rules.key).type, event)
 
     # start and end -------------------------------------------------------------------------------------------
 
@@ -277,8 +298,12 @@ class Pipeline:
         taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
-        made = self._batch(taken, batch_id, now - self._last_moment)
+        place = (self._checkpoint, batch_id)
+        made = batch_of(taken, place, self._schema, self._last_us, now - self._last_moment)
         self._last_moment = now
+        if self._reshapes is not None:
+            rows = self._reshapes.of(batch.sparkSession, made.results)
+            made = replace(made, results=rows, counters={**made.counters, "results": rows.num_rows})
         self._refuse_what_came_after_the_close(made)
         written = written_once(self._sink, made)  # 2 3 4 5
         if written is not None:
@@ -307,24 +332,6 @@ class Pipeline:
         if query_id == self._checkpoint.query_id():
             self._gathering.heard(progress)
 
-    def _batch(self, taken: list[pa.Table], batch_id: int, seconds: float) -> Batch:
-        results = [conform(f, self._schema) for f in taken if not frames.is_dead(f) and f.num_rows]
-        dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
-        rows = _up_to(self._last_us, pa.concat_tables([self._schema.empty_table(), *results]))
-        watermark_us = _watermark(self._checkpoint.offsets(batch_id), taken)
-        query_id = self._checkpoint.query_id()
-        assert query_id is not None
-        return Batch(
-            query_id=query_id,
-            batch_id=batch_id,
-            offsets=self._checkpoint.offsets(batch_id),
-            results=rows,
-            dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),
-            counters=frames.sum_counters([*map(frames.counters_of, taken), {"results": rows.num_rows}]),
-            watermark_us=None if watermark_us is None else min(watermark_us, self._last_us),
-            seconds=seconds,
-        )
-
     def _explained(self, error: BaseException) -> BaseException:
         """What to say of an error in a batch: our own as it is, whichever process raised it, or what the stream knows."""
         if isinstance(error, WaterclockError):
@@ -343,8 +350,8 @@ class Pipeline:
             "state": bucket.VERSION,
             "buckets": operator.BUCKETS,
             "rules": repr(self._rules),
-            **self._stream.settings(),
             "watermark_delay_us": self._delay_us,
+            **self._stream.settings(),
             **({"mirror": repr(mirror)} if isinstance(mirror, Mirror) else {}),
         }
 
@@ -354,7 +361,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        sink or config.sink.sink(),
+        (sink or config.sink.sink()) if config.step is None else Reshaped(sink or config.sink.sink(), config.step),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,
@@ -372,28 +379,6 @@ def _place_of(sink: Sink) -> str:
     """Where a sink's results are, in words that are the same from run to run."""
     place = getattr(sink, "place", None)
     return place if isinstance(place, str) else str(sink.describe())
-
-
-def _up_to(last_us: int, results: pa.Table) -> pa.Table:
-    """`results`, none made after `last_us`: the close makes its own at a watermark that no calendar holds."""
-    place = results.schema.get_field_index("emitted_at")
-    if place < 0:  # changes of tables
-        return results
-    last = pa.scalar(last_us, pa.int64()).cast(frames.TIMESTAMP)
-    made = results.column(place)
-    return results.set_column(place, results.schema.field(place), pc.if_else(pc.greater(made, last), last, made))
-
-
-def _watermark(offsets: str | None, taken: list[pa.Table]) -> int | None:
-    """The watermark of a batch in microseconds: Spark's, from the second line of its offsets, or one that results say.
-
-    Spark's begins at 0, which says that there is none; that of a topic may well lie before 1970. None for one that no
-    calendar holds, so far back does `watermark_delay` reach.
-    """
-    lines = (offsets or "").splitlines()
-    ms = json.loads(lines[1]).get("batchWatermarkMs", 0) if len(lines) > 1 else 0
-    reported = [us for us in map(frames.watermark_of, taken) if us is not None and us >= EARLIEST_US]
-    return max((*reported, *([ms * 1000] if ms else [])), default=None)
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:

@@ -10,16 +10,23 @@ from waterclock.errors import UsageError
 
 def check_source(folder: Path) -> None:
     """Raise UsageError where the source's `folder` is not there, or something in it would be read wrongly or not at all."""
-    if not folder.is_dir():
-        raise UsageError(f"the source folder {folder} does not exist")
+    check_readable(folder)
     if why := _why_unfit(folder):
         raise UsageError(f"the source folder {folder} {why}")
 
 
+def check_readable(folder: Path) -> None:
+    """Raise UsageError where the source's `folder` is not there, or this user may not read it."""
+    if not folder.is_dir():
+        raise UsageError(f"the source folder {folder} does not exist")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise UsageError(
+            f"the source folder {folder} cannot be read by this user: give it the rights to list and read it"
+        )
+
+
 def _why_unfit(folder: Path) -> str | None:
     """What keeps Spark from reading the folder as it is, and the way out."""
-    if not os.access(folder, os.R_OK | os.X_OK):
-        return "cannot be read by this user: give it the rights to list and read it"
     if (folder / "_delta_log").is_dir():
         return (
             "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table "

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from waterclock.spark.toml.config import Files, source_from
+from waterclock.spark.toml.readers import Reader
 from waterclock.spark.toml.topics import Topics
 
 
-def folder(path: str | Path, *, columns: Mapping[str, str], **more: Any) -> Files:
-    """Files of the folder at `path`; `more` are other keys of [source], such as format="parquet" or files_per_batch=4.
+def folder(path: str | Path, *, columns: Mapping[str, str] | None = None, **more: Any) -> Files | Reader:
+    """Files of the folder at `path`; `more` are other keys of [source], such as format="csv" or files_per_batch=4.
 
     >>> folder("/in", columns={"order": "string", "at": "timestamp"}).files_per_batch
     16
     """
-    made = source_from({**more, "path": str(path), "columns": dict(columns)}, Path.cwd())
-    assert isinstance(made, Files)  # the keys of topics are unknown beside a path
+    named = {} if columns is None else {"columns": dict(columns)}
+    made = source_from({**more, **named, "path": str(path)}, Path.cwd())
+    assert isinstance(made, Files | Reader)  # the keys of topics are unknown beside a path
     return made
 
 

@@ -1,4 +1,4 @@
-"""Which stream a source means: files of a folder, topics of Kafka, or a streaming DataFrame.
+"""Which stream a source means: files of a folder, topics of Kafka, a streaming DataFrame, or results of one.
 
 Rule 1: a source is a value: what `[source]` of a file says, as a record. The stream of it is made for one pipeline.
 """
@@ -11,16 +11,27 @@ from pyspark.sql import DataFrame
 
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.results import Results, ResultStream
 from waterclock.spark.source import Stream
 from waterclock.spark.toml.config import Files
 from waterclock.spark.toml.fitting import check_fits
+from waterclock.spark.toml.readers import Reader
 from waterclock.spark.toml.topics import Topics
 
-Source: TypeAlias = Files | Topics | Any  # a streaming DataFrame, for which PySpark has no types here
+Source: TypeAlias = (
+    Files | Topics | Reader | Results | Any
+)  # a streaming DataFrame, for which PySpark has no types here
 
 
 def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> Stream:
     """The stream of `source`; EnvironmentMissing where a package for it is not installed."""
+    if isinstance(source, Results):
+        return ResultStream(source, checkpoint)
+    if isinstance(source, Reader):
+        from waterclock.spark.dataframe.reader import ReaderStream
+
+        assert rules is not None
+        return ReaderStream(source, rules, delay_us, checkpoint)
     if isinstance(source, DataFrame):
         from waterclock.spark.dataframe.stream import DataFrameStream
 
@@ -38,12 +49,14 @@ def stream_of(source: Source, rules: Rules | None, delay_us: int, checkpoint: Ch
 
 def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
     """Raise UsageError or TypeError where `source` is none, or does not fit the rules or the sink's `mirror`."""
+    if isinstance(source, Results):
+        return
     if isinstance(source, DataFrame):
         from waterclock.spark.dataframe.stream import check_dataframe
 
         check_dataframe(source, rules)
         return
-    if not isinstance(source, Files | Topics):
+    if not isinstance(source, Files | Topics | Reader):
         raise TypeError(
             f"Pipeline(source=) must be a folder(...), topics(...) or a streaming DataFrame, got {source!r}"
         )

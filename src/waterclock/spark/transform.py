@@ -1,10 +1,10 @@
 """`rules.on_spark()`: rules as a transformation of any DataFrame, streaming or batch.
 
-    streaming   withWatermark -> pack -> transformWithState -> unpack
+    streaming   pack -> beside it, what closes it (closing.py) -> withWatermark -> transformWithState -> unpack
     batch       pack -> one call a bucket, closed at the end -> unpack
 
-Rule 1: the watermark is set before packing: a packed row has no event time of its own, so Spark drops nothing as late
-        and the engine, which has an output for late events, sees everything.
+Rule 1: the watermark is taken from packed rows and its column dropped before grouping: Spark drops nothing as late, and
+        the engine, which has an output for late events, sees everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -34,7 +33,9 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.spark import buckets, frames, operator
+from waterclock.spark.closing import OnSpark, closes
 from waterclock.spark.layout import ROW_ID
+from waterclock.spark.packs import CLOSING_US, NO_TIME, TIMED, Packs, as_time, end_of, timed
 from waterclock.spark.state.bucket import Bucket
 
 if TYPE_CHECKING:
@@ -62,14 +63,18 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
         result = result_type(rules, events.schema)
-        rows = events.withColumn(ROW_ID, made_id(rules))
+        rows = events.withColumn(ROW_ID, made_id(rules, events.columns))
         if not events.isStreaming:
             packed = rows.mapInArrow(packer(rules), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
-            timed = rows.withWatermark(rules.time, delay_text(watermark_delay_us))
-            done = operator.apply(rules, timed.mapInArrow(packer(rules), operator.PACKED))
-        return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC")), result)
+            packed = rows.mapInArrow(timed_packer(rules), TIMED)
+            made = OnSpark(repr(rules), watermark_delay_us, events.schema.simpleString())
+            with_close = packed.unionByName(closes(events.sparkSession, made))
+            timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
+            done = operator.apply(rules, timed_rows)
+        last_us = CLOSING_US - watermark_delay_us
+        return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC"), last_us), result)
 
     return transform
 
@@ -79,9 +84,9 @@ def delay_text(delay_us: int) -> str:
     return f"{-(-delay_us // 1000)} milliseconds"
 
 
-def made_id(rules: Rules) -> Column:
-    """The id of rows whose own is not named or null: a hash of the whole row; null where the own one serves."""
-    made = F.sha2(F.to_json(F.struct("*"), _WHOLE), 256)
+def made_id(rules: Rules, names: list[str]) -> Column:
+    """The id of rows whose own is not named or null: a hash of the columns `names`; null where the own one serves."""
+    made = F.sha2(F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)), _WHOLE), 256)
     return made if rules.id is None else F.when(F.col(rules.id).isNull(), made)
 
 
@@ -139,13 +144,30 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs()
         for batch in batches:
-            keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
-            _check_rows(rules, keyed)
-            for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
-                packs.add(label, frames.to_bytes(rows))
+            _add(packs, batch, rules)
             yield packs.take()
 
     return pack
+
+
+def timed_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same for a stream: beside what is packed, the largest time of all rows, heartbeats too (`packs.TIMED`)."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        packs = Packs()
+        for batch in batches:
+            _add(packs, batch, rules)
+            latest_us = pc.max(batch.column(rules.time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py()
+            yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
+
+    return pack
+
+
+def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
+    keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
+    _check_rows(rules, keyed)
+    for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
+        packs.add(label, frames.to_bytes(rows))
 
 
 def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
@@ -160,36 +182,13 @@ def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
             )
 
 
-class Packs:
-    """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
-
-    def __init__(self, origin: str = "") -> None:
-        context = TaskContext.get()
-        self.origin = origin or f"{context.partitionId() if context else 0:08d}"
-        self._made = 0
-        self._rows: list[tuple[int, str, bytes | None]] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, label: int, frame: bytes | None) -> None:
-        self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
-        self._made += 1
-
-    def take(self) -> pa.RecordBatch:
-        label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
-        self._rows = []
-        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
-        return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
-
-
-def unpacker(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Result frames in, result rows of `schema` out."""
+def unpacker(schema: pa.Schema, last_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Result frames in, result rows of `schema` out; those of the close are shown at `last_us`."""
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for frame in batch.column("frame").to_pylist():
-                yield from conform(frames.from_bytes(frame), schema).to_batches()
+                yield from up_to(last_us, conform(frames.from_bytes(frame), schema)).to_batches()
 
     return unpack
 
@@ -201,6 +200,18 @@ def conform(results: pa.Table, schema: pa.Schema) -> pa.Table:
         results.column(f.name).cast(f.type) if f.name in present else pa.nulls(results.num_rows, f.type) for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def up_to(last_us: int, results: pa.Table) -> pa.Table:
+    """`results`, none made after `last_us`: the close makes its own at a watermark that no calendar holds."""
+    place = results.schema.get_field_index("emitted_at")
+    if place < 0 or not pa.types.is_timestamp(
+        results.schema.field(place).type
+    ):  # changes of tables; a user's own column
+        return results
+    made = results.column(place)
+    last = pa.scalar(last_us, pa.int64()).cast(made.type)
+    return results.set_column(place, results.schema.field(place), pc.if_else(pc.greater(made, last), last, made))
 
 
 def _whole_bucket(rules: Rules) -> Callable[[pa.Table], pa.Table]:

@@ -13,7 +13,7 @@ from waterclock import Rules
 from waterclock.spark import frames
 from waterclock.spark.dataframe.rows import reasons_of, row_packer
 from waterclock.spark.layout import LATEST_US, ROW_ID
-from waterclock.spark.source import END_US
+from waterclock.spark.packs import END_US
 
 RULES = Rules(key="k", time="at", sequence="n")
 AT = datetime(2026, 1, 1, tzinfo=UTC)

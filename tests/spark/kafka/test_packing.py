@@ -12,7 +12,7 @@ from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
-from waterclock.spark.source import END_US, FIRST
+from waterclock.spark.packs import END_US, FIRST
 
 LAYOUT = TopicLayout({"k": "string", "t": "timestamp"}, {}, Rules(key="k", time="t"))
 DELAY_US = 3_600_000_000

@@ -23,7 +23,7 @@ from waterclock.errors import UsageError
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka import datasource
-from waterclock.spark.source import END_US, FIRST
+from waterclock.spark.packs import END_US, FIRST
 from waterclock.spark.streams import stream_of
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker

@@ -86,8 +86,8 @@ def test_the_shipped_pipeline_loads() -> None:
         ),
         (('path = "in"', ""), "[source]: 'path' is missing"),
         (
-            ('path = "in"', 'path = "in"\nformat = "csv"'),
-            "[source]: 'format' must be one of jsonl, parquet, kafka, got 'csv'",
+            ('path = "in"', 'path = "in"\nformat = "xml"'),
+            "[source]: 'format' must be one of jsonl, parquet, kafka, csv, json, orc, text, delta, table, got 'xml'",
         ),
         (
             ('path = "in"', 'path = "in"\nfiles_per_batch = 0'),

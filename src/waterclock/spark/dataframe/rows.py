@@ -16,8 +16,11 @@ import pyarrow.compute as pc
 from waterclock.rules.model import Rules
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
-from waterclock.spark.source import FIRST, NO_TIME, end_of, timed
-from waterclock.spark.transform import Packs
+from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, end_of, timed
+
+FILE, CORRUPT = f"{ROW_ID}_file", f"{ROW_ID}_corrupt"  # beside the rows of a reader: their file, a line it cannot read
+ASIDE = (FILE, CORRUPT)
+_NOT_READ = "the reader cannot read it by the columns"
 
 
 def row_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -32,11 +35,22 @@ def row_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return pack
 
 
+def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Lines that a reader could not read in, packed dead letters out."""
+    packs = Packs()
+    for batch in batches:
+        if batch.num_rows:
+            letters = _letters(batch, pa.array([_NOT_READ] * batch.num_rows, pa.string()))
+            counted = frames.with_counters(letters, {"dead_letters": letters.num_rows}, b"dead")
+            packs.add(FIRST, frames.to_bytes(counted))
+            yield timed(packs, NO_TIME)
+
+
 def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch:
     reasons = reasons_of(batch, rules)
     bad = pc.is_valid(reasons)
     letters = _letters(batch.filter(bad), reasons.filter(bad))
-    good = batch.filter(pc.invert(bad))
+    good = _without(batch.filter(pc.invert(bad)), *ASIDE)
     keyed = good.filter(pc.is_valid(good.column(rules.key)))
     for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
         packs.add(label, frames.to_bytes(rows))
@@ -44,16 +58,17 @@ def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch
     if any(counters.values()):
         packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
     latest_us = pc.max(_us(good.column(rules.time))).as_py()
-    latest = NO_TIME if latest_us is None else pa.scalar(end_of(latest_us), pa.int64()).cast(frames.TIMESTAMP)
+    latest = NO_TIME if latest_us is None else as_time(end_of(latest_us))
     return timed(packs, latest)
 
 
 def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
     """For each row why the rules, or a sink, cannot take it; null where they can. The first reason that holds counts."""
     at, key = rows.column(rules.time), rows.column(rules.key)
-    others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID)]
+    others = [rows.column(name) for name in rows.schema.names if name not in (rules.key, rules.time, ROW_ID, *ASIDE)]
     carries = _any([pc.is_valid(column) for column in others], rows.num_rows)
-    found = [(pc.is_null(at), f"column {rules.time!r} (the time) is missing")]
+    found = [(pc.is_valid(rows.column(CORRUPT)), _NOT_READ)] if CORRUPT in rows.schema.names else []
+    found.append((pc.is_null(at), f"column {rules.time!r} (the time) is missing"))
     found += [(_outside(rows.column(f.name)), _calendar(f.name)) for f in rows.schema if pa.types.is_timestamp(f.type)]
     found.append((pc.and_(pc.is_null(key), carries), f"column {rules.key!r} (the key) is missing"))
     if rules.sequence:
@@ -86,13 +101,23 @@ def _any(masks: list[pa.Array], count: int) -> pa.Array:
 
 
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:
-    """A letter for each row, without a place: Spark tells none."""
-    own = rows.drop_columns([ROW_ID]) if ROW_ID in rows.schema.names else rows
+    """A letter for each row: its file, where the reader told it, and the line as it stood, or else the row."""
+    own = _without(rows, ROW_ID, *ASIDE)
     columns = [_text_of(column) if pa.types.is_timestamp(column.type) else column for column in own.columns]
     made = pa.RecordBatch.from_arrays(columns, own.schema.names).to_pylist()
     texts = [json.dumps(row, ensure_ascii=False, default=str) for row in made]
-    told = zip(reasons.to_pylist(), texts, strict=True)
-    return dead_letters([(None, None, reason, text) for reason, text in told])
+    files, lines = (_texts(rows, name) for name in ASIDE)
+    told = zip(files, reasons.to_pylist(), lines, texts, strict=True)
+    return dead_letters([(file, None, reason, text if line is None else line) for file, reason, line, text in told])
+
+
+def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:
+    found: list[str | None] = rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
+    return found
+
+
+def _without(rows: pa.RecordBatch, *names: str) -> pa.RecordBatch:
+    return rows.drop_columns([name for name in names if name in rows.schema.names])
 
 
 def _text_of(times: pa.Array) -> pa.Array:

@@ -16,11 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.dataframe.plans import refuse_stateful
-from waterclock.spark.dataframe.rows import row_packer
+from waterclock.spark.dataframe.rows import ASIDE, pack_letters, row_packer
 from waterclock.spark.files.source import reader
 from waterclock.spark.layout import ROW_ID
-from waterclock.spark.source import TIMED, names_of
+from waterclock.spark.packs import TIMED
+from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.source import names_of
 from waterclock.spark.toml.fitting import check_durations, check_names_of
 from waterclock.spark.transform import check_columns, delay_text, made_id
 
@@ -28,36 +29,46 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def check_dataframe(rows: DataFrame, rules: Rules | None) -> None:
-    """Raise UsageError where `rows` cannot be the source of a pipeline with these rules."""
+def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(source=)") -> None:
+    """Raise UsageError where `rows`, which is called `what`, cannot be the source of a pipeline with these rules."""
     if rules is None:
         raise UsageError("Pipeline(rules=) is None, and only topics bring changes of tables: give the rules")
     if not rows.isStreaming:
         raise UsageError(
-            "Pipeline(source=) is a batch DataFrame: read it with spark.readStream, or apply the rules to it with "
+            f"{what} is a batch DataFrame: read it with spark.readStream, or apply the rules to it with "
             "rules.on_spark()"
         )
     if not hasattr(rows, "_jdf"):
-        raise UsageError("Pipeline(source=) is a DataFrame of Spark Connect: use a session that is in this process")
+        raise UsageError(f"{what} is a DataFrame of Spark Connect: use a session that is in this process")
     check_columns(rules, rows.schema)
     check_durations(rules)
-    check_names_of(rows.columns, "Pipeline(source=)")
-    refuse_stateful(rows, "Pipeline(source=)")
+    check_names_of(rows.columns, what)
+    refuse_stateful(rows, what)
 
 
 class DataFrameStream:
     """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
 
     unit = "rows"
+    closes = True
 
-    def __init__(self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None
+    ) -> None:
+        """`letters` are lines that could not be read, where they do not stand among `rows`."""
         self._rows, self._rules, self._delay_us, self._checkpoint = rows, rules, delay_us, checkpoint
+        self._letters = letters
+
+    def begin(self, session: SparkSession) -> None:
+        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
-        return to_arrow_schema(self._rows.schema, timezone="UTC")
+        return to_arrow_schema(self._rows.drop(*ASIDE).schema, timezone="UTC")
 
     def settings(self) -> dict[str, Any]:
-        return {"columns": {field.name: field.dataType.simpleString() for field in self._rows.schema.fields}}
+        return {
+            "columns": {field.name: field.dataType.simpleString() for field in self._rows.drop(*ASIDE).schema.fields}
+        }
 
     def check(self) -> None:
         """Nothing: it was looked at when the pipeline was made."""
@@ -66,8 +77,11 @@ class DataFrameStream:
         """Nothing that can be known yet: the first batch that has rows is refused."""
 
     def packed(self, session: SparkSession, live: bool) -> DataFrame:
-        rows = self._rows.withColumn(ROW_ID, made_id(self._rules)).mapInArrow(row_packer(self._rules), TIMED)
+        named = self._rows.withColumn(ROW_ID, made_id(self._rules, self._rows.drop(*ASIDE).columns))
+        rows = named.mapInArrow(row_packer(self._rules), TIMED)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
+        if self._letters is not None:
+            rows = rows.unionByName(self._letters.mapInArrow(pack_letters, TIMED))
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:

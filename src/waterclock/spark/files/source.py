@@ -20,10 +20,11 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout, name_of, read_file
 from waterclock.spark.layout import dead_letters
-from waterclock.spark.source import END_US, FIRST, NO_TIME, TIMED, end_of, names_of, timed
+from waterclock.spark.packs import END_US, FIRST, NO_TIME, TIMED, Packs, end_of, timed
+from waterclock.spark.source import names_of
 from waterclock.spark.source_folder import check_source, count_files
 from waterclock.spark.toml.config import Files
-from waterclock.spark.transform import Packs, delay_text
+from waterclock.spark.transform import delay_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +36,14 @@ class FileStream:
     """A `Stream` of the files in a folder of this machine."""
 
     unit = "files"
+    closes = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
         self._layout = Layout(source.format, dict(source.columns), rules)
+
+    def begin(self, session: SparkSession) -> None:
+        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return self._layout.schema()

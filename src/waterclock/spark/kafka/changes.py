@@ -24,8 +24,7 @@ from waterclock.spark import frames
 from waterclock.spark.files.jsonl import letter
 from waterclock.spark.kafka.records import Records
 from waterclock.spark.layout import Letter, dead_letters
-from waterclock.spark.source import FIRST, NO_TIME, timed
-from waterclock.spark.transform import Packs
+from waterclock.spark.packs import FIRST, NO_TIME, Packs, timed
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
-from waterclock.spark.source import TIMED
+from waterclock.spark.packs import TIMED
 from waterclock.spark.toml.topics import Topics
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from waterclock.spark.kafka.client import client_for, resolved
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
 from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
 from waterclock.spark.kafka.packing import PacksRecords, RowPacker
-from waterclock.spark.source import TIMED
+from waterclock.spark.packs import TIMED
 from waterclock.spark.toml.topics import Where
 
 try:

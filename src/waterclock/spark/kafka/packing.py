@@ -19,8 +19,7 @@ import pyarrow as pa
 from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
-from waterclock.spark.source import END_US, FIRST, NO_TIME, end_of, timed
-from waterclock.spark.transform import Packs
+from waterclock.spark.packs import END_US, FIRST, NO_TIME, Packs, end_of, timed
 
 
 class PacksRecords(Protocol):

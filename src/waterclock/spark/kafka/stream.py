@@ -24,7 +24,8 @@ from waterclock.spark.kafka.client import client_for, resolved, settings_of
 from waterclock.spark.kafka.offsets import from_json, to_json
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
-from waterclock.spark.source import TIMED, names_of
+from waterclock.spark.packs import TIMED
+from waterclock.spark.source import names_of
 from waterclock.spark.toml.topics import Topics
 from waterclock.spark.transform import delay_text
 
@@ -61,7 +62,11 @@ class TopicStream:
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
         self._topics, self._checkpoint = topics, checkpoint
         self._packing = packing_of(topics, rules, delay_us)
+        self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
+
+    def begin(self, session: SparkSession) -> None:
+        """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
         return self._packing.layout.schema()

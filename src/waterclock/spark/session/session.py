@@ -5,6 +5,7 @@ Every setting has its reason in docs/spark.md. A session that runs already is us
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.spark.operator import BUCKETS
 from waterclock.spark.session import cluster
 from waterclock.spark.session.interrupts import Interrupted
 from waterclock.spark.session.java import use_java
@@ -23,6 +25,7 @@ from waterclock.spark.session.java import use_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -114,6 +117,24 @@ def check(spark: SparkSession) -> None:
         raise UsageError(
             f'"{_NO_DATA}" must be true: what is due when time has moved on, the close too, comes in a batch without '
             "input. Leave the setting out"
+        )
+
+
+def check_state_store(spark: SparkSession) -> None:
+    """Raise UsageError where the session keeps state in a way that rules cannot be kept in; warn of what makes it slow."""
+    name = "spark.sql.streaming.stateStore.providerClass"
+    if "RocksDB" not in spark.conf.get(name, ""):
+        raise UsageError(
+            f"the session's {name!r} is not RocksDB's, which the rules' state needs: set it with "
+            f'spark.conf.set("{name}", "{_ROCKSDB}"), or let waterclock.spark.start_session() make the session'
+        )
+    parts = int(spark.conf.get("spark.sql.shuffle.partitions", "200"))
+    if parts > BUCKETS:
+        log.warning(
+            "spark.sql.shuffle.partitions is %d: each batch commits that many state stores, and all but %d stay empty; set "
+            "it to the number of cores before the first batch of a checkpoint, which keeps it",
+            parts,
+            BUCKETS,
         )
 
 

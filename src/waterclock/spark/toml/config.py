@@ -2,7 +2,8 @@
 
     [pipeline]        name, checkpoint
     [source]          format = "jsonl" | "parquet", path (a folder), files_per_batch
-                      format = "kafka", servers, topics, ...: see kafka/table.py
+                      format = "kafka", servers, topics, ...: see topics.py
+                      format = "csv", "json", ...: one of Spark's own readers, see readers.py
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
     [rules] ...       see rules/toml.py; with changes of tables (kafka/table.py) there are neither [rules] nor [time]
@@ -25,7 +26,10 @@ from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
 from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import check_places, place, plain_name
+from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from
+from waterclock.spark.toml.steps import NAMES as STEPS
+from waterclock.spark.toml.steps import Step, step_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import count as _count
@@ -35,7 +39,7 @@ from waterclock.spark.toml.values import get as _get
 from waterclock.spark.toml.values import one_of as _one_of
 from waterclock.spark.toml.values import part as _part
 
-FORMATS = ("jsonl", "parquet", "kafka")
+FORMATS = ("jsonl", "parquet", "kafka", *READERS)
 COLUMN_TYPES = ("string", "long", "int", "double", "boolean", "timestamp")
 _FILE_NAMES = ("format", "path", "files_per_batch", "columns")
 _TABLES = ("pipeline", "source", "time", "rules", "sink", "spark")
@@ -61,13 +65,14 @@ class Config:
 
     name: str
     checkpoint: Path
-    source: Files | Topics
+    source: Files | Topics | Reader
     watermark_delay_us: int
     close: bool
     rules: Rules | None  # None: records are changes of tables, which are put into tables like them
     sink: Destination
     cores: int | None
     spark_conf: Mapping[str, str]
+    step: Step | None = None  # what is done with results before they reach the sink
 
 
 def load(path: str | Path) -> Config:
@@ -113,7 +118,8 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=not changes and _get(time, "[time]", "close", bool, True),
         rules=None if changes else rules_from(_part(table, "rules", None)),
-        sink=destination_from(_part(table, "sink", None), folder, changes),
+        sink=destination_from(_without_step(table), folder, changes),
+        step=step_from("[sink]", _part(table, "sink", None), folder),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
@@ -137,9 +143,19 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
     return True
 
 
-def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics:
+def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """[sink] without `query` and `transform`, which are for results alone."""
+    sink = _part(table, "sink", None)
+    if set(STEPS) & set(sink) and (sink.get("mode") == "apply" or _brings_changes(table)):
+        raise UsageError("[sink]: 'query' and 'transform' are for results: a mirror follows its changes as they are")
+    return {name: value for name, value in sink.items() if name not in STEPS}
+
+
+def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:
     """The source of a parsed table [source], whose paths are relative to `folder`; UsageError says what is wrong."""
     where = "[source]"
+    if reads_by_spark(source):
+        return reader_from(source, folder)
     format_ = _one_of(where, "format", _get(source, where, "format", str, "jsonl"), FORMATS)
     check_names(where, source, TOPIC_NAMES if format_ == "kafka" else _FILE_NAMES, ())
     changes = format_ == "kafka" and source.get("value") in VALUES[1:]

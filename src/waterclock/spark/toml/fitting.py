@@ -27,12 +27,17 @@ _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
 }
 
 
-def check_fits(columns: Mapping[str, str], rules: Rules | None, mirror: object) -> None:
-    """Raise UsageError where rules, the columns that are read, and a sink that is a mirror do not fit each other."""
+def check_fits(columns: Mapping[str, str] | None, rules: Rules | None, mirror: object) -> None:
+    """Raise UsageError where rules, the columns that are read, and a sink that is a mirror do not fit each other.
+
+    `columns` is None where only Spark knows them.
+    """
     if rules is None:
         return
-    _check_columns(columns, rules)
     check_durations(rules)
+    if columns is None:
+        return
+    _check_columns(columns, rules)
     if isinstance(mirror, Mirror):
         event = pa.schema([(name, TYPES[kind]) for name, kind in columns.items()])
         check_mirror(mirror, event, rules)

@@ -1,0 +1,1 @@
+"""Sensors that fell silent: nested JSON without a sequence number."""

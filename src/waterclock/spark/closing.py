@@ -1,0 +1,128 @@
+"""What closes a stream that went through `rules.on_spark()`: a source beside its rows that says nothing until it is bound.
+
+`on_spark` does not know the checkpoint with which its results will be written. So it adds this source, and `write_once`
+binds it to the folder of the checkpoint's heartbeats; each file in there is a heartbeat of the end of time. A stream that
+is written in another way is never bound, and never closes.
+
+Rule 1: an offset is the number of heartbeats, so a batch that is run again has the same ones whatever lies in the folder.
+Rule 2: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from waterclock.spark.packs import END_US, TIMED, Packs, as_time, timed
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _Ends
+except ImportError:  # before PySpark 4.2
+
+    class _Ends:  # type: ignore[no-redef]
+        """A query that ends by itself asks nothing of a source."""
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME = "waterclock_close"
+_BINDING = "binding"  # the option that names the file which names the folder
+_numbers = count()
+_made: dict[str, OnSpark] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OnSpark:
+    """What one `on_spark` was told, which the state behind it depends on."""
+
+    rules: str
+    watermark_delay_us: int
+    columns: str
+
+
+def closes(session: SparkSession, made: OnSpark) -> DataFrame:
+    """Packed rows that close the stream which they are added to, once they are bound."""
+    binding = str(_folder() / str(next(_numbers)))
+    _made[binding] = made
+    session.dataSource.register(ClosingSource)
+    return session.readStream.format(NAME).option(_BINDING, binding).load()
+
+
+def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
+    """By its binding, each `on_spark` that `stream` went through."""
+    plan = stream._jdf.queryExecution().analyzed()
+    found = [options.get(_BINDING) for options in _options(plan)]
+    return {binding: _made[binding] for binding in found if binding in _made}
+
+
+def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
+    """From now on a file in the folder `heartbeats` closes the stream."""
+    for binding in bindings:
+        Path(binding).write_text(str(heartbeats))
+
+
+@cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="waterclock-close-"))
+    atexit.register(shutil.rmtree, folder, True)
+    return folder
+
+
+def _options(node: Any) -> Iterator[Any]:
+    if node.nodeName() == "StreamingRelationV2" and node.sourceName() == NAME:
+        yield node.extraOptions()
+    children = node.children()
+    for place in range(children.size()):
+        yield from _options(children.apply(place))
+
+
+class ClosingSource(DataSource):  # type: ignore[misc]  # PySpark is untyped here
+    """The source, as PySpark wants it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return TIMED
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return ClosingReader(self.options[_BINDING])
+
+
+class Beats(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
+    """Some heartbeats."""
+
+
+class ClosingReader(_Ends, DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here
+    """The planner's side, and `read`, which runs in workers."""
+
+    def __init__(self, binding: str) -> None:
+        self._binding = Path(binding)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing: what is there is there."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"heartbeats": 0}
+
+    def latestOffset(self, *start_and_limit: Any) -> dict[str, int]:  # PySpark 4.1 gives neither
+        folder = Path(self._binding.read_text()) if self._binding.exists() else None
+        return {"heartbeats": sum(1 for _ in folder.glob("*.jsonl")) if folder else 0}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [Beats(None)] if end["heartbeats"] > start["heartbeats"] else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield timed(Packs(), as_time(END_US))

@@ -1,0 +1,176 @@
+"""The stream of one of Spark's own readers: CSV, JSON, ORC, text, Parquet without declared columns, Delta, a table.
+
+Rule 1: columns that nobody declared are inferred once, from what is there at the first start, and kept in the checkpoint:
+        a later file does not change the type of a column.
+Rule 2: a step of the user's (`query`, `transform`) never sees a line that could not be read. So where there is one, lines
+        are read twice: for the step, and for the dead letters.
+Rule 3: a line that the reader cannot read by the columns is a dead letter with its file. A file that it cannot read at all
+        ends the run with a sentence: Spark tells no place in it from which to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from waterclock.disk import make_folder
+from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.rules.model import Rules
+from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.dataframe.rows import CORRUPT, FILE
+from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
+from waterclock.spark.source import FOREVER, literal
+from waterclock.spark.source_folder import check_readable
+from waterclock.spark.steps import SOURCE, applied
+from waterclock.spark.toml.readers import Reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LINES = ("csv", "json")  # formats with lines that may be corrupt
+
+
+class ReaderStream:
+    """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has asked Spark."""
+
+    unit = "rows"
+    closes = True
+
+    def __init__(self, reader: Reader, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
+        self._reader, self._rules, self._delay_us, self._checkpoint = reader, rules, delay_us, checkpoint
+        self._rows: DataFrameStream | None = None
+
+    def begin(self, session: SparkSession) -> None:
+        rows, step = self._read(session), self._reader.step
+        letters = rows.where(F.col(CORRUPT).isNotNull()) if step and CORRUPT in rows.columns else None
+        if step is not None:
+            good = rows if letters is None else rows.where(F.col(CORRUPT).isNull())
+            rows = applied(step, good.drop(CORRUPT, FILE), SOURCE)
+        check_dataframe(rows.drop(CORRUPT, FILE), self._rules, "the source")
+        self._rows = DataFrameStream(rows, self._rules, self._delay_us, self._checkpoint, letters)
+
+    def schema(self) -> pa.Schema | None:
+        return None if self._rows is None else self._rows.schema()
+
+    def settings(self) -> dict[str, Any]:
+        place = {"path": str(self._reader.path)} if self._reader.path else {"table": self._reader.table}
+        columns = {} if self._rows is None else self._rows.settings()
+        read = {"format": self._reader.format, "options": dict(self._reader.options)}
+        return {**columns, **place, **read, **({} if self._reader.step is None else self._reader.step.settings())}
+
+    def check(self) -> None:
+        if self._reader.path is not None and "://" not in str(self._reader.path):
+            check_readable(self._reader.path)
+
+    def refuse_if_closed(self) -> None:
+        if self._reader.path is not None and self._reader.format != "delta":
+            self._checkpoint.refuse_if_closed(self._reader.path)
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        assert self._rows is not None  # as `begin` made it
+        return self._rows.packed(session, live)
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        return {}
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        done = totals.get("events", 0)
+        return done, done
+
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        return []
+
+    def explain(self, story: str) -> str | None:
+        """Spark's words for a file that it cannot read, with the way out."""
+        named = re.search(r"Encountered error while reading file (\S+?)\.? ", story)
+        if "FAILED_READ_FILE" not in story or named is None:
+            return None
+        return (
+            f"Spark cannot read the file {named[1]}, and nothing of its batch was written. Put a file that can be read in "
+            "its place, under the same name (an empty one will do); the same command goes on from there"
+        )
+
+    def close(self) -> None:
+        pass
+
+    # Reading ---------------------------------------------------------------------------------------------------
+
+    def _read(self, session: SparkSession) -> DataFrame:
+        reader, columns = self._reader, self._columns(session)
+        lines = reader.format in _LINES
+        stream = session.readStream.format(reader.format).options(**{**self._options(), **_FIXED})
+        if columns is not None:
+            stream = stream.schema(columns.add(CORRUPT, "string") if lines else columns)
+        try:
+            rows = stream.table(reader.table) if reader.table else stream.load(self._place())
+        except (AnalysisException, Py4JError) as error:
+            raise self._refused(error) from error
+        return rows.withColumn(FILE, F.col("_metadata.file_path")) if lines else rows
+
+    def _options(self) -> dict[str, str]:
+        own = {"maxFilesPerTrigger": str(self._reader.files_per_batch), "maxFileAge": FOREVER}
+        corrupt = {"columnNameOfCorruptRecord": CORRUPT} if self._reader.format in _LINES else {}
+        return {**self._reader.options, **own, **corrupt}
+
+    def _place(self) -> str:
+        assert self._reader.path is not None
+        return str(self._reader.path) if self._reader.format == "delta" else literal(self._reader.path)
+
+    def _columns(self, session: SparkSession) -> StructType | None:
+        """The declared columns, or those that were inferred; None where the reader has its own."""
+        reader, kept = self._reader, self._checkpoint.path / "inferred.json"
+        if reader.columns is not None:
+            return _declared(reader.columns)
+        if reader.format in ("delta", "table"):
+            return None
+        if not kept.exists():
+            make_folder(self._checkpoint.path)
+            write(kept, json.dumps({"columns": self._inferred(session).jsonValue()}) + "\n")
+        return StructType.fromJson(stored(kept)["columns"])
+
+    def _inferred(self, session: SparkSession) -> StructType:
+        options = {"inferSchema": "true", **self._options(), **_FIXED}
+        try:
+            found = session.read.format(self._reader.format).options(**options).load(self._place()).schema
+        except (AnalysisException, Py4JError) as error:
+            if "UNABLE_TO_INFER_SCHEMA" not in str(error) and "CANNOT_INFER" not in str(error):
+                raise self._refused(error) from error
+            found = StructType()
+        if not [field for field in found.fields if field.name != CORRUPT]:
+            raise UsageError(
+                f"the source folder {self._reader.path} holds nothing from which columns could be inferred: declare them "
+                "under [source.columns], or start when a file is there"
+            )
+        return StructType([field for field in found.fields if field.name != CORRUPT])
+
+    def _refused(self, error: Exception) -> Exception:
+        """What Spark says on its first line, or behind the name of what Java threw."""
+        lines = str(error).splitlines()
+        why = next((line[line.index("[") :] for line in lines if "[" in line), lines[0])
+        if "DATA_SOURCE_NOT_FOUND" in why:
+            return EnvironmentMissing(
+                f"Spark has no reader for format = {self._reader.format!r}: give its jars under [spark.conf], as "
+                f'"spark.jars" or "spark.jars.packages" ({why})'
+            )
+        return UsageError(f"[source]: Spark cannot read it: {why}")
+
+
+_FIXED = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever the session says
+
+
+def _declared(columns: Mapping[str, str]) -> StructType:
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    try:
+        return StructType.fromDDL(ddl)
+    except ParseException as error:
+        raise UsageError(
+            f"[source.columns]: Spark does not know these types: {str(error).strip().splitlines()[0]}"
+        ) from error

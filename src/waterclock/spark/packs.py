@@ -1,0 +1,70 @@
+"""Packed rows: what travels between a source and the operator, with the times that move Spark's watermark.
+
+ts          the largest time of what is packed, null where there is none; dropped before grouping
+bucket      the label of a bucket of keys
+origin      where the rows come from: frames of a bucket are taken in its order
+frame       rows as Arrow bytes, null in a row that only moves the watermark
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from waterclock.rules.durations import datetime_us
+from waterclock.spark import buckets, frames, operator
+from waterclock.spark.checkpoint.folder import CLOSING
+
+TIMED = f"ts timestamp, {operator.PACKED}"
+FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
+END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
+NO_TIME = pa.scalar(None, frames.TIMESTAMP)
+
+
+class Packs:
+    """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
+
+    def __init__(self, origin: str = "") -> None:
+        context = TaskContext.get()
+        self.origin = origin or f"{context.partitionId() if context else 0:08d}"
+        self._made = 0
+        self._rows: list[tuple[int, str, bytes | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, label: int, frame: bytes | None) -> None:
+        self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
+        self._made += 1
+
+    def take(self) -> pa.RecordBatch:
+        label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
+        self._rows = []
+        arrays = [pa.array(label, pa.int32()), pa.array(origin, pa.string()), pa.array(frame, pa.binary())]
+        return pa.RecordBatch.from_arrays(arrays, ["bucket", "origin", "frame"])
+
+
+def end_of(us: int) -> int:
+    """`us`, the largest time of a part of the source; END_US where that is a close, for deadlines of later days pass too.
+
+    >>> end_of(7), end_of(CLOSING_US) == END_US
+    (7, True)
+    """
+    return us if us < CLOSING_US else END_US
+
+
+def as_time(us: int) -> pa.Scalar:
+    """Microseconds since 1970 as a time."""
+    return pa.scalar(us, pa.int64()).cast(frames.TIMESTAMP)
+
+
+def timed(packs: Packs, latest: pa.Scalar) -> pa.RecordBatch:
+    """What is packed so far, as rows of TIMED whose time is `latest`."""
+    if not len(packs):
+        packs.add(FIRST, None)  # nothing but heartbeats: a row without a frame still moves the watermark
+    packed = packs.take()
+    times = pa.repeat(latest, packed.num_rows).cast(frames.TIMESTAMP)
+    return pa.RecordBatch.from_arrays([times, *packed.columns], ["ts", *packed.schema.names])

@@ -1,0 +1,106 @@
+"""`write_once`: the results of `rules.on_spark()`, and of anything that was done with them, into a sink, exactly once.
+
+Rule 1: a batch of results goes through the same numbered steps as one of a pipeline (pipeline.py), into the same sinks.
+Rule 2: the stream is closed as a pipeline is, through the source that `on_spark` put beside its rows (closing.py). A stream
+        that went through no `on_spark` has nothing that could be held back, and is not closed.
+Rule 3: what the state depends on was told to `on_spark`: rules, delay, columns. A later run is held to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from waterclock.errors import UsageError
+from waterclock.spark import frames
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.closing import OnSpark, bind, bindings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results as the source of a pipeline without rules: what `write_once` runs."""
+
+    rows: DataFrame
+    made: Mapping[str, OnSpark]
+
+    @property
+    def delay_us(self) -> int:
+        """The longest delay of a watermark in it."""
+        return max((each.watermark_delay_us for each in self.made.values()), default=0)
+
+    @property
+    def sparkSession(self) -> SparkSession:
+        """The session of its DataFrame."""
+        return self.rows.sparkSession
+
+
+def results_of(stream: DataFrame) -> Results:
+    """`stream` as a source; UsageError where it cannot be one."""
+    if not stream.isStreaming:
+        raise UsageError(
+            "write_once(stream) is a batch DataFrame: there is nothing to go on with, so write it with Spark's own writers"
+        )
+    if not hasattr(stream, "_jdf"):
+        raise UsageError("write_once(stream) is a DataFrame of Spark Connect: use a session that is in this process")
+    return Results(stream, bindings_of(stream))
+
+
+class ResultStream:
+    """A `Stream` of results: its packed rows are the frames that a batch takes."""
+
+    unit = "results"
+
+    def __init__(self, results: Results, checkpoint: Checkpoint) -> None:
+        self._results, self._checkpoint = results, checkpoint
+        self.closes = bool(results.made)
+
+    def begin(self, session: SparkSession) -> None:
+        """Nothing: it is known what is read."""
+
+    def schema(self) -> pa.Schema:
+        return to_arrow_schema(self._results.rows.schema, timezone="UTC")
+
+    def settings(self) -> dict[str, Any]:
+        made = self._results.made.values()
+        return {"rules": [each.rules for each in made], "columns": [each.columns for each in made]}
+
+    def check(self) -> None:
+        """Nothing: what Spark can know of it, it knew when the stream was made."""
+
+    def refuse_if_closed(self) -> None:
+        """Nothing that can be known yet: the first batch that has results is refused."""
+
+    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+        bind(self._results.made, self._checkpoint.heartbeats)
+        return self._results.rows.mapInArrow(as_frames, "frame binary")
+
+    def trigger(self, live: bool) -> dict[str, Any]:
+        return {}
+
+    def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
+        done = totals.get("results", 0)
+        return done, done
+
+    def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
+        return []
+
+    def explain(self, story: str) -> str | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def as_frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in, a frame for each batch of them out."""
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.RecordBatch.from_arrays([pa.array([frames.to_bytes(batch)], pa.binary())], ["frame"])

@@ -1,0 +1,138 @@
+"""A step of the user's own, applied: SQL over a DataFrame, a function from DataFrame to DataFrame.
+
+Rule 1: a step keeps no state and knows no chance: what a batch's rows become does not depend on other batches, and a batch
+        that is run again becomes the same.
+Rule 2: in front of the rules it is a part of the query's plan. Behind them it is applied to each batch's results on the
+        driver, between step 1 and step 2 of a batch, so that dead letters and counters pass it by.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from waterclock.errors import UsageError
+from waterclock.spark.plans import refuse_stateful
+from waterclock.spark.toml.steps import Step, step_from
+from waterclock.spark.transform import conform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE, RESULTS = "source", "results"
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """A sink whose rows go through a step first."""
+
+    sink: Any
+    step: Step
+
+
+def reshaped(sink: Any, *, query: str | None = None, transform: str | Callable[[Any], Any] | None = None) -> Reshaped:
+    """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first."""
+    from pathlib import Path
+
+    given = {name: value for name, value in (("query", query), ("transform", transform)) if value is not None}
+    step = step_from("reshaped()", given, Path.cwd())
+    if step is None:
+        raise ValueError("reshaped() needs query= or transform=, got neither")
+    return Reshaped(sink, step)
+
+
+def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
+    """`rows`, which SQL knows as `name`, through the step; UsageError where it cannot be, or would keep state."""
+    what = f"the step behind {name}" if name == SOURCE else f"the step in front of the sink, over {name},"
+    try:
+        made = _queried(step.query, rows, name) if step.query is not None else rows
+        made = _called(_function_of(step), made) if step.transform is not None else made
+    except PySparkException as error:
+        raise UsageError(f"{what} cannot be made: {str(error).strip().splitlines()[0]}") from error
+    if not isinstance(made, DataFrame):
+        raise UsageError(f"{what} must give a DataFrame, its 'transform' gave {type(made).__name__}")
+    if rows.isStreaming and not made.isStreaming:
+        raise UsageError(
+            f"{what} does not read {name}: write SELECT ... FROM {name}, or use the DataFrame that is given"
+        )
+    if made.isStreaming:
+        refuse_stateful(made, what)
+    return made
+
+
+class ResultStep:
+    """The step behind the rules, for one pipeline: checked once, applied to each batch."""
+
+    def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
+        """UsageError where it cannot be applied to results of the schema `results`."""
+        self._step, self._type = step, from_arrow_schema(results)
+        self.schema = to_arrow_schema(applied(step, _nothing(session, self._type), RESULTS).schema, timezone="UTC")
+
+    def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
+        """What a batch's results become."""
+        if not results.num_rows:
+            return self.schema.empty_table()
+        rows = session.createDataFrame(results, self._type)
+        return conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
+
+
+def _nothing(session: SparkSession, of: StructType) -> DataFrame:
+    """A stream of these columns for Spark to analyze; it is never started."""
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in of.fields]
+    return session.readStream.format("rate").load().select(*columns)
+
+
+def _queried(query: str, rows: DataFrame, name: str) -> DataFrame:
+    session = rows.sparkSession
+    try:
+        rows.createTempView(name)
+    except AnalysisException as error:
+        if "ALREADY_EXISTS" not in str(error):
+            raise
+        raise UsageError(
+            f"the session has a view {name!r} already, which is what the query's rows are called: drop it"
+        ) from error
+    try:
+        return session.sql(query)
+    finally:
+        session.catalog.dropTempView(name)  # the plan is resolved, and holds the rows themselves
+
+
+def _called(function: Callable[[DataFrame], DataFrame], rows: DataFrame) -> DataFrame:
+    try:
+        return function(rows)
+    except (PySparkException, UsageError):
+        raise
+    except Exception as error:  # the user's own code
+        raise UsageError(f"'transform' failed with {type(error).__name__}: {error}") from error
+
+
+def _function_of(step: Step) -> Callable[[DataFrame], DataFrame]:
+    if callable(step.transform):
+        return step.transform
+    module, _, name = str(step.transform).partition(":")
+    sys.path.insert(0, str(step.folder))
+    try:
+        found = import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"'transform' names the module {module!r}, which cannot be imported ({error}): put it beside the pipeline's "
+            "file, or install it"
+        ) from error
+    finally:
+        sys.path.remove(str(step.folder))
+    if not callable(function := getattr(found, name, None)):
+        raise UsageError(f"'transform' names the function {name!r}, and the module {module!r} has none of that name")
+    cloudpickle.register_pickle_by_value(found)  # a worker of Spark's does not see the folder: functions travel whole
+    return function  # type: ignore[no-any-return]

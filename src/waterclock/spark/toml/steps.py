@@ -1,0 +1,51 @@
+"""A step of the user's own between a source and the rules, or between results and a sink: `query`, `transform`.
+
+    query       Spark's SQL over the rows, which it knows as `source`, or as `results`
+    transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
+                first
+
+Where both are given, the query comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from waterclock.errors import UsageError
+from waterclock.spark.toml.values import get
+
+NAMES = ("query", "transform")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done with rows; `folder` is where a module is looked for first."""
+
+    query: str | None
+    transform: str | Callable[[Any], Any] | None
+    folder: Path
+
+    def settings(self) -> dict[str, str]:
+        """What of it a checkpoint can hold a later run to: the query's text, the function's name."""
+        named = self.transform
+        if callable(named):
+            named = f"{named.__module__}:{named.__qualname__}"
+        return {name: value for name, value in (("query", self.query), ("transform", named)) if value is not None}
+
+
+def step_from(where: str, table: Mapping[str, Any], folder: Path) -> Step | None:
+    """The step that `table` asks for, None where it asks for none; UsageError says what is wrong and where."""
+    if not set(NAMES) & set(table):
+        return None
+    query, transform = get(table, where, "query", str, None), table.get("transform")
+    if query is not None and not query.strip():
+        raise UsageError(f"{where}: 'query' must be a SELECT in Spark's SQL, got {query!r}")
+    named = isinstance(transform, str) and _FUNCTION.fullmatch(transform)
+    if transform is not None and not (named or callable(transform)):
+        raise UsageError(f"{where}: 'transform' must name a function as \"module:function\", got {transform!r}")
+    return Step(query, transform, folder)

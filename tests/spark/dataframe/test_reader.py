@@ -1,0 +1,161 @@
+"""Spark's own readers as the source of a pipeline's file: foreign formats, columns that are inferred once, bad lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.pipelines import orders, table
+from tests.spark.test_pipeline_api import TOLD, expected
+from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
+from waterclock.spark.pipeline import Summary, configured
+from waterclock.spark.toml.config import load
+
+pytestmark = pytest.mark.spark
+REST = """
+[time]
+watermark_delay = "1 hour"
+[rules]
+key = "order"
+time = "at"
+type = "what"
+id = "id"
+sequence = "n"
+[rules.deduplicate]
+within = "1 day"
+[rules.order]
+wait = "1 hour"
+[[rules.delay]]
+after = "created"
+by = "30 minutes"
+emit = "remind"
+[[rules.expect]]
+type = "paid"
+after = "created"
+within = "20 minutes"
+otherwise = "unpaid"
+[sink]
+path = "out.db"
+"""
+CSV = """
+[source]
+path = "in"
+format = "csv"
+files_per_batch = 1
+[source.options]
+timestampFormat = "dd.MM.yyyy HH:mm:ss.SSSSSS"
+header = true
+"""
+COLUMNS = '[source.columns]\norder = "string"\nat = "timestamp"\nwhat = "string"\nid = "string"\nn = "bigint"\n'
+HEAD = "order,at,what,id,n"
+
+
+def a_file(folder: Path, source: str) -> Path:
+    (folder / "in").mkdir(exist_ok=True)
+    (folder / "pipeline.toml").write_text(source + REST)
+    return folder / "pipeline.toml"
+
+
+def run(spark: SparkSession, file: Path) -> Summary:
+    with configured(load(file)) as pipeline:
+        pipeline.check()  # as the command does before Spark is there
+        return pipeline.run(spark)
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    each = [f"{r['order']},{r['at']:%d.%m.%Y %H:%M:%S.%f},{r['what']},{r['id']},{r['n']}" for r in rows]
+    return "\n".join([HEAD, *each, ""])
+
+
+def letters(folder: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / "out.db")) as db:
+        return db.execute("SELECT file, reason, text FROM results_dead_letters").fetchall()
+
+
+def test_gzipped_csv_with_a_foreign_time_format_is_read_and_a_bad_line_is_a_letter_with_its_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = orders(20)
+    file = a_file(tmp_path, CSV + COLUMNS)
+    for number, part in enumerate((rows[:30], rows[30:])):
+        text = lines(part) + ("o1,2026-01-01,paid,x,1\n" if number else "")
+        (tmp_path / "in" / f"{number}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    summary = run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+    ((path, reason, text),) = letters(tmp_path)
+    assert (Path(path).name, text) == ("1.csv.gz", "o1,2026-01-01,paid,x,1")
+    assert reason == "the reader cannot read it by the columns"
+    assert (summary.events, summary.totals["dead_letters"]) == (len(rows), 1)
+    assert run(spark, file).batches == 0
+
+
+def test_columns_are_inferred_once_and_kept_whatever_comes_later(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(8)
+    file = a_file(tmp_path, CSV)
+    file.write_text(file.read_text().replace("[rules]\n", "close = false\n[rules]\n", 1))
+    with pytest.raises(UsageError, match=r"in holds nothing from which columns could be inferred: declare them"):
+        run(spark, file)
+    (tmp_path / "in" / "a.csv").write_text(lines(rows[:10]))
+    run(spark, file)
+    kept = json.loads((tmp_path / "pipeline-checkpoint" / "inferred.json").read_text())["columns"]["fields"]
+    assert {field["name"]: field["type"] for field in kept}["n"] == "integer"
+    (tmp_path / "in" / "b.csv").write_text(lines(rows[10:]) + "o1,01.01.2026 00:00:00.000000,paid,x,many\n")
+    file.write_text(file.read_text().replace("close = false\n", ""))
+    run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+    assert [text for _, _, text in letters(tmp_path)] == ["o1,01.01.2026 00:00:00.000000,paid,x,many"]
+    assert json.loads((tmp_path / "pipeline-checkpoint" / "inferred.json").read_text())["columns"]["fields"] == kept
+
+
+def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    file = a_file(tmp_path, CSV + COLUMNS)
+    (tmp_path / "in" / "a.csv").write_text(lines(orders(2)))
+    run(spark, file)
+    as_it_was = file.read_text()
+    for before, after, told in (
+        ("header = true", "header = false", "options"),
+        ('n = "bigint"', 'n = "int"', "columns"),
+    ):
+        file.write_text(as_it_was.replace(before, after))
+        with pytest.raises(StateMismatch, match=rf"the pipeline changed .*\({told}\)"):
+            run(spark, file)
+    file.write_text(as_it_was.replace("files_per_batch = 1", "files_per_batch = 2"))
+    assert run(spark, file).batches == 0
+
+
+def test_a_file_that_spark_cannot_read_ends_the_run_with_the_way_out_and_the_same_command_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = orders(4)
+    file = a_file(tmp_path, CSV + COLUMNS)
+    broken = tmp_path / "in" / "a.csv.gz"
+    broken.write_bytes(gzip.compress(lines(rows).encode())[:-30])
+    with pytest.raises(WaterclockError, match=r"Spark cannot read the file \S*a.csv.gz, .*under the same name"):
+        run(spark, file)
+    assert table(tmp_path) == []
+    broken.write_bytes(gzip.compress(lines(rows).encode()))
+    run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+
+
+def test_a_table_and_orc_are_read_and_a_format_without_a_reader_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(5)
+    frame = spark.createDataFrame(rows, "order string, at timestamp, what string, id string, n long").coalesce(1)
+    frame.write.orc(str(tmp_path / "in"))
+    file = a_file(tmp_path, '[source]\npath = "in"\nformat = "orc"\n')
+    run(spark, file)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+    other = tmp_path / "delta"
+    other.mkdir()
+    with pytest.raises(EnvironmentMissing, match=r"no reader for format = 'delta': give its jars"):
+        run(spark, a_file(other, '[source]\npath = "in"\nformat = "delta"\n'))
+    with pytest.raises(UsageError, match=r"\[source\]: Spark cannot read it: \[TABLE_OR_VIEW_NOT_FOUND\]"):
+        run(spark, a_file(other, '[source]\ntable = "nobody.made_it"\nformat = "table"\n'))

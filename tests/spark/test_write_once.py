@@ -1,0 +1,113 @@
+"""Results of `rules.on_spark()`, and what was done with them, written once and closed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.pipelines import orders, table, write_files
+from tests.spark.test_pipeline_api import ORDERS, TOLD, expected
+from waterclock import Rules
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.sinks import SQLiteSink
+from waterclock.spark import write_once
+
+pytestmark = pytest.mark.spark
+DDL = "order string, at timestamp, what string, id string, n long"
+BY_TIME = Rules(key="order", time="at", type="what", id="id").deduplicate(within="1 day").quiet("1 hour", "quiet")
+
+
+def results_of(spark: SparkSession, folder: Path, rules: Rules = ORDERS, delay: str = "1 hour") -> DataFrame:
+    rows = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    return rows.transform(rules.on_spark(delay))
+
+
+def write(stream: DataFrame, folder: Path, **more: Any) -> Any:
+    with closing(SQLiteSink(folder / "out.db")) as sink:
+        return write_once(stream, sink, folder / "checkpoint", **more)
+
+
+def test_results_of_on_spark_are_written_and_closed_as_those_of_a_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+    # nothing closed such a stream: what waited behind the last watermark never came
+    rows = orders(30)
+    write_files(rows, tmp_path / "in", 3)
+    summary = write(results_of(spark, tmp_path), tmp_path)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+    assert summary.totals["results"] == len(table(tmp_path))
+    last = table(tmp_path, "DISTINCT emitted_at", "emitted_at > '2030'")
+    assert last == [("9999-12-30 23:00:00.000000",)]
+    assert write(results_of(spark, tmp_path), tmp_path).batches == 0
+
+
+def test_what_is_done_behind_the_rules_is_what_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(12)
+    write_files(rows, tmp_path / "in", 2)
+    names = spark.createDataFrame([(f"o{n}", f"customer {n}") for n in range(12)], "key string, customer string")
+    quiet = results_of(spark, tmp_path, BY_TIME).where("kind = 'quiet'").join(F.broadcast(names), "key")
+    write(quiet.select("key", "customer", "due", "emitted_at"), tmp_path)
+    told = [r for r in BY_TIME.run(rows, "1 hour") if r.kind == "quiet"]
+    found = Counter((r.key, f"customer {r.key[1:]}", f"{r.due:%Y-%m-%d %H:%M:%S.%f}") for r in told)
+    assert Counter(table(tmp_path, "key, customer, due")) == found
+    with closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        columns = [name for _, name, *_ in db.execute("PRAGMA table_info(results)")]
+    assert columns == ["batch_id", "key", "customer", "due", "emitted_at"]
+
+
+def test_a_stream_that_stays_open_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+    rows = orders(12)
+    write_files(rows[:18], tmp_path / "in", 1)
+    write(results_of(spark, tmp_path), tmp_path, close=False)
+    write_files(rows[18:], tmp_path / "more", 1)
+    (tmp_path / "more" / "000.jsonl").rename(tmp_path / "in" / "more.jsonl")
+    write(results_of(spark, tmp_path), tmp_path)
+    assert Counter(table(tmp_path, TOLD)) == expected(rows)
+
+
+def test_rules_delay_and_columns_that_changed_are_refused_and_what_stands_behind_the_rules_may(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_files(orders(3), tmp_path / "in", 1)
+    write(results_of(spark, tmp_path), tmp_path, close=False)
+    for told, stream in {
+        "rules": results_of(spark, tmp_path, ORDERS.quiet("1 day", "quiet")),
+        "watermark_delay_us": results_of(spark, tmp_path, delay="2 hours"),
+    }.items():
+        with pytest.raises(StateMismatch, match=rf"the pipeline changed .*\({told}\)"):
+            write(stream, tmp_path, close=False)
+    with pytest.raises(UsageError, match=r"has other columns than this pipeline writes"):
+        write(results_of(spark, tmp_path).drop("rule"), tmp_path, close=False)
+    write(results_of(spark, tmp_path).where("kind <> 'met'"), tmp_path, close=False)
+
+
+def test_rows_after_the_close_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_files(orders(3), tmp_path / "in", 1)
+    write(results_of(spark, tmp_path), tmp_path)
+    before = table(tmp_path)
+    (tmp_path / "in" / "more.jsonl").write_text((tmp_path / "in" / "000.jsonl").read_text().replace(': "o', ': "p'))
+    with pytest.raises(UsageError, match=r"the pipeline was closed, and rows came after that"):
+        write(results_of(spark, tmp_path), tmp_path)
+    assert table(tmp_path) == before
+
+
+def test_a_batch_dataframe_and_a_session_without_rocksdb_are_refused_with_the_remedy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"is a batch DataFrame: .*Spark's own writers"):
+        write(spark.createDataFrame([], DDL), tmp_path)
+    (tmp_path / "in").mkdir()
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+    spark.conf.unset(provider)
+    spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    try:
+        with pytest.raises(UsageError, match=rf"{provider}' is not RocksDB's.*spark\.conf\.set"):
+            write(results_of(spark, tmp_path), tmp_path)
+    finally:
+        spark.conf.set(provider, before)
