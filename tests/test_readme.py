@@ -58,7 +58,7 @@ def known_tests() -> set[str]:
     }
 
 
-SAMPLES = ["README.md", "docs/rules.md", "docs/timers.md", "docs/purgatory.md", "docs/broker.md"]
+SAMPLES = ["README.md", "docs/rules.md", "docs/timers.md", "docs/keyed.md", "docs/purgatory.md", "docs/broker.md"]
 PYTHON = [sample for file in SAMPLES for sample in blocks(ROOT / file, "python")]
 
 

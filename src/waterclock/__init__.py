@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from waterclock.clock import ManualClock, SystemClock
     from waterclock.errors import PurgatoryClosed, TimerClosed, TimerFull
+    from waterclock.keyed import Debounce, ExpiringMap, Throttle
     from waterclock.purgatory import DelayedOperation, Purgatory
     from waterclock.rules import Result, Rules
     from waterclock.timer import AsyncTimer, IdleTimeout, Timer
@@ -18,7 +19,9 @@ __version__ = "0.1.0"
 __all__ = [
     "ArrayWheel",
     "AsyncTimer",
+    "Debounce",
     "DelayedOperation",
+    "ExpiringMap",
     "IdleTimeout",
     "ManualClock",
     "Purgatory",
@@ -26,6 +29,7 @@ __all__ = [
     "Result",
     "Rules",
     "SystemClock",
+    "Throttle",
     "Timer",
     "TimerClosed",
     "TimerFull",
@@ -36,6 +40,9 @@ __all__ = [
 _HOME = {
     "ArrayWheel": "waterclock.wheel",
     "AsyncTimer": "waterclock.timer",
+    "Debounce": "waterclock.keyed",
+    "ExpiringMap": "waterclock.keyed",
+    "Throttle": "waterclock.keyed",
     "DelayedOperation": "waterclock.purgatory",
     "Purgatory": "waterclock.purgatory",
     "PurgatoryClosed": "waterclock.errors",

@@ -1,0 +1,280 @@
+"""`ExpiringMap`: a mapping whose entries leave by themselves when their time has come.
+
+    set, at 0, ttl_s = 60     there is an entry, and a timer for 60
+    set again, at 40          the entry is due at 100; the timer stays where it is
+    60 comes                  the timer finds 100, and waits for that
+    100 comes                 the entry leaves, and `on_evict(key, value, "expired")` is called
+
+Rule 1: an entry is read until its time has come, and never from then on, even where the timer is late.
+Rule 2: it leaves the memory at the timer's tick. Nobody has to read it, and nothing walks through the map.
+Rule 3: setting a key starts its time anew, and so does `touch`. Reading does not.
+Rule 4: where `max_entries` are there, one more key makes room first: the entry leaves that was set or touched longest ago.
+Rule 5: `on_evict` is told of entries that left by themselves, "expired" or "full", once each; not of what its user
+    replaced, took out or cleared. It is called without a lock: for "expired" where the timer's callbacks run, for "full"
+    by whoever set the new key.
+Rule 6: all but iterating, `clear` and copying is O(1). Iterating goes over a copy.
+Rule 7: under a `Timer` every method may be called from any thread; under an `AsyncTimer` from its loop's.
+Rule 8: the map of a timer that was closed takes no new key any more; its entries are read for as long as they have left.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
+from contextlib import suppress
+from threading import RLock  # re-entrant: the collector may run a destructor that uses the map, right in the middle
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from waterclock.errors import TimerClosed
+from waterclock.timer.units import nanoseconds
+
+if TYPE_CHECKING:
+    from waterclock.timer import AsyncTimer, Handle, Timer
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+Why = Literal["expired", "full"]
+
+
+class Entry(Generic[K, V]):
+    """One key's value, until when it is there, and its timer."""
+
+    __slots__ = ("due_ns", "handle", "key", "map", "value")
+
+    def __init__(self, of: ExpiringMap[K, V], key: K, value: V, due_ns: int) -> None:
+        self.map: ExpiringMap[K, V] | None = of  # None: it left
+        self.key = key
+        self.value = value
+        self.due_ns = due_ns
+        self.handle: Handle
+
+
+class ExpiringMap(MutableMapping[K, V]):
+    """A mapping whose entries are there for `ttl_s` seconds after they were set; the rules stand in expiring_map.py.
+
+    timer: a `Timer` or an `AsyncTimer`, whose time it is. max_entries: how many are there at most. on_evict: is called with
+    key, value and "expired" or "full" for what left by itself; what it raises goes where the timer's errors go.
+    `ValueError` for a time or a bound that is no number above zero, `TimerClosed` for a new key after the timer's close.
+    Its entries count for the timer's `max_pending` and are never refused by it.
+
+    >>> from waterclock import ManualClock, Timer
+    >>> timer = Timer(clock=ManualClock())
+    >>> sessions = ExpiringMap(timer, 60, on_evict=print)
+    >>> sessions["ann"] = 1
+    >>> timer.advance(59.9), sessions["ann"], timer.advance(0.1), sessions.get("ann")
+    ann 1 expired
+    (0, 1, 1, None)
+    """
+
+    __slots__ = ("__weakref__", "_entries", "_lock", "_most", "_on_evict", "_timer", "_ttl_ns")
+
+    def __init__(
+        self,
+        timer: Timer | AsyncTimer,
+        ttl_s: float,
+        *,
+        max_entries: int | None = None,
+        on_evict: Callable[[K, V, Why], object] | None = None,
+    ) -> None:
+        if max_entries is not None and (not isinstance(max_entries, int) or max_entries < 1):
+            raise ValueError(f"max_entries must be a whole number from 1, or None, got {max_entries!r}")
+        if on_evict is not None and not callable(on_evict):
+            raise TypeError(f"on_evict must be callable, got {on_evict!r}")
+        self._timer = timer
+        self._ttl_ns = nanoseconds("ttl_s", ttl_s, least=1)
+        self._most = max_entries
+        self._on_evict = on_evict
+        self._entries: OrderedDict[K, Entry[K, V]] = OrderedDict()  # the one that was set or touched longest ago first
+        self._lock = RLock()
+
+    # Reading
+
+    def __getitem__(self, key: K) -> V:
+        entry = self._entries.get(key)
+        if entry is None or entry.due_ns <= self._timer._now_ns():
+            raise KeyError(key)
+        return entry.value
+
+    def __contains__(self, key: object) -> bool:
+        entry = self._entries.get(key)  # type: ignore[arg-type]
+        return entry is not None and entry.due_ns > self._timer._now_ns()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._copy())
+
+    def items(self) -> ItemsView[K, V]:
+        return self._copy().items()
+
+    def values(self) -> ValuesView[V]:
+        return self._copy().values()
+
+    def _copy(self) -> dict[K, V]:
+        with self._lock:
+            now_ns = self._timer._now_ns()
+            return {key: entry.value for key, entry in self._entries.items() if entry.due_ns > now_ns}
+
+    def __len__(self) -> int:
+        """How many are there, with those whose time has come and that the timer, being late, has not taken out yet."""
+        return len(self._entries)
+
+    def when(self, key: K) -> float:
+        """Until when a key is there, in seconds of `timer.time()`; `KeyError` where it is not."""
+        entry = self._entries.get(key)
+        if entry is None or entry.due_ns <= self._timer._now_ns():
+            raise KeyError(key)
+        return entry.due_ns / 1e9
+
+    # Writing
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._set(key, value, self._ttl_ns)
+
+    def set(self, key: K, value: V, ttl_s: float) -> None:
+        """As `map[key] = value`, with a time of its own."""
+        self._set(key, value, nanoseconds("ttl_s", ttl_s, least=1))
+
+    def setdefault(self, key: K, default: V = None) -> V:  # type: ignore[assignment]
+        """The key's value, or `default`, which is then set: one step, also among threads."""
+        with self._lock:
+            try:
+                return self[key]
+            except KeyError:
+                left = self._put(key, default, self._ttl_ns)
+        self._tell_all(left)
+        return default
+
+    def touch(self, key: K, ttl_s: float | None = None) -> bool:
+        """Start the key's time anew, with a time of its own where one is given; False where it is not there."""
+        ttl_ns = self._ttl_ns if ttl_s is None else nanoseconds("ttl_s", ttl_s, least=1)
+        with self._lock:
+            entry, now_ns = self._entries.get(key), self._timer._now_ns()
+            if entry is None or entry.due_ns <= now_ns:
+                return False
+            self._renew(entry, now_ns + ttl_ns)
+            return True
+
+    def __delitem__(self, key: K) -> None:
+        self._take(key)
+
+    def pop(self, key: K, *default: Any) -> Any:
+        """Take the key out and give its value; where it is not there `default`, or `KeyError` without one."""
+        try:
+            return self._take(key).value
+        except KeyError:
+            if not default:
+                raise
+            return default[0]
+
+    def popitem(self) -> tuple[K, V]:
+        """Take out the entry that was set or touched last; `KeyError` where the map is empty."""
+        with self._lock:
+            for key in reversed(self._entries):
+                if key in self:
+                    return key, self._take(key).value
+        raise KeyError("the map is empty")
+
+    def clear(self) -> None:
+        """Take everything out; nobody is told."""
+        with self._lock:
+            entries, self._entries = self._entries, OrderedDict()
+            for entry in entries.values():
+                entry.map = None
+                entry.handle.cancel()
+        self._timer._left()
+
+    # Coming and going
+
+    def _set(self, key: K, value: V, ttl_ns: int) -> None:
+        with self._lock:
+            left = self._put(key, value, ttl_ns)
+        self._tell_all(left)
+
+    def _put(self, key: K, value: V, ttl_ns: int) -> list[tuple[K, V, Why | None]]:
+        """Under the lock; what left for it, which is to be told and let go of when the lock is free."""
+        entry, now_ns = self._entries.get(key), self._timer._now_ns()
+        if entry is not None and entry.due_ns > now_ns and entry.handle.pending:
+            before, entry.value = entry.value, value
+            self._renew(entry, now_ns + ttl_ns)
+            return [(key, before, None)]
+        new = Entry(self, key, value, now_ns + ttl_ns)
+        new.handle = self._timer._add_and_look(new.due_ns, _lapse, new)
+        left: list[tuple[K, V, Why | None]] = []
+        if entry is not None:  # its timer is late, or about to call
+            left += self._part_with(entry, None, now_ns)
+        elif self._most is not None and len(self._entries) >= self._most:
+            left += self._part_with(next(iter(self._entries.values())), "full", now_ns)
+        self._entries[key] = new
+        return left
+
+    def _part_with(self, entry: Entry[K, V], why: Why | None, now_ns: int) -> list[tuple[K, V, Why | None]]:
+        """Under the lock. One that has expired is told by its timer, which is late."""
+        if entry.due_ns > now_ns:
+            return [self._remove(entry, why)]
+        del self._entries[entry.key]
+        return []
+
+    def _renew(self, entry: Entry[K, V], due_ns: int) -> None:
+        """Under the lock: the timer is moved where it would come too late, and else finds out by itself."""
+        entry.due_ns = due_ns
+        self._entries.move_to_end(entry.key)
+        if due_ns < entry.handle.when() * 1e9:
+            self._timer._move(entry.handle, due_ns)
+
+    def _take(self, key: K) -> Entry[K, V]:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.due_ns <= self._timer._now_ns():
+                raise KeyError(key)
+            self._remove(entry, None)
+        self._timer._left()
+        return entry
+
+    def _remove(self, entry: Entry[K, V], why: Why | None) -> tuple[K, V, Why | None]:
+        """Under the lock."""
+        entry.map = None  # for a timer that is about to call
+        entry.handle.cancel()
+        self._entries.pop(entry.key, None)
+        return entry.key, entry.value, why
+
+    def _tell_all(self, left: list[tuple[K, V, Why | None]]) -> None:
+        for key, value, why in left:
+            if why is not None and self._on_evict is not None:
+                try:
+                    self._on_evict(key, value, why)
+                except Exception as error:
+                    self._timer._report(error)
+
+    def __repr__(self) -> str:
+        return f"<ExpiringMap, {len(self)} entries, ttl={self._ttl_ns / 1e9}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an ExpiringMap is neither copied nor pickled: its entries wait for a timer; dict(map) is a copy"
+        )
+
+
+def _lapse(entry: Entry[Any, Any]) -> None:
+    """The moment has come for which the wheel holds an entry."""
+    of = entry.map
+    if of is None:
+        return
+    with of._lock:
+        if entry.map is None:
+            return
+        if entry.due_ns > of._timer._now_ns():
+            _wait_on(entry, of)
+            return
+        entry.map = None
+        if of._entries.get(entry.key) is entry:
+            del of._entries[entry.key]
+    if of._on_evict is not None:
+        of._timer._call(of._on_evict, (entry.key, entry.value, "expired"), _nothing)
+
+
+def _wait_on(entry: Entry[Any, Any], of: ExpiringMap[Any, Any]) -> None:
+    with suppress(TimerClosed):  # rule 8
+        entry.handle = of._timer._add_and_look(entry.due_ns, _lapse, entry)
+
+
+def _nothing() -> None:
+    pass
