@@ -41,14 +41,14 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
         "delays": some(
-            (("ask", "pay"), 5, "for both", None),
-            ("ask", 7, "seven later", None),
-            ("pay", 0, "at once", None),
-            ("ask", 3, "large", "amount > 2"),
+            (("ask", "pay"), 5, "for both", None, ("amount", "number")),
+            ("ask", 7, "seven later", None, ()),
+            ("pay", 0, "at once", None, ()),
+            ("ask", 3, "large", "amount > 2", ()),
         ),
         "expects": some(
             Expectation("pay", "ask", 8, "unpaid", ("stop",)),
-            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more"),
+            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more", carry=("number", "amount")),
             Expectation("ask", "ask", 5, "asked once"),
             Expectation("other", "pay", 0, "never in time"),
             Expectation("pay", "ask", None, "promise broken", ("stop",)),
@@ -57,7 +57,12 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
             ),
             Expectation("ask", "ask", None, "small", ("ask",), "not amount > 2", "amount > 2", "not amount > 2"),
         ),
-        "quiets": some((9, "quiet", None), (0, "still", None), (20, "gone", None), (6, "not a word", "amount > 2")),
+        "quiets": some(
+            (9, "quiet", None, ()),
+            (0, "still", None, ("amount",)),
+            (20, "gone", None, ()),
+            (6, "not a word", "amount > 2", ("amount", "type")),
+        ),
     }
     chosen |= fixed
     if not chosen["sequence"]:
@@ -109,13 +114,13 @@ def build(spec: Spec) -> Rules:
         rules = rules.order(wait=spec.wait, on_gap=spec.on_gap)
     if spec.deliver:
         rules = rules.deliver_at("deliver")
-    for after, by, emit, where in spec.delays:
-        rules = rules.delay(after=after, by=by, emit=emit, where=where)
+    for after, by, emit, where, carry in spec.delays:
+        rules = rules.delay(after=after, by=by, emit=emit, where=where, carry=carry)
     for e in spec.expects:
         told = asdict(e) | {"by": "promised" if e.within is None else None}
         rules = rules.expect(told.pop("type"), **told)
-    for after, emit, where in spec.quiets:
-        rules = rules.quiet(after=after, emit=emit, where=where)
+    for after, emit, where, carry in spec.quiets:
+        rules = rules.quiet(after=after, emit=emit, where=where, carry=carry)
     return rules
 
 
@@ -124,7 +129,8 @@ def run(spec: Spec, stream: Stream) -> list[Result]:
 
 
 def told(result: Any) -> Out:
-    return Out(result.kind, result.key, result.rule, result.due, result.source_id)
+    opened = result.kind in ("emit", "expired", "met", "quiet") and result.event
+    return Out(result.kind, result.key, result.rule, result.due, result.source_id, tuple((opened or {}).items()))
 
 
 def in_order(results: list[Any], key: str, delivered: bool) -> list[Out]:
@@ -147,7 +153,8 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
 
 def answers(questions: Questions, row: Row) -> Answers | None:
     dues = tuple(row.promised for _ in questions.dues)
-    return Answers(dues, tuple(CONDITIONS[text](row) for text in questions.conditions)) if questions else None
+    holds = tuple(CONDITIONS[text](row) for text in questions.conditions)
+    return Answers(dues, holds, tuple(getattr(row, name) for name in questions.carried)) if questions else None
 
 
 def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
@@ -337,7 +344,7 @@ def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) 
 # ---------------------------------------------------------------- (5) each deadline once, none early
 
 DEADLINES = {
-    "delays": (("ask", 7, "seven later", None), ("pay", 0, "at once", None)),
+    "delays": (("ask", 7, "seven later", None, ()), ("pay", 0, "at once", None, ())),
     "expects": (Expectation("pay", "ask", 8, "unpaid"), Expectation("ask", "ask", 5, "asked once")),
 }
 

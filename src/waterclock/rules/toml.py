@@ -2,9 +2,9 @@
 
 [rules]            key, time, type, id, sequence
 [rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
-[[rules.delay]]     after, by, emit, where
-[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where
-[[rules.quiet]]     after, emit, where    [[rules.session]] gap, emit, where
+[[rules.delay]]     after, by, emit, where, carry
+[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where, carry
+[[rules.quiet]]     after, emit, where, carry    [[rules.session]] gap, emit, where, carry
 type and after of events: a type, or a list of types
 """
 
