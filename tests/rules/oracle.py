@@ -78,6 +78,7 @@ class Spec:
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
+    events: bool = True  # whether released events are results
     # (after, by, emit, where, carry)
     delays: tuple[tuple[str | tuple[str, ...], int, str, str | None, tuple[str, ...]], ...] = ()
     expects: tuple[Expectation, ...] = ()
@@ -261,6 +262,8 @@ class Oracle:
         return key.deadlines[-1]
 
     def deliver(self, key: Key, row: Row) -> None:
+        if not self.spec.events:
+            return
         if not self.spec.deliver or row.deliver is None:
             rule = "order" if self.by_sequence or self.by_time else "pass"
             self.out.append(Out("event", row.key, rule, row.time, row.id))

@@ -40,6 +40,7 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         "on_gap": draw(st.sampled_from(["skip", "hold", "dead_letter"])),
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
+        "events": draw(st.sampled_from([True, True, True, False])),
         "delays": some(
             (("ask", "pay"), 5, "for both", None, ("amount", "number")),
             ("ask", 7, "seven later", None, ()),
@@ -65,6 +66,7 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         ),
     }
     chosen |= fixed
+    chosen["deliver"] = chosen["deliver"] and chosen["events"]
     if not chosen["sequence"]:
         chosen["on_gap"] = "skip"  # there are no gaps
     return Spec(**chosen)
@@ -107,7 +109,8 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
 
 
 def build(spec: Spec) -> Rules:
-    rules = Rules(key="key", time="time", type="type", id="id", sequence="number" if spec.sequence else None)
+    sequence = "number" if spec.sequence else None
+    rules = Rules(key="key", time="time", type="type", id="id", sequence=sequence, events=spec.events)
     if spec.within is not None:
         rules = rules.deduplicate(within=spec.within)
     if spec.wait is not None:
@@ -322,7 +325,7 @@ def test_moving_all_times_moves_the_results_and_nothing_else(spec: Spec, stream:
 
 
 @few
-@given(specs(sequence=True, deliver=False, wait=10), streams(late=True))
+@given(specs(sequence=True, deliver=False, events=True, wait=10), streams(late=True))
 def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     for key in "ab":
@@ -331,7 +334,7 @@ def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream:
 
 
 @few
-@given(specs(sequence=False, deliver=False, within=None, wait=0), streams(late=True))
+@given(specs(sequence=False, deliver=False, events=True, within=None, wait=0), streams(late=True))
 def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     for key in "ab":
@@ -358,7 +361,7 @@ def test_no_deadline_fires_before_it_is_passed(spec: Spec, stream: Stream) -> No
 
 
 @few
-@given(specs(**DEADLINES, deliver=False), streams(late=True))
+@given(specs(**DEADLINES, deliver=False, events=True), streams(late=True))
 def test_every_deadline_fires_exactly_once_by_the_close(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     if any(r.rule == "hold" for r in results):

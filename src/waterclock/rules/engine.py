@@ -140,6 +140,8 @@ class Engine:
         self.counters.released += 1
         if self._watches:
             self._watching.see(key, event)
+        if not self.rules.events:
+            return
         if event.deliver is None:
             self._results.append(Outcome(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
         else:

@@ -92,7 +92,8 @@ class Quiet:
 class Rules:
     """The rules for the events of each key; docs/rules.md is their contract.
 
-    `key`, `time`, `type`, `id`, `sequence` name the columns of an event. Builders return a new `Rules`:
+    `key`, `time`, `type`, `id`, `sequence` name the columns of an event; with `events=False` released events are no results.
+    Builders return a new `Rules`:
 
     >>> rules = Rules(key="order", time="at", type="what").delay(after="paid", by="1 hour", emit="remind")
     >>> [(r.kind, r.rule, r.due) for r in rules.run([{"order": "o1", "at": 0, "what": "paid"}])]
@@ -110,6 +111,9 @@ class Rules:
     expects: tuple[Expect, ...] = ()
     quiets: tuple[Quiet, ...] = ()
     deliver_column: str | None = None
+    events: bool = _later(True)
+
+    __repr__ = _told
 
     def __post_init__(self) -> None:
         for name in ("key", "time"):
@@ -117,6 +121,12 @@ class Rules:
         for name in ("type", "id", "sequence", "deliver_column"):
             if getattr(self, name) is not None:
                 _need_text(getattr(self, name), f"Rules({name}=)")
+        if not isinstance(self.events, bool):
+            raise TypeError(f"Rules(events=) must be True or False, got {self.events!r}")
+        if self.deliver_column and not self.events:
+            raise ValueError(
+                "deliver_at() delivers events, and Rules(events=False) leaves them out: take one of the two"
+            )
 
     def deduplicate(self, within: Duration) -> Rules:
         """Drop an event whose id was seen for its key at most `within` earlier."""
