@@ -36,6 +36,7 @@ class Out(NamedTuple):
     rule: str
     due: int
     source_id: str
+    carried: tuple[tuple[str, int | None], ...] = ()  # (column, value) of the event that opened it
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Expectation:
     where: str | None = None
     met_where: str | None = None
     cancel_where: str | None = None
+    carry: tuple[str, ...] = ()
 
 
 # what a condition says of a row: True only where it is true
@@ -63,6 +65,10 @@ def is_of(row: Row, types: str | tuple[str, ...]) -> bool:
     return row.type in ([types] if isinstance(types, str) else types)
 
 
+def carried(row: Row, columns: tuple[str, ...]) -> tuple[tuple[str, int | None], ...]:
+    return tuple((name, getattr(row, name)) for name in columns)
+
+
 @dataclass(frozen=True)
 class Spec:
     """The rules under test. `wait` is None without an `order` rule, `within` without a `deduplicate`."""
@@ -72,9 +78,11 @@ class Spec:
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
-    delays: tuple[tuple[str | tuple[str, ...], int, str, str | None], ...] = ()  # (after, by, emit, where)
+    events: bool = True  # whether released events are results
+    # (after, by, emit, where, carry)
+    delays: tuple[tuple[str | tuple[str, ...], int, str, str | None, tuple[str, ...]], ...] = ()
     expects: tuple[Expectation, ...] = ()
-    quiets: tuple[tuple[int, str, str | None], ...] = ()  # (after, emit, where)
+    quiets: tuple[tuple[int, str, str | None, tuple[str, ...]], ...] = ()  # (after, emit, where, carry)
 
 
 @dataclass
@@ -241,12 +249,12 @@ class Oracle:
         self.counted["released"] += 1
         self.deliver(key, row)
         self.expect(key, row)
-        for after, by, emit, where in self.spec.delays:
+        for after, by, emit, where, carry in self.spec.delays:
             if is_of(row, after) and CONDITIONS[where](row):
-                self.make(key, row.time + by, Out("emit", row.key, emit, row.time + by, row.id))
-        for after, emit, where in self.spec.quiets:
+                self.make(key, row.time + by, Out("emit", row.key, emit, row.time + by, row.id, carried(row, carry)))
+        for after, emit, where, carry in self.spec.quiets:
             if CONDITIONS[where](row):
-                self.hear(key, row, after, emit)
+                self.hear(key, row, after, emit, carry)
 
     def make(self, key: Key, due: int, out: Out) -> Deadline:
         self.made += 1
@@ -254,6 +262,8 @@ class Oracle:
         return key.deadlines[-1]
 
     def deliver(self, key: Key, row: Row) -> None:
+        if not self.spec.events:
+            return
         if not self.spec.deliver or row.deliver is None:
             rule = "order" if self.by_sequence or self.by_time else "pass"
             self.out.append(Out("event", row.key, rule, row.time, row.id))
@@ -274,10 +284,10 @@ class Oracle:
         for wanted in self.spec.expects:  # only now: an event does not meet what it opens itself
             due = row.promised if wanted.within is None else row.time + wanted.within
             if is_of(row, wanted.after) and due is not None and CONDITIONS[wanted.where](row):
-                out = Out("expired", row.key, wanted.otherwise, due, row.id)
+                out = Out("expired", row.key, wanted.otherwise, due, row.id, carried(row, wanted.carry))
                 self.make(key, due, out).expects = wanted
 
-    def hear(self, key: Key, row: Row, after: int, emit: str) -> None:
+    def hear(self, key: Key, row: Row, after: int, emit: str, carry: tuple[str, ...]) -> None:
         """choice: once an event at or past its due has been released, a quiet cannot move on any more."""
         now = key.quiet.get(emit)
         if now is not None and row.time < now.last:  # out of time order in its sequence: not the last event
@@ -285,7 +295,7 @@ class Oracle:
         if now is not None and row.time < now.due:
             key.deadlines.remove(now)
         due = row.time + after
-        key.quiet[emit] = self.make(key, due, Out("quiet", row.key, emit, due, row.id))
+        key.quiet[emit] = self.make(key, due, Out("quiet", row.key, emit, due, row.id, carried(row, carry)))
         key.quiet[emit].last = row.time
 
     # ---- the watermark moves

@@ -40,15 +40,16 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         "on_gap": draw(st.sampled_from(["skip", "hold", "dead_letter"])),
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
+        "events": draw(st.sampled_from([True, True, True, False])),
         "delays": some(
-            (("ask", "pay"), 5, "for both", None),
-            ("ask", 7, "seven later", None),
-            ("pay", 0, "at once", None),
-            ("ask", 3, "large", "amount > 2"),
+            (("ask", "pay"), 5, "for both", None, ("amount", "number")),
+            ("ask", 7, "seven later", None, ()),
+            ("pay", 0, "at once", None, ()),
+            ("ask", 3, "large", "amount > 2", ()),
         ),
         "expects": some(
             Expectation("pay", "ask", 8, "unpaid", ("stop",)),
-            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more"),
+            Expectation(("pay", "stop"), ("ask", "pay"), 6, "nothing more", carry=("number", "amount")),
             Expectation("ask", "ask", 5, "asked once"),
             Expectation("other", "pay", 0, "never in time"),
             Expectation("pay", "ask", None, "promise broken", ("stop",)),
@@ -57,9 +58,15 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
             ),
             Expectation("ask", "ask", None, "small", ("ask",), "not amount > 2", "amount > 2", "not amount > 2"),
         ),
-        "quiets": some((9, "quiet", None), (0, "still", None), (20, "gone", None), (6, "not a word", "amount > 2")),
+        "quiets": some(
+            (9, "quiet", None, ()),
+            (0, "still", None, ("amount",)),
+            (20, "gone", None, ()),
+            (6, "not a word", "amount > 2", ("amount", "type")),
+        ),
     }
     chosen |= fixed
+    chosen["deliver"] = chosen["deliver"] and chosen["events"]
     if not chosen["sequence"]:
         chosen["on_gap"] = "skip"  # there are no gaps
     return Spec(**chosen)
@@ -102,20 +109,21 @@ def streams(draw: st.DrawFn, late: bool = False, max_size: int = 14) -> Stream:
 
 
 def build(spec: Spec) -> Rules:
-    rules = Rules(key="key", time="time", type="type", id="id", sequence="number" if spec.sequence else None)
+    sequence = "number" if spec.sequence else None
+    rules = Rules(key="key", time="time", type="type", id="id", sequence=sequence, events=spec.events)
     if spec.within is not None:
         rules = rules.deduplicate(within=spec.within)
     if spec.wait is not None:
         rules = rules.order(wait=spec.wait, on_gap=spec.on_gap)
     if spec.deliver:
         rules = rules.deliver_at("deliver")
-    for after, by, emit, where in spec.delays:
-        rules = rules.delay(after=after, by=by, emit=emit, where=where)
+    for after, by, emit, where, carry in spec.delays:
+        rules = rules.delay(after=after, by=by, emit=emit, where=where, carry=carry)
     for e in spec.expects:
         told = asdict(e) | {"by": "promised" if e.within is None else None}
         rules = rules.expect(told.pop("type"), **told)
-    for after, emit, where in spec.quiets:
-        rules = rules.quiet(after=after, emit=emit, where=where)
+    for after, emit, where, carry in spec.quiets:
+        rules = rules.quiet(after=after, emit=emit, where=where, carry=carry)
     return rules
 
 
@@ -124,7 +132,8 @@ def run(spec: Spec, stream: Stream) -> list[Result]:
 
 
 def told(result: Any) -> Out:
-    return Out(result.kind, result.key, result.rule, result.due, result.source_id)
+    opened = result.kind in ("emit", "expired", "met", "quiet") and result.event
+    return Out(result.kind, result.key, result.rule, result.due, result.source_id, tuple((opened or {}).items()))
 
 
 def in_order(results: list[Any], key: str, delivered: bool) -> list[Out]:
@@ -147,7 +156,8 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
 
 def answers(questions: Questions, row: Row) -> Answers | None:
     dues = tuple(row.promised for _ in questions.dues)
-    return Answers(dues, tuple(CONDITIONS[text](row) for text in questions.conditions)) if questions else None
+    holds = tuple(CONDITIONS[text](row) for text in questions.conditions)
+    return Answers(dues, holds, tuple(getattr(row, name) for name in questions.carried)) if questions else None
 
 
 def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
@@ -315,7 +325,7 @@ def test_moving_all_times_moves_the_results_and_nothing_else(spec: Spec, stream:
 
 
 @few
-@given(specs(sequence=True, deliver=False, wait=10), streams(late=True))
+@given(specs(sequence=True, deliver=False, events=True, wait=10), streams(late=True))
 def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     for key in "ab":
@@ -324,7 +334,7 @@ def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream:
 
 
 @few
-@given(specs(sequence=False, deliver=False, within=None, wait=0), streams(late=True))
+@given(specs(sequence=False, deliver=False, events=True, within=None, wait=0), streams(late=True))
 def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     for key in "ab":
@@ -337,7 +347,7 @@ def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) 
 # ---------------------------------------------------------------- (5) each deadline once, none early
 
 DEADLINES = {
-    "delays": (("ask", 7, "seven later", None), ("pay", 0, "at once", None)),
+    "delays": (("ask", 7, "seven later", None, ()), ("pay", 0, "at once", None, ())),
     "expects": (Expectation("pay", "ask", 8, "unpaid"), Expectation("ask", "ask", 5, "asked once")),
 }
 
@@ -351,7 +361,7 @@ def test_no_deadline_fires_before_it_is_passed(spec: Spec, stream: Stream) -> No
 
 
 @few
-@given(specs(**DEADLINES, deliver=False), streams(late=True))
+@given(specs(**DEADLINES, deliver=False, events=True), streams(late=True))
 def test_every_deadline_fires_exactly_once_by_the_close(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     if any(r.rule == "hold" for r in results):

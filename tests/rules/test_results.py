@@ -1,6 +1,9 @@
 """The contract of docs/rules.md, sentence by sentence: what a result carries."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
 
 from tests.rules.events import NUMBERED, TIMED, heartbeat, numbered, timed, told
 
@@ -13,6 +16,26 @@ def test_a_released_event_and_a_late_one_carry_the_event_and_the_others_do_not()
     assert {r.kind for r in results if r.event is None} == {"gap", "emit", "met", "quiet"}
     assert [r.event for r in results if r.kind == "event"] == [events[0], events[3]]
     assert [r.event for r in results if r.kind == "late"] == [events[2]]
+
+
+def test_with_events_switched_off_no_event_is_a_result_and_all_else_is_as_it_was() -> None:
+    events = [numbered(2, 10), heartbeat(15), numbered(1, 10, "y"), numbered(3, 16, "y"), numbered(9, 17)]
+    for on_gap in ("skip", "dead_letter"):
+        found = []
+        for rules in (NUMBERED, replace(NUMBERED, events=False)):
+            rules = (
+                rules.order(wait=5, on_gap=on_gap).delay(after="x", by=1, emit="later").quiet(after=99, emit="silent")
+            )
+            found.append([told(r) for r in rules.run(events)])
+        assert found[1] == [f for f in found[0] if f[0] != "event"]
+        assert {f[0] for f in found[1]} == {"gap", "late", "quiet", *(["emit"] if on_gap == "skip" else [])}
+
+
+def test_events_that_are_switched_off_cannot_be_delivered() -> None:
+    with pytest.raises(ValueError, match=r"deliver_at\(\) delivers events, and Rules\(events=False\) leaves them out"):
+        replace(TIMED, events=False).deliver_at("at")
+    with pytest.raises(TypeError, match=r"Rules\(events=\) must be True or False, got 'no'"):
+        replace(TIMED, events="no")
 
 
 def test_a_result_says_at_which_watermark_it_was_made_and_none_at_the_close() -> None:

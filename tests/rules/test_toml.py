@@ -43,6 +43,10 @@ def test_tables_make_the_same_rules_as_the_builders() -> None:
     )
 
 
+def test_events_are_switched_off_by_a_word() -> None:
+    assert read(COLUMNS + "events = false") == Rules(key="case", time="ts", type="what", events=False)
+
+
 def test_an_expectation_may_have_a_deadline_from_a_column_and_conditions() -> None:
     text = """
         [[expect]]
@@ -76,6 +80,7 @@ def test_an_order_table_without_a_word_in_it_is_the_plain_order() -> None:
         (COLUMNS + 'deliver_column = "x"', "[rules]: 'deliver_column' is not known here"),
         ('key = 5\ntime = "ts"', "[rules]: Rules(key=) must be a name, got 5"),
         ('key = ""\ntime = "ts"', "[rules]: Rules(key=) must be a name, got ''"),
+        (COLUMNS + 'events = "no"', "[rules]: Rules(events=) must be True or False, got 'no'"),
         (COLUMNS + "id = false", "[rules]: Rules(id=) must be a name, got False"),
         (COLUMNS + "deduplicate = 5", "[rules.deduplicate] must be a table, got 5"),
         (COLUMNS + "[[deduplicate]]\nwithin = 5", "[rules.deduplicate] must be a table, got [{'within': 5}]"),

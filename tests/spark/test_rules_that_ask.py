@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ ASKING = {
         where="amount > 1.5",
         met_where="n is not None",
     ).delay("shipped", "1 hour", "ask", where="at > '2026-01-01T03:00:00Z' and not (price == 0.1 or flag)"),
+    "carried columns": COLUMNS.expect(
+        "paid", after="created", within="20 minutes", otherwise="unpaid", carry=["amount", "price", "at"]
+    ).quiet("1 hour", "calm", carry=["flag"]),
     "several types": COLUMNS.expect(
         ["paid", "shipped"], after=["created", "paid"], within="20 minutes", otherwise="stands still"
     ).delay(["created", "shipped"], "5 minutes", "tell"),
@@ -53,7 +56,21 @@ def rows(keys: int) -> list[dict[str, Any]]:
 
 
 def told(results: Any) -> Counter[tuple[Any, ...]]:
-    return Counter((r.kind, r.key, r.rule, r.due.replace(tzinfo=None), r.source_id, r.result_id) for r in results)
+    return Counter(
+        (r.kind, r.key, r.rule, r.due.replace(tzinfo=None), r.source_id, r.result_id, event_of(r)) for r in results
+    )
+
+
+def event_of(result: Any) -> str:
+    """What stands in the event of a result, without nulls; in process an event has the columns that its rule carries."""
+    event = result.event if result.event is None or isinstance(result.event, dict) else result.event.asDict()
+    return repr(sorted((name, shown(value)) for name, value in (event or {}).items() if value is not None))
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return str(value.normalize())
+    return str(value.replace(tzinfo=None)) if isinstance(value, datetime) else repr(value)
 
 
 def streamed(spark: SparkSession, events: list[dict[str, Any]], rules: Rules, folder: Path) -> list[Any]:
@@ -94,6 +111,10 @@ def test_a_stream_gives_what_the_rules_give_in_process(spark: SparkSession, rule
     [
         (COLUMNS.expect("a", after="b", by="n", otherwise="x"), "the column 'n' must be a timestamp, it is bigint"),
         (COLUMNS.delay("a", 1, "x", where="what > 5"), "the condition 'what > 5' compares the column 'what' .a text."),
+        (
+            COLUMNS.quiet(1, "x", carry=["list"]),
+            "the column 'list' is array<bigint>, which a result cannot carry: carry a column with a text of it",
+        ),
         (COLUMNS.quiet(1, "x", where="list is None"), "cannot look at the column 'list'"),
         (COLUMNS.expect("a", after="b", by="due", otherwise="x"), "the rules name the column 'due'; the events have"),
     ],

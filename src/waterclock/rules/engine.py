@@ -27,7 +27,7 @@ from waterclock.rules.model import Rules
 from waterclock.rules.ordering import AsTheyCome, ByTime, Keep
 from waterclock.rules.results import EVENT, GAP, LATE, Key
 from waterclock.rules.sequence import BySequence
-from waterclock.rules.watching import Watch
+from waterclock.rules.watching import Carried, Watch
 
 NO_WATERMARK = -(2**61)
 CLOSED = 2**61
@@ -140,6 +140,8 @@ class Engine:
         self.counters.released += 1
         if self._watches:
             self._watching.see(key, event)
+        if not self.rules.events:
+            return
         if event.deliver is None:
             self._results.append(Outcome(EVENT, key, self._rule_of_event, event.time, event.id, event.ref))
         else:
@@ -153,8 +155,8 @@ class Engine:
     def gap(self, key: Key, rule: str, due: int, source_id: str, event: Event | None) -> None:
         self._results.append(Outcome(GAP, key, rule, due, source_id, event and event.ref))
 
-    def found(self, kind: str, key: Key, rule: str, due: int, source_id: str) -> None:
-        self._results.append(Outcome(kind, key, rule, due, source_id, None))
+    def found(self, kind: str, key: Key, rule: str, due: int, source_id: str, carried: Carried) -> None:
+        self._results.append(Outcome(kind, key, rule, due, source_id, None, carried))
 
     def when_due(self, kind: str, key: Key, due: int, a: Any, b: Any) -> None:
         self._deadlines.add((due, kind, key, a, b))

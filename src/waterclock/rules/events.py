@@ -25,7 +25,10 @@ class Event(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One result inside the engine; `ref` is the event's handle where the result carries the event, else None."""
+    """One result inside the engine; `ref` is the event's handle where the result carries the event, else None.
+
+    `carried` are the values of the columns that its rule carries, None where it carries none.
+    """
 
     kind: str
     key: Key
@@ -33,6 +36,7 @@ class Outcome(NamedTuple):
     due: int
     source_id: str
     ref: Any
+    carried: tuple[Any, ...] | None = None
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ class _Reader:
 
     def __init__(self, rules: Rules) -> None:
         self._rules, self._questions = rules, rules.questions()
+        self._carries = rules.carries()
         self._looked_at = self._questions.condition_columns()
         self._number = 0
         self._time_from_us: Callable[[int], Time] | None = None
@@ -82,9 +83,11 @@ class _Reader:
         at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)
 
         def make(found: Outcome) -> Result:
-            kind, key, rule, due, source_id, ref = found
+            kind, key, rule, due, source_id, event, carried = found
             shown = self._shown(due)
-            return Result(kind, key, rule, shown, at, source_id, result_id(kind, key, rule, source_id), ref)
+            if carried is not None:
+                event = dict(zip(self._carries[rule], carried, strict=True))
+            return Result(kind, key, rule, shown, at, source_id, result_id(kind, key, rule, source_id), event)
 
         return make
 
@@ -118,7 +121,8 @@ class _Reader:
 
     def _answers(self, row: Mapping[str, Any]) -> Answers:
         dues = tuple(self._time_or_none(row, column) for column in self._questions.dues)
-        return Answers(dues=dues, holds=self._holds(row) if self._questions.conditions else ())
+        holds = self._holds(row) if self._questions.conditions else ()
+        return Answers(dues, holds, tuple(self._column(row, column) for column in self._questions.carried))
 
     def _holds(self, row: Mapping[str, Any]) -> tuple[bool, ...]:
         for column in self._looked_at:

@@ -52,6 +52,7 @@ class Delay:
     by_us: int
     emit: str
     where: str | None = _later(None)
+    carry: tuple[str, ...] = _later(())
 
     __repr__ = _told
 
@@ -70,6 +71,7 @@ class Expect:
     where: str | None = _later(None)
     met_where: str | None = _later(None)
     cancel_where: str | None = _later(None)
+    carry: tuple[str, ...] = _later(())
 
     __repr__ = _told
 
@@ -81,6 +83,7 @@ class Quiet:
     after_us: int
     emit: str
     where: str | None = _later(None)
+    carry: tuple[str, ...] = _later(())
 
     __repr__ = _told
 
@@ -89,7 +92,8 @@ class Quiet:
 class Rules:
     """The rules for the events of each key; docs/rules.md is their contract.
 
-    `key`, `time`, `type`, `id`, `sequence` name the columns of an event. Builders return a new `Rules`:
+    `key`, `time`, `type`, `id`, `sequence` name the columns of an event; with `events=False` released events are no results.
+    Builders return a new `Rules`:
 
     >>> rules = Rules(key="order", time="at", type="what").delay(after="paid", by="1 hour", emit="remind")
     >>> [(r.kind, r.rule, r.due) for r in rules.run([{"order": "o1", "at": 0, "what": "paid"}])]
@@ -107,6 +111,9 @@ class Rules:
     expects: tuple[Expect, ...] = ()
     quiets: tuple[Quiet, ...] = ()
     deliver_column: str | None = None
+    events: bool = _later(True)
+
+    __repr__ = _told
 
     def __post_init__(self) -> None:
         for name in ("key", "time"):
@@ -114,6 +121,12 @@ class Rules:
         for name in ("type", "id", "sequence", "deliver_column"):
             if getattr(self, name) is not None:
                 _need_text(getattr(self, name), f"Rules({name}=)")
+        if not isinstance(self.events, bool):
+            raise TypeError(f"Rules(events=) must be True or False, got {self.events!r}")
+        if self.deliver_column and not self.events:
+            raise ValueError(
+                "deliver_at() delivers events, and Rules(events=False) leaves them out: take one of the two"
+            )
 
     def deduplicate(self, within: Duration) -> Rules:
         """Drop an event whose id was seen for its key at most `within` earlier."""
@@ -127,14 +140,24 @@ class Rules:
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
         return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
 
-    def delay(self, after: str | Iterable[str], by: Duration, emit: str, *, where: str | None = None) -> Rules:
-        """Each event of `after`, a type or several, emits a result named `emit` at its time + `by`, if `where` holds."""
+    def delay(
+        self,
+        after: str | Iterable[str],
+        by: Duration,
+        emit: str,
+        *,
+        where: str | None = None,
+        carry: Iterable[str] = (),
+    ) -> Rules:
+        """Each event of `after`, a type or several, emits a result named `emit` at its time + `by`, if `where` holds.
+        The result carries the columns `carry` of the event."""
         self._need_type("delay()")
         rule = Delay(
             after=_one_or_several(after, "delay(after=)"),
             by_us=duration_us(by, "delay(by=)"),
             emit=emit,
             where=_condition(where, "delay(where=)"),
+            carry=_columns(carry, "delay(carry=)"),
         )
         self._need_new_name(emit, "delay(emit=)")
         return replace(self, delays=(*self.delays, rule))
@@ -156,10 +179,11 @@ class Rules:
         where: str | None = None,
         met_where: str | None = None,
         cancel_where: str | None = None,
+        carry: Iterable[str] = (),
     ) -> Rules:
         """After each event of `after`, one of `type` within `within`, or before the time in the column `by`; else a result
         named `otherwise`. Both may be several types. The conditions say which events of them count: `where` of `after`,
-        `met_where` of `type`, `cancel_where` of `cancel_by`."""
+        `met_where` of `type`, `cancel_where` of `cancel_by`. The result carries the columns `carry` of the first event."""
         self._need_type("expect()")
         self._need_new_name(otherwise, "expect(otherwise=)")
         rule = Expect(
@@ -172,18 +196,20 @@ class Rules:
             where=_condition(where, "expect(where=)"),
             met_where=_condition(met_where, "expect(met_where=)"),
             cancel_where=_condition(cancel_where, "expect(cancel_where=)"),
+            carry=_columns(carry, "expect(carry=)"),
         )
         if cancel_where is not None and not rule.cancel_by:
             raise ValueError("expect(cancel_where=) looks at events that cancel: name their types with cancel_by=")
         return replace(self, expects=(*self.expects, rule))
 
-    def quiet(self, after: Duration, emit: str, *, where: str | None = None) -> Rules:
-        """A key without an event, of which the condition `where` holds, for `after` gives a result named `emit`."""
-        return self._silence(Quiet(duration_us(after, "quiet(after=)"), emit, where), "quiet")
+    def quiet(self, after: Duration, emit: str, *, where: str | None = None, carry: Iterable[str] = ()) -> Rules:
+        """A key without an event, of which the condition `where` holds, for `after` gives a result named `emit`. It carries
+        the columns `carry` of the last event."""
+        return self._silence("quiet", duration_us(after, "quiet(after=)"), emit, where, carry)
 
-    def session(self, gap: Duration, emit: str, *, where: str | None = None) -> Rules:
+    def session(self, gap: Duration, emit: str, *, where: str | None = None, carry: Iterable[str] = ()) -> Rules:
         """`quiet` under the name that stream processors give it: a session ends after `gap` of silence."""
-        return self._silence(Quiet(duration_us(gap, "session(gap=)"), emit, where), "session")
+        return self._silence("session", duration_us(gap, "session(gap=)"), emit, where, carry)
 
     def run(self, events: Iterable[Mapping[str, Any]], watermark_delay: Duration = 0) -> Iterator[Result]:
         """Apply the rules in process to mappings in the order of arrival; closes at the end."""
@@ -215,11 +241,20 @@ class Rules:
         """What the rules ask of an event's other columns."""
         wheres = [rule.where for rule in self.delays] + [rule.where for rule in self.quiets]
         wheres += [where for rule in self.expects for where in (rule.where, rule.met_where, rule.cancel_where)]
-        return Questions(dues=_each_once(rule.by for rule in self.expects), conditions=_each_once(wheres))
+        return Questions(
+            dues=_each_once(rule.by for rule in self.expects),
+            conditions=_each_once(wheres),
+            carried=_each_once(name for carry in self.carries().values() for name in carry),
+        )
 
-    def _silence(self, rule: Quiet, what: str) -> Rules:
-        self._need_new_name(rule.emit, f"{what}(emit=)")
-        _condition(rule.where, f"{what}(where=)")
+    def carries(self) -> dict[str, tuple[str, ...]]:
+        """The columns that the results of a rule carry of the event that opened them, by the name of the rule's results."""
+        named: dict[str, tuple[str, ...]] = {rule.emit: rule.carry for rule in self.delays}
+        return named | {e.otherwise: e.carry for e in self.expects} | {q.emit: q.carry for q in self.quiets}
+
+    def _silence(self, what: str, after_us: int, emit: str, where: str | None, carry: Iterable[str]) -> Rules:
+        self._need_new_name(emit, f"{what}(emit=)")
+        rule = Quiet(after_us, emit, _condition(where, f"{what}(where=)"), _columns(carry, f"{what}(carry=)"))
         return replace(self, quiets=(*self.quiets, rule))
 
     def _once(self, free: bool, what: str) -> None:
@@ -274,9 +309,13 @@ def _one_or_several(given: str | Iterable[str], what: str) -> Types:
     return names if len(names) > 1 else names[0]
 
 
-def _types(given: Iterable[str], what: str) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise TypeError(f"{what} must be a list of types, got the text {given!r}")
+def _columns(given: Iterable[str], what: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_types(given, what, "columns")))
+
+
+def _types(given: Iterable[str], what: str, of: str = "types") -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} must be a list of {of}, got {'the text ' * isinstance(given, str)}{given!r}")
     return tuple(_need_text(name, what) for name in given)
 
 

@@ -2,6 +2,7 @@
 
     dues         the times in the columns of `by`
     conditions   whether the conditions of `where` hold
+    carried      the values of the columns of `carry`
 
 Rule 1: `Questions` names the columns, once for all rules; `Answers` has their values for one event, at the same places.
 Rule 2: values are plain (numbers, texts, null), so that an event which is held can be stored with them.
@@ -22,12 +23,13 @@ class Questions:
 
     dues: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.dues or self.conditions)
+        return bool(self.dues or self.conditions or self.carried)
 
     def columns(self) -> tuple[str, ...]:
-        return (*self.dues, *self.condition_columns())
+        return (*self.dues, *self.condition_columns(), *self.carried)
 
     def condition_columns(self) -> tuple[str, ...]:
         """The columns that conditions look at."""
@@ -48,6 +50,7 @@ class Answers(NamedTuple):
 
     dues: tuple[int | None, ...] = ()
     holds: tuple[bool, ...] = ()
+    carried: tuple[Any, ...] = ()
 
 
 def restored(plain: Any) -> Answers | None:

@@ -17,7 +17,8 @@ class Result(NamedTuple):
     """One result of the rules.
 
     `due` is event time in the kind the events carried (datetime or microseconds); `emitted_at` is the watermark it
-    was made at, None at the close of a bounded input. `event` is the released or late event itself, else None.
+    was made at, None at the close of a bounded input. `event` is the released or late event itself, or those columns of the
+    event that opened the result which its rule carries, else None.
     """
 
     kind: str

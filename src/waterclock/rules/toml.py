@@ -1,10 +1,10 @@
 """Rules from the tables of a TOML file: the same names as the builders of `Rules`, the same messages when wrong.
 
-[rules]            key, time, type, id, sequence
+[rules]            key, time, type, id, sequence, events
 [rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
-[[rules.delay]]     after, by, emit, where
-[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where
-[[rules.quiet]]     after, emit, where    [[rules.session]] gap, emit, where
+[[rules.delay]]     after, by, emit, where, carry
+[[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where, carry
+[[rules.quiet]]     after, emit, where, carry    [[rules.session]] gap, emit, where, carry
 type and after of events: a type, or a list of types
 """
 
@@ -18,15 +18,15 @@ from typing import Any
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 
-_COLUMNS = {"key", "time", "type", "id", "sequence"}
+_WORDS = {"key", "time", "type", "id", "sequence", "events"}
 _ONCE = ("deduplicate", "order", "deliver_at")
 _MANY = ("delay", "expect", "quiet", "session")
 
 
 def rules_from(table: Mapping[str, Any]) -> Rules:
     """The rules of a parsed `[rules]` table; UsageError says what is wrong and where."""
-    check_names("[rules]", table, _COLUMNS | {*_ONCE, *_MANY}, {"key", "time"})
-    rules = _call("[rules]", Rules, {name: table[name] for name in _COLUMNS & table.keys()})
+    check_names("[rules]", table, _WORDS | {*_ONCE, *_MANY}, {"key", "time"})
+    rules = _call("[rules]", Rules, {name: table[name] for name in _WORDS & table.keys()})
     for name in _ONCE:
         if name in table:
             rules = _call(f"[rules.{name}]", getattr(rules, name), _mapping(f"[rules.{name}]", table[name]))

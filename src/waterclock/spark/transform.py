@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    BinaryType,
     BooleanType,
     DataType,
+    DateType,
     IntegralType,
     NumericType,
     StringType,
@@ -55,6 +57,9 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
     "boolean": (BooleanType,),
     "time": (TimestampType, TimestampNTZType),
 }
+
+
+_PLAIN = (StringType, NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 
 def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame], DataFrame]:
@@ -99,6 +104,12 @@ def check_columns(rules: Rules, schema: StructType) -> None:
     for name in rules.columns():
         if name not in types:
             raise UsageError(f"the rules name the column {name!r}; the events have {', '.join(types)}")
+    for name in rules.questions().carried:
+        if not isinstance(types[name], _PLAIN):
+            raise UsageError(
+                f"the column {name!r} is {types[name].simpleString()}, which a result cannot carry: "
+                f"carry a column with a text of it, such as to_json({name}), or with a part of it"
+            )
     needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules)]
     if rules.sequence:
         needs.append((rules.sequence, (IntegralType,), "an integer"))

@@ -150,6 +150,10 @@ def test_a_mirror_has_no_place_for_results_of_rules(folder: Path, rule: str, nam
     assert f"so {name} in [rules] would do nothing" in told(folder, f"{CHANGES}{rule}\n{APPLY}")
 
 
+def test_a_mirror_keeps_events_so_they_cannot_be_switched_off(folder: Path) -> None:
+    assert "and events = false in [rules] leaves them out" in told(folder, f"{CHANGES}events = false\n{APPLY}")
+
+
 def test_duplicates_may_be_dropped_before_a_mirror(folder: Path) -> None:
     assert load(write(folder, f'{CHANGES}deduplicate = {{ within = "1 h" }}\n{APPLY}')).rules.within_us == 3_600_000_000
 

@@ -26,6 +26,7 @@ from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Outcome
 from waterclock.rules.model import Rules
 from waterclock.rules.results import Key, result_id
+from waterclock.rules.watching import Carried
 from waterclock.spark import frames
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
@@ -57,6 +58,7 @@ class Bucket:
     def __init__(self, rules: Rules, stored: StoredBucket | None, blobs: Blobs | None = None) -> None:
         """`blobs` is where the rest of the state lies; without it the bucket lives for one life only."""
         self._rules = rules
+        self._carries = rules.carries()
         self._rows = Rows(rules)
         self._schema: pa.Schema | None = None
         self._engine = Engine(rules, self._unpack, self._wake)
@@ -168,7 +170,7 @@ class Bucket:
     def _results(self, found: list[Outcome]) -> pa.Table:
         if not found:
             return pa.table({})
-        kinds, keys, rules, dues, sources, refs = zip(*found, strict=True)
+        kinds, keys, rules, dues, sources, refs, carried = zip(*found, strict=True)
         at = self._engine.watermark
         known = EARLIEST_US <= at < CLOSED  # before, no calendar holds it
         columns = {
@@ -180,8 +182,18 @@ class Bucket:
             "source_id": pa.array(sources, pa.string()),
             "result_id": pa.array(map(result_id, kinds, keys, rules, sources), pa.string()),
         }
-        events = self._rows.structs(pa.array(refs, pa.int64()))
+        events = self._events(pa.array(refs, pa.int64()), rules, carried)
         return pa.table(columns if events is None else {**columns, "event": events})
+
+    def _events(self, refs: pa.Array, rules: Sequence[str], carried: Sequence[Carried]) -> pa.Array | None:
+        """The events of results, or the columns that they carry of one."""
+        if not any(carried):
+            return self._rows.structs(refs)
+        if self._rows.schema() is None:
+            assert self._schema is not None  # what carries was opened by an earlier batch
+            self._rows.add(self._schema.empty_table())
+        named = zip(map(self._carries.get, rules), carried, strict=True)
+        return self._rows.structs(refs, [dict(zip(n, c, strict=True)) if n and c else None for n, c in named])
 
 
 def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:

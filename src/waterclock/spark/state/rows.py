@@ -6,8 +6,7 @@ Every table has the column ROW_ID behind the user's columns, so that tables of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from waterclock.rules.results import Key
 from waterclock.rules.truth import Moment
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import ROW_ID
+from waterclock.spark.state.carried import filled, plain
 
 
 class Rows:
@@ -49,14 +49,20 @@ class Rows:
         batches = self._tables[0].take(numbers).combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], self._tables[0].schema)
 
-    def structs(self, numbers: pa.Array) -> pa.Array | None:
-        """The user's columns of these rows as structs, null where the number is null; None where there are no rows."""
+    def structs(self, numbers: pa.Array, carried: Sequence[Mapping[str, Any] | None] | None = None) -> pa.Array | None:
+        """The user's columns of these rows as structs, null where the number is null; None where there are no rows.
+
+        Where something is `carried` there is a struct too: that in its columns, and null in the others.
+        """
         if not self._tables:
             return None
-        taken = self.take(numbers)
+        taken, empty = self.take(numbers), pc.is_null(numbers)
+        if carried is not None:
+            taken = filled(taken, carried)
+            empty = pc.and_(empty, pa.array([values is None for values in carried]))
         fields = [field for field in taken.schema if field.name != ROW_ID]
         columns = [taken.column(field.name) for field in fields]
-        return pa.StructArray.from_arrays(columns, fields=fields, mask=pc.is_null(numbers))
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=empty)
 
 
 def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, Event]]:
@@ -76,10 +82,13 @@ def events_of(rules: Rules, rows: pa.Table, first: int) -> Iterator[tuple[Key, E
 
 def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
     """What each row says to what the rules ask."""
-    questions, nothing = rules.questions(), repeat((), rows.num_rows)
+    questions, nothing = rules.questions(), [()] * rows.num_rows
     dues = zip(*(times(rows, name) for name in questions.dues), strict=True) if questions.dues else nothing
     holds = map(questions.holds, _values(rows, questions.condition_columns())) if questions.conditions else nothing
-    return list(map(Answers, dues, holds))
+    carried = (
+        zip(*(plain(rows.column(name)) for name in questions.carried), strict=True) if questions.carried else nothing
+    )
+    return list(map(Answers, dues, holds, carried))
 
 
 def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -236,6 +236,8 @@ def check_mirror(mirror: Mirror, event: pa.Schema, rules: Rules) -> None:
         "expect": rules.expects,
         "quiet or session": rules.quiets,
     }
+    if not rules.events:
+        raise UsageError(f"{_WHERE}: mode 'apply' keeps change events, and events = false in [rules] leaves them out")
     if found := [name for name, rule in made.items() if rule]:
         raise UsageError(
             f"{_WHERE}: mode 'apply' keeps change events and nothing else, so {found[0]} in [rules] would do nothing "
