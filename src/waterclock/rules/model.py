@@ -92,8 +92,8 @@ class Quiet:
 class Rules:
     """The rules for the events of each key; docs/rules.md is their contract.
 
-    `key`, `time`, `type`, `id`, `sequence` name the columns of an event; with `events=False` released events are no results.
-    Builders return a new `Rules`:
+    `key`, `time`, `type`, `id`, `sequence` name the columns of an event; with `events=False` released events are no
+    results. Builders return a new `Rules`:
 
     >>> rules = Rules(key="order", time="at", type="what").delay(after="paid", by="1 hour", emit="remind")
     >>> [(r.kind, r.rule, r.due) for r in rules.run([{"order": "o1", "at": 0, "what": "paid"}])]
