@@ -39,6 +39,21 @@ def test_what_is_due_already_when_it_comes_is_delivered_at_once(world: World) ->
     assert world.values() == ["late"]
 
 
+def test_each_of_one_turn_says_when_it_was_due(world: World) -> None:
+    relay = world.started()
+    now_ms = world.now_ms
+    for value, in_ms in (("c", 1_200), ("a", 1_000), ("d", 1_200), ("b", 1_100)):
+        world.send(value, in_ms=in_ms)
+    step_quietly(relay)
+    turns = relay._counts.turns
+    world.advance_ms(2_000)
+    step_until(lambda: len(world.values()) == 4, relay)
+    told = [(seen.value, dict(seen.headers)["delayed-until"]) for seen in world.seen()]
+    dues = [(b"a", 1_000), (b"b", 1_100), (b"c", 1_200), (b"d", 1_200)]
+    assert told == [(value, b"%d" % (now_ms + in_ms)) for value, in_ms in dues]
+    assert relay._counts.turns == turns + 1
+
+
 def test_key_value_and_headers_are_handed_on_and_it_is_said_where_they_are_from(world: World) -> None:
     relay = world.started()
     due_ms = world.now_ms + 5
