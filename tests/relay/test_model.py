@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.relay.draw import lives
-from tests.relay.life import Life, Unassigned
+from tests.relay.life import Life
 from waterclock.testing import Broker
 
 _numbers = count()
@@ -25,11 +24,7 @@ def lived(broker: Broker, folder: Path, seed: int, steps: int, partitions: int) 
     """One life; a failure says its seed, and its steps."""
     print(f"seed {seed}")
     topic = f"life{next(_numbers)}"
-    try:
-        Life(broker, folder / topic, topic, partitions).play(lives(seed, steps))
-    except Unassigned as error:
-        # seen where one static member crashes while another relay joins; not yet known whose fault it is
-        pytest.xfail(f"seed {seed}: a partition is given to nobody: {error}")
+    Life(broker, folder / topic, topic, partitions).play(lives(seed, steps))
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -37,11 +32,11 @@ def test_a_short_life_keeps_every_promise(partitions: int, relay_broker: Broker,
     lived(relay_broker, tmp_path, partitions, 25, partitions)
 
 
-@pytest.mark.skipif(
-    os.environ.get("CAMPAIGN_MINUTES") != "all", reason="one of these lives was seen not to end; not yet known why"
-)
-@pytest.mark.long(seconds=400)
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("partitions", [1, 2, 3])
-def test_so_do_long_lives(partitions: int, relay_broker: Broker, tmp_path: Path, campaign_seed: int) -> None:
-    for number in range(10):
+def test_so_do_long_lives(
+    partitions: int, which: int, relay_broker: Broker, tmp_path: Path, campaign_seed: int
+) -> None:
+    for number in range(3):
         lived(relay_broker, tmp_path, campaign_seed + number, 120, partitions)

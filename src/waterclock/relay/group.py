@@ -1,7 +1,8 @@
 """How a relay joins its consumer group, and leaves it.
 
 Rule 1: what the group says is heard in callbacks of the consumer's `poll`; what is done about it is for relay.py.
-Rule 2: a consumer is left before it is closed: librdkafka may hang in `close` where a partition is just being given to it.
+Rule 2: a consumer is left before it is closed, and hears all that the group has told it: librdkafka hangs in `close` where a
+        partition is just being given to it, and its thread uses up a processor. So also one that is shut out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException
 
 log = logging.getLogger("waterclock.relay")
 SESSION_MS: Final = 6_000
+HEARTBEAT_MS: Final = 300  # who lives hears so soon that another is gone, and that something is to be given back
 LEAVING_POLLS: Final = 100  # two seconds
 CLOSING_S: Final = 10.0
 _CONSUMER: Final = {
@@ -25,7 +27,7 @@ _CONSUMER: Final = {
     "enable.partition.eof": True,
     "partition.assignment.strategy": "cooperative-sticky",  # a partition that stays is not taken over again
     "session.timeout.ms": SESSION_MS,
-    "heartbeat.interval.ms": 300,  # who lives hears so soon that another is gone, and that something is to be given back
+    "heartbeat.interval.ms": HEARTBEAT_MS,
     "fetch.wait.max.ms": 100,
     "fetch.message.max.bytes": 4 << 20,
     "queued.max.messages.kbytes": 32_768,
@@ -51,13 +53,13 @@ def join(
 
 def leave(consumer: Consumer) -> None:
     """Leave the group, then close. Rule 2."""
-    with suppress(KafkaException):  # one that is fenced has left already
-        was_given = bool(consumer.assignment())
+    was_given = bool(consumer.assignment())
+    with suppress(KafkaException):  # one that is shut out is told so, and has left
         consumer.unsubscribe()
-        for polls in range(LEAVING_POLLS):
-            consumer.poll(0.02)
-            if (was_given or polls >= 5) and not consumer.assignment():
-                break
+    for polls in range(LEAVING_POLLS):
+        is_all_heard = consumer.poll(0.02) is None
+        if is_all_heard and (was_given or polls >= 5) and not consumer.assignment():
+            break
     _close(consumer)
 
 

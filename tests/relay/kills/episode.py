@@ -3,6 +3,7 @@
 Rule 1: the seed says which faults come and what they draw; the machine says at which steps they hit.
 Rule 2: a fault may begin while another one lasts: both relays may be gone, and the broker too.
 Rule 3: when the faults are over, everything runs, and within `PATIENCE_S` each request has its effect and its answer.
+Rule 4: a relay that starts while there is no broker ends with a sentence: it is started again, as who runs one would.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Episode:
         self.topic = f"delays-{plan.seed}-{time.time_ns() // 1_000_000}"
         self._later: list[threading.Timer] = []
         self._clock = SystemClock()
-        self._busy = threading.Lock()
+        self._away: set[str] = set()
 
     def run(self) -> Result:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +123,7 @@ class Episode:
             if what in BROKER_FAULTS:
                 self._note("the broker is back")
             time.sleep(self.dice.uniform(0.1, self.plan.pause_s))
+            self._supervise()
         for timer in self._later:
             timer.join()
         for relay in self.relays:
@@ -141,6 +143,7 @@ class Episode:
     def _end(self, sig: signal.Signals, lose: bool = False) -> bool:
         if (relay := self._victim()) is None:
             return False
+        self._away.add(relay.name)
         self._note(f"{relay.name} gets {sig.name}{' and loses its files' if lose else ''}")
         if not relay.end(sig):
             self.done[f"{relay.name} did not end by {sig.name}"] += 1
@@ -160,6 +163,14 @@ class Episode:
     def _start(self, relay: RelayProcess) -> None:
         self._note(f"{relay.name} is started")
         relay.start()
+        self._away.discard(relay.name)
+
+    def _supervise(self) -> None:
+        """Rule 4."""
+        for relay in self.relays:
+            if not relay.runs and relay.name not in self._away:
+                self.done["ended by themselves"] += 1
+                self._start(relay)
 
     def _wake(self, relay: RelayProcess) -> None:
         self._note(f"{relay.name} goes on")
