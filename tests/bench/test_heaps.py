@@ -146,9 +146,14 @@ def test_a_thread_that_ticks_wakes_for_each_tick_and_one_by_bucket_for_three() -
     assert len(shown) == 4
 
 
-def test_a_timer_that_did_not_run_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticking, "WAYS", {"nobody": lambda due_ms, ran: (0, 0, 0.0)})
-    with pytest.raises(WrongAnswer, match=r"nobody: timers for \[200, 840\] ms ran as \[\]"):
+@pytest.mark.parametrize("told", [[], [(200, 199.9), (840, 840.0)], [(840, 840.0), (200, 900.0)]], ids=str)
+def test_a_timer_that_did_not_run_or_was_early_fails_the_run(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def way(due_ms: Any, ran: Any) -> tuple[int, int, float]:
+        ran += told
+        return 0, 0, 0.0
+
+    monkeypatch.setattr(ticking, "WAYS", {"it": way})
+    with pytest.raises(WrongAnswer, match=r"it: timers for \[200, 840\] ms ran as \["):
         ticking.measure(quiet)
 
 

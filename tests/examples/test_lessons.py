@@ -190,7 +190,7 @@ def test_batches_make_fewer_requests_and_keep_every_message_in_order() -> None:
     assert all(row["all kept"] for row in rows.values())
     assert [rows[way]["requests"] for way in ("one by one", "a request each")] == [30, 30]
     assert rows["batched"]["requests"] < 30
-    assert rows["linger 50 ms"]["slow requests"] < rows["batched"]["slow requests"]
+    assert rows["linger 50 ms"]["slow requests"] * 2 < rows["batched"]["slow requests"]
     assert rows["one by one"]["messages/s"] <= 1000 / batching.ROUND_TRIP_MS
     assert rows["batched"]["messages/s"] > rows["one by one"]["messages/s"]
 

@@ -151,6 +151,24 @@ def test_in_real_time_the_same_steps_come_none_before_its_time() -> None:
         assert ms >= now
 
 
+class HurriedClock(SystemClock):
+    """Shows the start once, and from then on a moment at which everything is long due."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def monotonic_s(self) -> float:
+        self.asked += 1
+        return 0.0 if self.asked == 1 else 1_000.0 + self.asked
+
+
+def test_on_a_machine_that_stood_still_each_bucket_is_taken_before_a_later_timer_is_added() -> None:
+    scenario = build_scenario("1ms", "20", "2ms,30ms,8ms@10ms,5ms@50ms,1ms@51ms")
+    steps: list[Step] = []
+    Live(Walk(scenario, "early"), HurriedClock(), lambda step, _: steps.append(step)).run()
+    assert steps == list(Walk(scenario, "early").steps())
+
+
 def test_the_thread_ends_only_when_nothing_has_waited_for_the_idle_time() -> None:
     began_s = SystemClock().monotonic_s()
     steps, passed_ms = live("1ms", idle_s=0.05)

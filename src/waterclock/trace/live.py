@@ -5,11 +5,13 @@ moves the hands to its expiration, and puts back what is not due. It ends when n
 
 Rule 1: one lock around wheel and printing; who adds a timer wakes the thread, as the new one may be the first.
 Rule 2: no step comes before its time. How late one came is the machine's doing, and is told.
+Rule 3: the steps are those of the walk, however late they come: a bucket waits for the timers that are to be added before.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -28,7 +30,8 @@ class Live:
         self._walk, self._clock, self._show, self._idle_s = walk, clock, show, idle_s
         self._changed = threading.Condition()
         self._began_s = clock.monotonic_s()
-        self._all_added = self._stopped = False
+        self._coming = deque(walk.scenario.timers)
+        self._stopped = False
         self._failed: BaseException | None = None
 
     def run(self) -> None:
@@ -36,34 +39,32 @@ class Live:
         thread = threading.Thread(target=self._take, name="waterclock-trace")
         thread.start()
         try:
-            for task in self._walk.scenario.timers:
-                self._add(task)
-            self._tell(all_added=True)
+            self._add_all()
             thread.join()
         finally:
-            self._tell(stopped=True)
+            self._stop()
             thread.join()
         if self._failed is not None:
             raise self._failed
 
-    def _tell(self, *, all_added: bool = False, stopped: bool = False) -> None:
+    def _stop(self) -> None:
         with self._changed:
-            self._all_added |= all_added
-            self._stopped |= stopped
+            self._stopped = True
             self._changed.notify_all()
 
-    def _add(self, task: Task) -> None:
-        """At its time, and after the thread has taken all that expired until then."""
+    def _add_all(self) -> None:
+        """Each timer at its time, and after the thread has taken all that expired until then."""
         walk = self._walk
         with self._changed:
-            while not self._stopped and (self._left_s(task.added) > 0 or self._takes_first(task)):
-                self._changed.wait(max(self._left_s(task.added), 0) or None)
-            if self._stopped:
-                return
-            if walk.wheel.now < task.added:
-                self._step(walk.advance(task.added))
-            self._step(walk.insert(task))
-            self._changed.notify_all()
+            while self._coming and not self._stopped:
+                task = self._coming[0]
+                if (left_s := self._left_s(task.added)) > 0 or self._takes_first(task):
+                    self._changed.wait(left_s if left_s > 0 else None)
+                    continue
+                if walk.wheel.now < task.added:
+                    self._step(walk.advance(task.added))
+                self._step(walk.insert(self._coming.popleft()))
+                self._changed.notify_all()
 
     def _takes_first(self, task: Task) -> bool:
         stop = self._walk.next_stop()
@@ -73,7 +74,7 @@ class Live:
         """The thread: bucket after bucket, each at its expiration."""
         try:
             with self._changed:
-                while (stop := self._next_stop()) is not None and not self._stopped:
+                while (stop := self._next_stop()) is not None:
                     if (left_s := self._left_s(stop)) > 0:
                         self._changed.wait(left_s)
                     else:
@@ -82,17 +83,25 @@ class Live:
         except BaseException as error:
             self._failed = error
         finally:
-            self._tell(stopped=True)
+            self._stop()
 
     def _next_stop(self) -> int | None:
-        """The first bucket of the queue; None when there was none for `idle_s`, and none is to come."""
+        """The bucket to be taken next; None where all is over: nothing waited for `idle_s`, and nothing is to come."""
         idle_from_s = self._clock.monotonic_s()
-        while (stop := self._walk.next_stop()) is None and not self._stopped:
-            left_s = idle_from_s + self._idle_s - self._clock.monotonic_s()
-            if self._all_added and left_s <= 0:
+        while not self._stopped:
+            stop = self._walk.next_stop()
+            if self._coming:
+                if stop is not None and stop <= self._coming[0].added:
+                    return stop
+                self._changed.wait()  # for the timer that comes first
+                idle_from_s = self._clock.monotonic_s()
+            elif stop is not None:
+                return stop
+            elif (left_s := idle_from_s + self._idle_s - self._clock.monotonic_s()) > 0:
+                self._changed.wait(left_s)
+            else:
                 return None
-            self._changed.wait(max(left_s, 0) if self._all_added else None)
-        return stop
+        return None
 
     def _left_s(self, moment_ms: int) -> float:
         """Seconds until the clock shows this moment of the walk."""
