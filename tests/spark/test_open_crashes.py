@@ -23,6 +23,7 @@ from waterclock.sinks import Batch, SQLiteSink
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 POINTS = ("taken", "begun", "looked", "written", "committed")
+TWO_STEPS = pytest.mark.parametrize("steps", [POINTS[n : n + 2] for n in (0, 2, 4)], ids=" and ".join)
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 
 
@@ -102,12 +103,15 @@ def fail_and_go_on(spark: SparkSession, tmp_path: Path, way: str, points: list[s
     assert run_to_the_end(spark, way, folder) == clean
 
 
-@pytest.mark.long(seconds=75)
+@pytest.mark.long(seconds=45)
 @EACH_WAY
-def test_a_kill_at_each_numbered_step_changes_nothing(spark: SparkSession, tmp_path: Path, way: str) -> None:
-    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 60, files=len(POINTS)))
-    folder = made(tmp_path / "killed", 60, files=len(POINTS))
-    for batch, point in enumerate(POINTS):
+@TWO_STEPS
+def test_a_kill_at_each_numbered_step_changes_nothing(
+    spark: SparkSession, tmp_path: Path, way: str, steps: tuple[str, ...]
+) -> None:
+    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 30, files=3))
+    folder = made(tmp_path / "killed", 30, files=3)
+    for batch, point in enumerate(steps):
         assert killed(folder, way, point, batch), f"the driver should have died at {point}"
     assert run_to_the_end(spark, way, folder) == clean
 
@@ -117,9 +121,9 @@ def test_a_kill_at_each_numbered_step_changes_nothing(spark: SparkSession, tmp_p
 def test_kills_at_random_moments_change_nothing(
     spark: SparkSession, tmp_path: Path, campaign_seed: int, way: str
 ) -> None:
-    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 60, files=4))
-    folder, chance = made(tmp_path / "killed", 60, files=4), random.Random(campaign_seed)
-    for _ in range(4):
+    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 30, files=3))
+    folder, chance = made(tmp_path / "killed", 30, files=3), random.Random(campaign_seed)
+    for _ in range(3):
         killed(folder, way, "random", chance.randrange(4_000, 14_000))
     found = run_to_the_end(spark, way, folder)
     assert Counter(map(whatever_the_batch, found)) == Counter(map(whatever_the_batch, clean))
