@@ -146,3 +146,16 @@ def test_what_is_removed_can_be_made_anew(store: Store) -> None:
             assert everything(store) == of_batches(0)
             sink.remove()
     assert store.tables() == []
+
+
+def test_results_with_the_columns_of_a_users_own_step_are_kept_and_removed_like_others(store: Store) -> None:
+    # --fresh took such a table for somebody else's
+    schema = pa.schema([("due", frames.TIMESTAMP), ("customer", pa.string()), ("event", pa.string())])
+    rows = pa.Table.from_pylist([{"due": 0, "customer": "c", "event": "e"}], schema=schema)
+    with closing(store.sink()) as sink:
+        for _ in range(2):
+            sink.open(schema)
+        apply_once(sink, replace(batch(0), results=rows))
+        assert store.look("customer, event") == [("c", "e")]
+        sink.remove()
+    assert store.tables() == []

@@ -34,6 +34,7 @@ from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.results import COMMON, flat, flat_schema
+from waterclock.sinks.strangers import needed_of_results
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -86,10 +87,9 @@ class DeltaSink:
                 f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
             )
         with self._errors_of_delta():
-            for part, needed in _NEEDED.items():
+            for part, needed in {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}.items():
                 self._refuse_other_things(part)
-                table = self._found(part)
-                if table is not None and not {field.name for field in table.schema().fields} >= needed:
+                if self._found(part) is not None and not self._columns_of(part) >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 self._refuse_others_inside(part)
             for part in _NEEDED:
@@ -178,6 +178,10 @@ class DeltaSink:
     def _name(self, part: str) -> str:
         folder, _, name = self._at(part).rpartition("/")
         return f"the table {name!r} in {folder or '.'}"
+
+    def _columns_of(self, part: str) -> set[str]:
+        table = self._found(part)
+        return set() if table is None else {field.name for field in table.schema().fields}
 
     def _found(self, part: str) -> DeltaTable | None:
         return DeltaTable(self._at(part)) if DeltaTable.is_deltatable(self._at(part)) else None

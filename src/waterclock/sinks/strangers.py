@@ -23,6 +23,14 @@ def needed_names(mirror: Mirror | Replica | None) -> dict[str, set[str]]:
     return {"": {*mirror.columns}, POSITIONS: {*mirror.key, DELETED}, **ours}
 
 
+def needed_of_results(batches: set[str]) -> set[str]:
+    """The columns that show a table of results to be a sink's, where the table of batches beside it has these columns.
+
+    Beside one of a sink's, which is made together with it, the results may have any columns: a user's own step makes them.
+    """
+    return {"batch_id"} if batches >= {*BATCH_NAMES} else {"batch_id", *COMMON}
+
+
 def refuse_no_mirror(what: str, find: Find) -> None:
     """Raise UsageError where the table that is to be a mirror is there and has no positions; `what` describes it."""
     if find("").columns and not find(POSITIONS).columns:
@@ -36,6 +44,8 @@ def refuse_to_drop(mirror: Mirror | Replica | None, table: str, place: str, find
     """Raise UsageError where one of the tables of the sink `table` in `place` is somebody else's."""
     for part, needed in needed_names(mirror).items():
         there = {name for name, _ in find(part).columns}
+        if part == "" and mirror is None and "batch_id" in there:
+            needed = needed_of_results({name for name, _ in find(BATCHES).columns})
         if there and not there >= needed:
             raise UsageError(
                 f"the table {table + part!r} in {place} is none that waterclock made, so it is not removed: name another "

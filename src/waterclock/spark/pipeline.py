@@ -42,7 +42,7 @@ from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
-from waterclock.spark.steps import Reshaped, ResultStep
+from waterclock.spark.steps import ResultStep, StepSink
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
@@ -109,8 +109,8 @@ class Pipeline:
         close: bool = True,
         name: str = "pipeline",
     ) -> None:
-        self._step: Step | None = sink.step if isinstance(sink, Reshaped) else None
-        sink = sink.sink if isinstance(sink, Reshaped) else sink
+        self._step: Step | None = sink.step if isinstance(sink, StepSink) else None
+        sink = sink.sink if isinstance(sink, StepSink) else sink
         self._reshapes: ResultStep | None = None
         self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
@@ -361,7 +361,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        (sink or config.sink.sink()) if config.step is None else Reshaped(sink or config.sink.sink(), config.step),
+        (sink or config.sink.sink()) if config.step is None else StepSink(sink or config.sink.sink(), config.step),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,

@@ -34,14 +34,14 @@ SOURCE, RESULTS = "source", "results"
 
 
 @dataclass(frozen=True)
-class Reshaped:
+class StepSink:
     """A sink whose rows go through a step first."""
 
     sink: Any
     step: Step
 
 
-def reshaped(sink: Any, *, query: str | None = None, transform: str | Callable[[Any], Any] | None = None) -> Reshaped:
+def reshaped(sink: Any, *, query: str | None = None, transform: str | Callable[[Any], Any] | None = None) -> StepSink:
     """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first."""
     from pathlib import Path
 
@@ -49,7 +49,7 @@ def reshaped(sink: Any, *, query: str | None = None, transform: str | Callable[[
     step = step_from("reshaped()", given, Path.cwd())
     if step is None:
         raise ValueError("reshaped() needs query= or transform=, got neither")
-    return Reshaped(sink, step)
+    return StepSink(sink, step)
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
