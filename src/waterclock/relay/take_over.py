@@ -149,8 +149,7 @@ class TakeOver:
             )
         if not committed.by_relay and committed.offset != self._answered:
             log.warning(
-                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, up to where all is "
-                "settled",
+                "%s: the group %s stands at offset %d, and no relay committed that; it goes on at %d, as is settled",
                 self._name,
                 self._around.group,
                 committed.offset,
