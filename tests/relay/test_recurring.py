@@ -86,17 +86,23 @@ def test_what_is_filed_split_and_delivered_between_two_looks_is_told_once(
     assert set(known) == {f"{world.topic}-0-{origin}" for origin in range(5)}
 
 
-def test_a_partition_that_is_let_go_meanwhile_is_told_no_more(relay_broker: Broker, tmp_path: Path) -> None:
-    with World(relay_broker, tmp_path, "let-go", 2) as world:
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_partition_that_is_let_go_meanwhile_is_told_no_more(
+    which: int, relay_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of it, or before."""
+    monkeypatch.setattr(module, "SLICE", 1)
+    with World(relay_broker, tmp_path, f"let-go-{which}", 2) as world:
         relay = world.started()
-        for partition in (0, 1):
+        for partition in (0, 0, 1, 1):
             hourly(world, id=f"{partition}", partition=partition)
         step_quietly(relay)
-        places: set[str] = set()
-        for place, _ in module._slices(relay.owners, relay.lock, world.topic):
-            places.add(place)
-            relay._let_go(1, checkpoint=True) if 1 in relay.owners else None
-        assert places == {f"{world.topic}-0"}
+        places: list[str] = []
+        for place, found in module._slices(relay.owners, relay.lock, world.topic):
+            places += [place for _ in found]
+            if found and which in relay.owners:
+                relay._let_go(which, checkpoint=True)
+        assert places == [f"{world.topic}-{number}" for number in ((0, 1, 1) if which == 0 else (0, 0))]
 
 
 def test_it_waits_while_the_relay_works(world: World) -> None:

@@ -80,9 +80,10 @@ class Owner:
         self.held: list[Sequence[Message]] = []
         self.nexts: dict[bytes, dict[int, int]] = {}  # `nexts_of`, by id: origin -> where the series began
         self.ready = np.empty(0, ROW)  # due, and not delivered yet
-        self.rest, self.rest_until_ns, self.committed_ns, self._looked_to = Rest(), 0, 0, 0
+        self.rest, self.rest_until_ns, self.committed_ns = Rest(), 0, 0
         self._filed, self._catch_up_to, self._fingerprint = start.filed, start.end, store.fingerprint
         self.has_work, self._reached, self.is_in_doubt = True, 0, False
+        self._looked_to = 0  # the input was looked at ahead up to here
         self._steps: Iterator[None] | None = None  # of a checkpoint that is being written
         self.heard()
         self._checkpointed_ns, self._changed = around.clock.monotonic_ns(), True

@@ -21,7 +21,7 @@ from waterclock.relay.store import Payload, unpack
 from waterclock.relay.store.rows import Array
 
 MOST: Final = 1_000
-SLICE: Final = 50_000  # rows
+SLICE: Final = 10_000  # rows: some milliseconds, for which nothing is delivered
 Owners = Mapping[int, Owner]
 Lock = AbstractContextManager[Any]
 
