@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from tests.relay.bystander import Beside, Bystander
     from tests.relay.world import World
     from waterclock.testing import Broker
 
@@ -43,3 +44,19 @@ def world(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
 
     with World(relay_broker, tmp_path, f"delays{next(_numbers)}") as made:
         yield made
+
+
+@pytest.fixture
+def beside(world: World) -> Iterator[Beside]:
+    """Makes one that stands by: the relay that it stands beside, and what `Bystander` takes."""
+    from tests.relay.bystander import Bystander
+
+    made: list[Bystander] = []
+
+    def make(*arguments: Any, **options: Any) -> Bystander:
+        made.append(Bystander(world, *arguments, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
