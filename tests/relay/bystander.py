@@ -40,6 +40,9 @@ class Bystander:
         self.standby.close(checkpoint=True)
 
 
+Beside = Callable[..., Bystander]
+
+
 class Time:
     """Goes by with the steps of the others."""
 

@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.relay.brokers import Start
+    from tests.relay.bystander import Beside, Bystander
     from tests.relay.world import World
     from waterclock.testing import Broker
 
@@ -77,3 +78,19 @@ def start(real: World, tmp_path: Path) -> Iterator[Start]:
 
     with relays(real, tmp_path) as starting:
         yield starting
+
+
+@pytest.fixture
+def beside(world: World) -> Iterator[Beside]:
+    """Makes one that stands by: the relay that it stands beside, and what `Bystander` takes."""
+    from tests.relay.bystander import Bystander
+
+    made: list[Bystander] = []
+
+    def make(*arguments: Any, **options: Any) -> Bystander:
+        made.append(Bystander(world, *arguments, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from tests.relay.bystander import Bystander, Time, followed, handed_over, until
+from tests.relay.bystander import Beside, Bystander, Time, followed, handed_over, until
 from tests.relay.lapping import LAP_BYTES, YEAR_MS, cut_off, fill, lap, owner_of, until_delivered
-from tests.relay.test_full_disk import Disk
 from tests.relay.test_kills import dying, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.clock import SystemClock
+from waterclock.kafka.settings import base_settings
 from waterclock.relay.options import StandsBy
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.relay import Relay
-from waterclock.relay.standby import AGAIN_NS, EACH_NS, QUIET_MS
-from waterclock.relay.store import StoreDamaged
 from waterclock.relay.turn import Turn
 from waterclock.testing import Broker
 
 _numbers = count()
-Beside = Callable[..., Bystander]
 
 
 @pytest.fixture
 def wide(relay_broker: Broker, tmp_path: Path) -> Iterator[World]:
     with World(relay_broker, tmp_path, f"standby{next(_numbers)}", 2) as made:
         yield made
-
-
-@pytest.fixture
-def beside(world: World) -> Iterator[Beside]:
-    """Makes one that stands by."""
-    made: list[Bystander] = []
-
-    def make(*arguments: object, **options: object) -> Bystander:
-        made.append(Bystander(world, *arguments, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_what_is_filed_and_settled_elsewhere_is_filed_and_settled_here(world: World, beside: Beside) -> None:
@@ -72,6 +55,8 @@ def test_whoever_stood_by_reads_nothing_again_and_goes_on(world: World, beside: 
     world.advance_ms(1_000)
     step_until(lambda: owner_of(one).command_position == 3, one)
     followed(one, two)
+    two.follower.checkpoint()
+    assert two.follower.store.settled_position == owner_of(one).settled_position
     last = handed_over(world, one, two)
     assert (last._counts.requests, owner_of(last).store.rebuilt) == (0, None)
     world.advance_ms(1_000)
@@ -105,6 +90,7 @@ def test_what_the_dead_one_did_not_answer_is_answered(
     assert (world.values(), world.replies()) == (["b"], [("x", "cancelled", 1)])
 
 
+@pytest.mark.long(seconds=4)
 def test_two_relays_of_a_group_stand_by_for_each_other(wide: World) -> None:
     """What one gives back it follows, with the files that are there."""
     one = wide.started("one", name=None)
@@ -145,6 +131,18 @@ def test_what_it_follows_and_how_far_behind_it_is_can_be_seen(world: World, besi
     labels = f'{{group="{world.topic}",topic="{world.topic}",partition="0"}}'
     assert f"waterclock_relay_standby_pending_messages{labels} 2" in prometheus(now)
     assert "stands by for 1" in Progress(SystemClock(), as_json=False)._line(now)
+
+
+def test_a_series_goes_on_with_whoever_stood_by(world: World, beside: Beside) -> None:
+    one = world.started("one")
+    two = beside(one)
+    world.put(b"v", deliver_to=world.target, delay_cron="* * * * *", delay_id="s")
+    followed(one, two)
+    last = handed_over(world, one, two)
+    for many in (1, 2):
+        step_until(lambda many=many: world.advance_ms(10_000) or len(world.values()) == many, last)  # type: ignore[misc]
+        step_quietly(last)
+    assert owner_of(last).store.pending == 1
 
 
 # The two logs
@@ -201,6 +199,28 @@ def test_it_follows_through_laps_snapshots_and_trims(world: World, beside: Besid
     until_delivered(world, last, "far")
 
 
+def cut(world: World, topic: str, offset: int) -> None:
+    """Delete what stands before it."""
+    admin, asked = AdminClient(base_settings(world.broker.bootstrap, {})), TopicPartition(topic, 0, offset)
+    admin.delete_records([asked])[asked].result(10)
+
+
+def test_files_that_end_before_the_log_begins_are_made_anew(
+    world: World, beside: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = world.started("one")
+    two = beside(one)
+    world.send("a", in_ms=YEAR_MS)
+    followed(one, two)
+    two.standby.let_go(0)
+    world.send("b", "c", in_ms=YEAR_MS)
+    cut(world, one.topics.input, 2)
+    until(two.has(3), two)
+    assert "they hold" in caplog.text
+    assert two.follower.store.pending == 1
+
+
+@pytest.mark.long(seconds=5)
 def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
     world: World, beside: Beside, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,138 +241,45 @@ def test_one_that_falls_behind_where_the_logs_are_cut_off_begins_anew(
     until_delivered(world, last, "far")
 
 
+def test_what_nobody_knows_of_any_more_is_not_followed(
+    world: World, beside: Beside, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOPIC.settled was cut off, and there is no snapshot."""
+    one = world.started("one")
+    world.send("a", in_ms=0)
+    step_until(world.values, one)
+    settled = one.topics.settled
+    cut(world, settled, one._logs.bounds(settled, 0)[1])
+    two = beside(one)
+    until(lambda: "no snapshot of what was settled" in caplog.text, two)
+    assert not two.is_there
+
+
+def test_what_had_come_of_a_follower_that_ended_is_nothing_for_the_next_one(world: World, beside: Beside) -> None:
+    one = world.started("one")
+    world.send("a", "b", in_ms=YEAR_MS)
+    two = beside(one)
+    followed(one, two)
+    standby = two.standby
+    consumer = standby._tails._consumer
+    standby._queue.append(standby_message(one))
+    standby.let_go(0)
+    assert not standby._queue
+    until(lambda: two.is_there, two)
+    assert standby._tails._consumer is not consumer
+
+
+def standby_message(relay: Relay) -> Message:
+    """A record that was taken, and not filed yet."""
+    message = relay._logs.record(relay.topics.input, 0, 1)
+    assert message is not None
+    return message
+
+
 def pause(two: Bystander, is_paused: bool) -> None:
     """Have nothing come of what it follows."""
     for place in two.standby._places(0):
         two.standby._tails.pause(place, is_paused)
-
-
-# What goes wrong
-
-
-def test_damaged_files_are_discarded_and_made_again(
-    world: World, beside: Beside, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = world.started("one")
-    two = beside(one)
-    world.send("a", in_ms=YEAR_MS)
-    followed(one, two)
-
-    def damaged(*_: object) -> None:
-        raise StoreDamaged("a file does not hold what was written")
-
-    two.follower.store.append = damaged  # type: ignore[assignment, method-assign]
-    world.send("b", in_ms=YEAR_MS)
-    until(lambda: "does not hold what was written" in caplog.text, one, two)
-    until(lambda: two.is_there, two, Time(world))
-    followed(one, two)
-    assert two.follower.store.pending == 2
-
-
-def test_files_that_were_damaged_while_nobody_looked_are_not_believed(world: World, beside: Beside) -> None:
-    one = world.started("one")
-    two = beside(one)
-    world.send("a", in_ms=YEAR_MS)
-    followed(one, two)
-    folder = two.follower.store.folder
-    two.standby.let_go(0)
-    file = next(folder.glob("*.index"))
-    file.write_bytes(bytes(file.stat().st_size))
-    until(lambda: two.is_there, two)
-    assert "is not the file that was written here" in (two.follower.store.rebuilt or "")
-    followed(one, two)
-    assert two.follower.store.pending == 1
-
-
-def test_a_disk_that_refuses_what_it_follows_hurts_nothing_that_it_owns(
-    world: World, beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = world.started("one")
-    two = beside(one, is_beside=True)
-    until(lambda: two.is_there, two)
-    disk = Disk(two.follower.store.folder, monkeypatch)
-    disk.is_full = True
-    world.send("a", in_ms=0)
-    until(lambda: world.values() and disk.refused, one, two)
-    assert "No space left on device" in caplog.text
-    assert two.standby.statistics()[0].why
-    disk.is_full = False
-    until(two.has(1), two, Time(world))
-    assert not two.standby.statistics()[0].why
-
-
-def test_the_files_of_what_it_follows_make_room_for_those_of_what_it_owns(
-    world: World, beside: Beside, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = world.started("one")
-    two = beside(one, is_beside=True)
-    until(lambda: two.is_there, two)
-    folder = two.follower.store.folder
-    owner_of(one).room.is_refusing = True
-    until(lambda: not two.is_there, two)
-    assert [file.name for file in folder.iterdir()] == ["lock"]
-    assert "not made again for ten minutes" in caplog.text
-    owner_of(one).room.took()
-    for _ in range(3):
-        two.step(0)
-    assert not two.is_there
-    world.advance_ms(AGAIN_NS // 1_000_000)
-    until(lambda: two.is_there, two)
-
-
-class Usage(NamedTuple):
-    """As `shutil.disk_usage` tells it."""
-
-    total: int
-    used: int
-    free: int
-
-
-def test_a_disk_that_is_nearly_full_is_for_the_owners(
-    world: World, beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = world.started("one")
-    two = beside(one)
-    until(lambda: two.is_there, two)
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda folder: Usage(100, 96, 4))
-        until(lambda: "nearly full" in caplog.text, two, Time(world))
-        world.send("a", in_ms=YEAR_MS)
-        step_quietly(one)
-        for _ in range(5):
-            two.step(0)
-        assert (two.follower.position, two.standby.statistics()[0].why) == (0, "the disk is nearly full")
-    until(two.has(1), two, Time(world))
-
-
-def test_what_ends_an_owner_does_not_end_a_relay_that_follows(
-    world: World, beside: Beside, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A record of TOPIC.settled that a later version wrote."""
-    one = world.started("one")
-    two = beside(one)
-    until(lambda: two.is_there, two)
-    world._producer.produce(one.topics.settled, b"wcsettle" + bytes([99]) + bytes(40), partition=0)
-    world._producer.flush(10)
-    until(lambda: not two.is_there, two)
-    assert "is written by a later relay" in two.standby.statistics()[0].why
-    assert "does not stand by" in caplog.text
-
-
-def test_following_yields_to_owning(world: World, beside: Beside) -> None:
-    one = world.started("one")
-    two = beside(one, is_beside=True)
-    until(lambda: two.is_there, two)
-    world.send("near", in_ms=QUIET_MS)
-    step_quietly(one)
-    two.step(0)  # it was time; from here on it is not
-    position = two.follower.position
-    for _ in range(100):
-        two.step(0)
-        one.step(0.005)
-    assert two.follower.position == position
-    assert two.standby.wait_s() > 0
-    until(two.has(1), two, Time(world, EACH_NS // 1_000_000))
 
 
 def owned(relay: Relay) -> set[int]:
