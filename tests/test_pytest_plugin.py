@@ -184,3 +184,23 @@ def test_testing_exports_what_a_test_needs() -> None:
 
     assert {"Broker", "Error", "ManualClock"} <= set(testing.__all__)
     assert all(hasattr(testing, name) for name in testing.__all__)
+
+
+def test_a_loop_turned_by_hand_is_a_fixture_and_a_mark_allows_real_sockets(tmp_path: Path) -> None:
+    tests = """
+import asyncio, pytest
+
+def test_sixty_days(manual_loop):
+    manual_loop.run_until_complete(asyncio.sleep(60 * 86_400))
+    assert manual_loop.time() == manual_loop.clock.monotonic_s() == 60 * 86_400
+
+def test_refused(manual_loop):
+    with pytest.raises(Exception, match="pytest.mark.manual_loop"):
+        manual_loop.run_until_complete(asyncio.start_server(print, "127.0.0.1", 0))
+
+@pytest.mark.manual_loop(sockets="allowed")
+def test_allowed(manual_loop):
+    manual_loop.run_until_complete(asyncio.start_server(print, "127.0.0.1", 0)).close()
+"""
+    done = run(tmp_path, tests, "--strict-markers")
+    assert passed(done, 3), done.stdout

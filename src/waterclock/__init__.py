@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from waterclock.purgatory import DelayedOperation, Purgatory
     from waterclock.rules import Result, Rules
     from waterclock.timer import AsyncTimer, IdleTimeout, Timer
+    from waterclock.timer.manual_loop import ManualLoop, manual_loop
     from waterclock.wheel import ArrayWheel, TimingWheel
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "ExpiringMap",
     "IdleTimeout",
     "ManualClock",
+    "ManualLoop",
     "Purgatory",
     "PurgatoryClosed",
     "Result",
@@ -35,6 +37,7 @@ __all__ = [
     "TimerFull",
     "TimingWheel",
     "__version__",
+    "manual_loop",
 ]
 
 _HOME = {
@@ -48,6 +51,8 @@ _HOME = {
     "PurgatoryClosed": "waterclock.errors",
     "IdleTimeout": "waterclock.timer",
     "ManualClock": "waterclock.clock",
+    "ManualLoop": "waterclock.timer.manual_loop",
+    "manual_loop": "waterclock.timer.manual_loop",
     "SystemClock": "waterclock.clock",
     "Result": "waterclock.rules",
     "Rules": "waterclock.rules",

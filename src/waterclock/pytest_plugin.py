@@ -1,9 +1,10 @@
-"""pytest's fixtures for a Kafka broker inside the test process: `kafka_broker`, `kafka_topic`, `kafka_broker_factory`.
+"""pytest's fixtures: a Kafka broker inside the test process, and an asyncio loop whose time is turned by hand.
 
     fixture                 scope       is
     kafka_broker            session     a running `Broker`, its data in a temporary folder
     kafka_topic             function    the name of a new topic with one partition on it
     kafka_broker_factory    function    `factory(settings=..., clock=..., data=...)`: a running broker of the test's own
+    manual_loop             function    a `ManualLoop`; with real sockets: @pytest.mark.manual_loop(sockets="allowed")
 
 One broker serves all tests of a session: a client's own start costs more than its topic does, and a fresh topic keeps tests
 apart. What a topic cannot keep apart (settings, a clock turned by hand, a restart) asks the factory.
@@ -26,6 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from waterclock.testing import Broker
+    from waterclock.timer.manual_loop import ManualLoop
 
 LONGEST_NAME: Final = 200  # of a topic, before its number
 _brokers: Final = pytest.StashKey[list["Broker"]]()
@@ -69,6 +71,20 @@ def kafka_broker_factory() -> Iterator[Callable[..., Broker]]:
     """Makes running brokers with the arguments of `Broker`; all of them are closed when the test is over."""
     with ExitStack() as stack:
         yield partial(enter_broker, stack)
+
+
+@pytest.fixture
+def manual_loop(request: pytest.FixtureRequest) -> Iterator[ManualLoop]:
+    """A whole asyncio loop on a ManualClock: `manual_loop.run_until_complete(main())`, `manual_loop.advance(86_400)`."""
+    from waterclock.timer.manual_loop import manual_loop as make
+
+    mark = request.node.get_closest_marker("manual_loop")
+    with make(**(mark.kwargs if mark else {})) as loop:
+        yield loop
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "manual_loop(clock, sockets): what the fixture manual_loop is made with")
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:

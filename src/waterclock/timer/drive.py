@@ -36,7 +36,7 @@ from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.offload import Offload
-from waterclock.timer.periodic import NEXT_BEAT, Missed, PeriodicHandle
+from waterclock.timer.periodic import NEXT_BEAT, Jitter, Missed, PeriodicHandle
 from waterclock.timer.report import Report
 from waterclock.timer.statistics import TimerStatistics
 from waterclock.timer.stopwatch import Stopwatch
@@ -164,13 +164,22 @@ class Drive(TickRunner):
             self._look(handle, deadline)
         return handle
 
-    def every(self, interval_s: float, fn: Callable[[*Ts], object], /, *args: *Ts, missed: Missed = "skip") -> Handle:
+    def every(
+        self,
+        interval_s: float,
+        fn: Callable[[*Ts], object],
+        /,
+        *args: *Ts,
+        missed: Missed = "skip",
+        jitter: Jitter = 0.0,
+    ) -> Handle:
         """Call `fn(*args)` every `interval_s` seconds, the first time after one interval; `cancel()` ends it.
 
         missed: what to do when a call ends after the next was due. "skip" leaves out what was missed and stays on the
         beat, "burst" makes up for each, "delay" counts anew from the end of the late call. An error in a call is
-        reported, and the beat goes on. `ValueError` for an interval under a nanosecond or another `missed`.
-        `max_pending` does not refuse it.
+        reported, and the beat goes on. jitter: by how many seconds each call is put off, drawn evenly from 0 to it, or
+        given by a function; the beat stays. `ValueError` for an interval under a nanosecond, another `missed`, or a jitter
+        beyond the interval. `max_pending` does not refuse it.
 
         >>> from waterclock import ManualClock, Timer
         >>> timer = Timer(clock=ManualClock())
@@ -184,7 +193,7 @@ class Drive(TickRunner):
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
-        return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, fn, args)
+        return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, jitter, fn, args)
 
     def _add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
         """For timers of the driver itself: no cap, no executor."""

@@ -19,12 +19,13 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from waterclock.clock import Clock
-from waterclock.errors import TimerClosed
+from waterclock.clock import Clock, ManualClock
+from waterclock.errors import TimerClosed, UsageError
 from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, Drive
 from waterclock.timer.idle import IdleTimeout
 from waterclock.timer.loop_binding import LoopBinding, LoopThread
+from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
 from waterclock.timer.units import nanoseconds
@@ -72,6 +73,8 @@ class AsyncTimer(Drive):
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
         self._sleepers: set[asyncio.Future[Any]] = set()
+        clock = clock_in_loop(clock)
+        self._loop_clock = clock if isinstance(clock, LoopClock) else None
         super().__init__(tick_s, clock, executor, Report(self._binding.report), max_pending, when_full)
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
@@ -84,6 +87,12 @@ class AsyncTimer(Drive):
         if self._binding.bound:
             return self._binding.loop()
         loop = self._binding.loop()
+        if isinstance(loop, ManualLoop) and not isinstance(self._clock, LoopClock | ManualClock):
+            self._binding.leave()
+            raise UsageError(
+                "this AsyncTimer goes by another clock than the loop that it is used in, which is turned by hand: make it "
+                "in the loop, or with clock=loop.clock"
+            )
         if loop.get_debug():
             self._lock = thread = LoopThread(loop)
             self._add = partial(thread.call, self._add)
@@ -102,9 +111,9 @@ class AsyncTimer(Drive):
         self._set_alarm_for(self._due_ns)
         if self._due_ns is not None:
             wait_ns = max(self._due_ns - self._now_ns(), least_ns)
-            self._alarm = loop.call_at(
-                loop.time() + wait_ns / 1e9 + ROUND_UP_S, self._wake, context=self._binding.context
-            )
+            by_hand = self._loop_clock
+            when_s = loop.time() + wait_ns / 1e9 + ROUND_UP_S if by_hand is None else by_hand.seconds_in(wait_ns)
+            self._alarm = loop.call_at(when_s, self._wake, context=self._binding.context)
 
     def _wake(self) -> None:
         loop, now_ns = self._binding.loop(), self._now_ns()

@@ -5,7 +5,8 @@
     burst     at the next beat, though it has passed: each is made up for, one after the other
     delay     an interval after the end of the late call; beats are counted from there
 
-Rule 1: beats are whole nanoseconds, first + n * interval: nothing drifts.
+Rule 1: beats are whole nanoseconds, first + n * interval: nothing drifts. Jitter puts a call off, and not the beat: what
+    is drawn for one call is in no other one.
 Rule 2: a call is planned when the one before has ended, so two never overlap, not even in an executor.
 Rule 3: one that is moved counts its beats from where it was moved to. While a call runs that is the next one.
 Rule 4: `cancel` is a step under the driver's lock, and so are a move, and the beginning and the end of a call: one of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from waterclock.timer.handles import Handle
 
 Missed = Literal["skip", "burst", "delay"]
+Jitter = float | Callable[[], float]  # seconds
 
 
 def skip(beat_ns: int, interval_ns: int, now_ns: int) -> int:
@@ -56,17 +58,45 @@ def delay(beat_ns: int, interval_ns: int, now_ns: int) -> int:
     return beat_ns + interval_ns if beat_ns + interval_ns >= now_ns else now_ns + interval_ns
 
 
+def drawn_by(jitter: Jitter, interval_ns: int) -> Callable[[], int] | None:
+    """What draws whole nanoseconds from 0 to the interval; None for no jitter. `ValueError` for what lies beyond.
+
+    >>> drawn_by(lambda: 0.5, 10**9)()
+    500000000
+    """
+
+    def checked(seconds: float) -> int:
+        drawn_ns = nanoseconds("jitter", seconds, least=0)
+        if drawn_ns > interval_ns:
+            raise ValueError(f"jitter must lie within 0 and the interval, {interval_ns / 1e9} s, got {seconds}")
+        return drawn_ns
+
+    if callable(jitter):
+        return lambda: checked(jitter())
+    if not (most_ns := checked(jitter)):
+        return None
+    from random import randint  # for those who ask for it
+
+    return lambda: randint(0, most_ns)
+
+
 NEXT_BEAT: dict[str, Callable[[int, int, int], int]] = {"skip": skip, "burst": burst, "delay": delay}
 
 
 class PeriodicHandle:
     """The handle of `every`: pending until it is cancelled or its driver closed; `when()` is the latest beat planned."""
 
-    __slots__ = ("__weakref__", "_args", "_beat_ns", "_drive", "_fn", "_inner", "_interval_ns", "_moved_ns", "_next_beat",
-                 "_over")  # fmt: skip
+    __slots__ = ("__weakref__", "_args", "_beat_ns", "_drive", "_due_ns", "_fn", "_inner", "_interval_ns", "_jitter",
+                 "_moved_ns", "_next_beat", "_over")  # fmt: skip
 
     def __init__(
-        self, drive: Drive, interval_ns: int, missed: Missed, fn: Callable[..., Any], args: tuple[Any, ...]
+        self,
+        drive: Drive,
+        interval_ns: int,
+        missed: Missed,
+        jitter: Jitter,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
     ) -> None:
         self._drive = drive
         self._interval_ns = interval_ns
@@ -75,7 +105,9 @@ class PeriodicHandle:
         self._inner: Handle | None = None
         self._over = False
         self._moved_ns: int | None = None  # while a call runs: where the next one was moved to
+        self._jitter = drawn_by(jitter, interval_ns)
         self._beat_ns = drive._now_ns() + interval_ns
+        self._due_ns = self._beat_ns + (0 if self._jitter is None else self._jitter())
         self._wait()
 
     @property
@@ -86,7 +118,7 @@ class PeriodicHandle:
         return self._over
 
     def when(self) -> float:
-        return (self._beat_ns if self._moved_ns is None else self._moved_ns) / 1e9
+        return (self._due_ns if self._moved_ns is None else self._moved_ns) / 1e9
 
     def cancel(self) -> bool:
         with self._drive._lock:
@@ -106,10 +138,18 @@ class PeriodicHandle:
             beat_ns = self._drive._now_ns() + max(nanoseconds("delay_s", delay_s), 0)  # no beat lies in the past
             whole("deadline", beat_ns, -MAX_TIME, MAX_TIME)  # at once, and not when the call that runs has ended
             if self._inner is not None and self._drive._move(self._inner, beat_ns):
-                self._beat_ns = beat_ns
+                self._beat_ns = self._due_ns = beat_ns
             else:
                 self._moved_ns = beat_ns
             return True
+
+    def _draw(self) -> int:
+        """Without a lock: it may be a function of the user's. One that fails is reported, and the call is in time."""
+        try:
+            return 0 if self._jitter is None else self._jitter()
+        except Exception as error:
+            self._drive._report(error)
+            return 0
 
     def __repr__(self) -> str:
         if self._over:
@@ -127,7 +167,7 @@ class PeriodicHandle:
     def _wait(self) -> None:
         with self._drive._lock:
             if not self._over:
-                self._inner = self._drive._add_and_look(self._beat_ns, self._begin)
+                self._inner = self._drive._add_and_look(self._due_ns, self._begin)
                 self._drive._periodic.add(self)
 
     def _begin(self) -> None:
@@ -140,11 +180,14 @@ class PeriodicHandle:
 
     def _plan(self) -> None:
         """The call has ended."""
+        jitter_ns = self._draw()
         with self._drive._lock:
             moved_ns, self._moved_ns = self._moved_ns, None
             if moved_ns is None:
-                moved_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
-            self._beat_ns = moved_ns
+                self._beat_ns = self._next_beat(self._beat_ns, self._interval_ns, self._drive._now_ns())
+                self._due_ns = self._beat_ns + jitter_ns
+            else:
+                self._beat_ns = self._due_ns = moved_ns
             try:
                 self._wait()
             except TimerClosed:

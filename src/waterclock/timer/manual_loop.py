@@ -1,0 +1,307 @@
+"""`ManualLoop`: a whole asyncio loop on a ManualClock: `asyncio.sleep`, `wait_for`, and everybody's timers.
+
+Its time is the clock's, and moves where nobody has anything to do: to the next timer, at once. So sixty days of a service
+are over when its sixty days of timers have run.
+
+    run_until_complete(service())    goes from timer to timer until the service has ended
+    advance(86_400)                  a day, turned by hand: what is due on the way runs, and then time stands again
+
+Rule 1: time moves only where nothing can come first: every callback has run, no job of an executor is on its way, and no
+    socket has anything to say. It moves to the next timer, never past one, and never back.
+Rule 2: while a callback runs the clock shows its timer's moment. What turns the clock itself, in a callback, is slow.
+Rule 3: a job of an executor takes real time, and the loop's time stands still meanwhile.
+Rule 4: real sockets, pipes and processes are refused, where they are asked for: time would pass out there, and not here.
+    With sockets="allowed" the loop waits for them in real time, for PATIENCE_S at a time, before its own time moves on.
+Rule 5: who waits for what cannot come is told so: where no timer is left, no job and no socket, the run ends with a
+    UsageError that names the tasks.
+Rule 6: an AsyncTimer that is made in the loop, or with its clock, is driven by the loop as any other timer is.
+Rule 7: nothing outside of the loop is changed: `time.monotonic()` and the date go on as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import selectors
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Literal, NoReturn
+from weakref import WeakKeyDictionary, ref
+
+from waterclock.clock import Clock, ManualClock
+from waterclock.errors import UsageError
+from waterclock.timer.units import nanoseconds
+
+Sockets = Literal["refused", "allowed"]
+PATIENCE_S: Final = 0.05  # real seconds for which sockets are waited for, where they are allowed, before time moves on
+LONG_S: Final = 10.0  # real seconds after which it is said that a job of an executor holds the time
+
+log = logging.getLogger(__name__)
+_LOOPS: WeakKeyDictionary[ManualClock, ref[ManualLoop]] = WeakKeyDictionary()
+
+
+class LoopClock:
+    """The time of a ManualLoop for what it drives: nobody turns it by hand."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.monotonic_ns = clock.monotonic_ns
+        self.monotonic_s = clock.monotonic_s
+
+    def sleep_s(self, duration_s: float) -> None:
+        self._clock.sleep_s(duration_s)
+
+    def seconds_in(self, wait_ns: int) -> float:
+        """The loop's seconds at which so many nanoseconds have passed, and not one less: floats are coarse far from zero."""
+        moment_ns = self.monotonic_ns() + wait_ns
+        moment_s = moment_ns / 1e9
+        while nanoseconds_of(moment_s) < moment_ns:
+            moment_s = math.nextafter(moment_s, math.inf)
+        return moment_s
+
+
+def nanoseconds_of(moment_s: float) -> int:
+    """The nanosecond at which a loop is to be that finds what is due at `moment_s`: the nearest, where that will do.
+
+    >>> nanoseconds_of(0.1 + 0.2), nanoseconds_of(1.5)
+    (300000000, 1500000000)
+    """
+    moment_ns = round(moment_s * 1e9)
+    while moment_ns / 1e9 + resolution_s(moment_ns / 1e9) <= moment_s:
+        moment_ns += 1
+    return moment_ns
+
+
+def resolution_s(now_s: float) -> float:
+    """What a loop takes for now: a nanosecond, and more where floats of seconds come in larger steps."""
+    return max(1e-9, math.ulp(now_s))
+
+
+def clock_in_loop(clock: Clock | None) -> Clock | None:
+    """What an AsyncTimer goes by that was given this clock, here: in a ManualLoop its own."""
+    if isinstance(clock, ManualClock):
+        made = _LOOPS[clock]() if clock in _LOOPS else None
+        return clock if made is None or made.is_closed() else LoopClock(clock)
+    loop = asyncio._get_running_loop()
+    return LoopClock(loop.clock) if clock is None and isinstance(loop, ManualLoop) else clock
+
+
+class TurnedSelector(selectors.BaseSelector):
+    """Where the loop would sleep, its clock is turned."""
+
+    def __init__(self, loop: ManualLoop) -> None:
+        self._loop = ref(loop)
+        self._real = selectors.DefaultSelector()
+        self.open = False  # for more than the loop's own pipe
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events, loop = self._real.select(0), self._loop()
+        if events or loop is None or (timeout is not None and timeout <= 0):
+            return events
+        return loop._turn(timeout)
+
+    def wait(self, seconds: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """In real time."""
+        return self._real.select(seconds)
+
+    def waits_for_sockets(self) -> bool:
+        return len(self._real.get_map()) > 1  # one is the loop's own pipe
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if not self.open and self._real.get_map():
+            refuse("a file descriptor")
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+class ManualLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop on a ManualClock, which is turned from timer to timer, or by hand.
+
+    clock: a new ManualClock where none is given. sockets: "refused", or "allowed" and waited for in real time.
+
+    >>> async def main() -> float:
+    ...     await asyncio.sleep(60 * 86_400)
+    ...     return asyncio.get_running_loop().time()
+    >>> with manual_loop() as loop:
+    ...     loop.run_until_complete(main())
+    5184000.0
+    """
+
+    def __init__(self, clock: ManualClock | None = None, *, sockets: Sockets = "refused") -> None:
+        self._closed = True  # until it is made: asyncio's destructor asks
+        if sockets not in ("refused", "allowed"):
+            raise ValueError(f"sockets must be 'refused' or 'allowed', got {sockets!r}")
+        self.clock = ManualClock() if clock is None else clock
+        self._turned = TurnedSelector(self)
+        self._sockets = sockets
+        self._scheduled: list[
+            asyncio.TimerHandle
+        ]  # asyncio's heap: its first is the next, and not cancelled, where we look
+        self._until_ns: int | None = None  # while it is turned by hand
+        self._jobs = 0
+        super().__init__(self._turned)
+        self._turned.open = sockets == "allowed"
+        _LOOPS[self.clock] = ref(self)
+
+    def time(self) -> float:
+        """The clock's seconds."""
+        return self.clock.monotonic_s()
+
+    @property
+    def _clock_resolution(self) -> float:  # asyncio's: what is due within it runs now
+        return resolution_s(self.clock.monotonic_s())
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, resolution_s: float) -> None:
+        pass
+
+    def advance(self, duration_s: float) -> None:
+        """Turn the clock by `duration_s` seconds, from outside of the loop: run what is due on the way, and all it leads to.
+
+        `RuntimeError` while the loop runs: there it is `await asyncio.sleep(duration_s)`. `ValueError` for a negative one.
+
+        >>> with manual_loop() as loop:
+        ...     handle = loop.call_later(1.5, print, "one second and a half")
+        ...     loop.advance(1), loop.advance(1), loop.time()
+        one second and a half
+        (None, None, 2.0)
+        """
+        if self.is_running():
+            raise RuntimeError("this loop is running: inside of it time is turned by await asyncio.sleep(...)")
+        self._until_ns = self.clock.monotonic_ns() + nanoseconds("duration_s", duration_s, least=0)
+        try:
+            self.run_forever()
+        finally:
+            self._until_ns = None
+
+    # Where a loop would sleep
+
+    def _turn(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Nobody has anything to do for `timeout` seconds; None for ever."""
+        if self._jobs:
+            return self._wait_for_jobs()
+        if self._turned.waits_for_sockets() and (events := self._turned.wait(PATIENCE_S)):
+            return events
+        next_ns = None if timeout is None else nanoseconds_of(self._scheduled[0].when())
+        if self._until_ns is not None:
+            self._turn_by_hand(self._until_ns, next_ns)
+        elif next_ns is not None:
+            self.clock.advance_to_ns(next_ns)
+        elif self._sockets == "allowed":
+            return self._turned.wait(None)
+        else:
+            self._tell_who_waits()
+        return []
+
+    def _turn_by_hand(self, until_ns: int, next_ns: int | None) -> None:
+        if next_ns is not None and next_ns <= until_ns:
+            self.clock.advance_to_ns(next_ns)
+        elif self.clock.monotonic_ns() < until_ns:
+            self.clock.advance_to_ns(until_ns)  # and once more round, for what is due there
+        else:
+            self.stop()
+
+    def _wait_for_jobs(self) -> list[tuple[selectors.SelectorKey, int]]:
+        while not (events := self._turned.wait(LONG_S)):
+            log.warning(
+                "%d jobs of an executor have run for %s real seconds, and the loop's time stands still for them: "
+                "a job that waits for the loop's time would wait for ever",
+                self._jobs,
+                LONG_S,
+            )
+        return events
+
+    def _tell_who_waits(self) -> NoReturn:
+        names = sorted(task.get_name() for task in asyncio.all_tasks(self))
+        raise UsageError(
+            f"nothing is due in this loop, and {', '.join(names) or 'somebody'} waits: for what no timer, no job of an "
+            "executor and no socket brings. What a thread of its own brings is waited for with sockets='allowed'"
+        )
+
+    # What takes real time
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        """As asyncio's; the loop's time stands still until it is done."""
+        future = super().run_in_executor(executor, func, *args)
+        self._jobs += 1
+        future.add_done_callback(self._job_is_done)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any, **named: Any) -> None:
+        """As asyncio's, which waits for a thread."""
+        self._jobs += 1
+        try:
+            await super().shutdown_default_executor(*args, **named)
+        finally:
+            self._jobs -= 1
+
+    def _job_is_done(self, future: object) -> None:
+        self._jobs -= 1
+
+    def _ask_for(self, what: str) -> None:
+        if self._sockets == "refused":
+            refuse(what)
+
+    async def getaddrinfo(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a name's address")
+        return await super().getaddrinfo(*args, **named)
+
+    async def create_connection(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a connection")
+        return await super().create_connection(*args, **named)
+
+    async def create_server(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a server")
+        return await super().create_server(*args, **named)
+
+    async def create_unix_connection(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a connection")
+        return await super().create_unix_connection(*args, **named)
+
+    async def create_unix_server(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a server")
+        return await super().create_unix_server(*args, **named)
+
+    async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a socket of datagrams")
+        return await super().create_datagram_endpoint(*args, **named)
+
+    async def sock_connect(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a connection")
+        return await super().sock_connect(*args, **named)
+
+    async def subprocess_exec(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a process")
+        return await super().subprocess_exec(*args, **named)
+
+    async def subprocess_shell(self, *args: Any, **named: Any) -> Any:
+        self._ask_for("a process")
+        return await super().subprocess_shell(*args, **named)
+
+
+def refuse(what: str) -> NoReturn:
+    raise UsageError(
+        f"{what} was asked for in a loop that a ManualClock turns: real time passes out there, and not in here. Put "
+        "something in its place, or allow it: manual_loop(sockets='allowed'), @pytest.mark.manual_loop(sockets='allowed')"
+    )
+
+
+@contextmanager
+def manual_loop(clock: ManualClock | None = None, *, sockets: Sockets = "refused") -> Iterator[ManualLoop]:
+    """A ManualLoop; at the end its tasks are cancelled and it is closed, as `asyncio.run` does."""
+    made = ManualLoop(clock, sockets=sockets)
+    with asyncio.Runner(loop_factory=lambda: made) as runner:
+        runner.get_loop()
+        yield made
