@@ -75,6 +75,7 @@ class Spec:
 
     within: int | None = None
     wait: int | None = None
+    tie: tuple[str, ...] = ()
     on_gap: str = "skip"
     sequence: bool = False
     deliver: bool = False
@@ -102,7 +103,7 @@ class Key:
     held: dict[int, Row] = field(default_factory=dict)  # number -> the event held behind a gap
     out: set[int] = field(default_factory=set)  # numbers that went out: released, dead letters, late on arrival
     listed: list[tuple[int, int]] = field(default_factory=list)  # `hold`: the missing runs that have their result
-    waiting: list[Row] = field(default_factory=list)  # without a sequence: until their moment is complete
+    waiting: list[Row] = field(default_factory=list)  # without a sequence: until complete, as they came
     deadlines: list[Deadline] = field(default_factory=list)
     quiet: dict[str, Deadline] = field(default_factory=dict)  # emit -> the one that can still move on
 
@@ -118,7 +119,7 @@ class Oracle:
         self.made = 0
         self.counted: Counter[str] = Counter()  # what was done so far; what is held now is asked of the keys
         self.by_sequence = spec.sequence and spec.wait is not None
-        # `expect` and `quiet` imply order() by (time, id)
+        # `expect` and `quiet` imply order() by time
         self.by_time = not self.by_sequence and bool(spec.wait is not None or spec.expects or spec.quiets)
 
     def run(self, rows: Iterable[Row], watermark_delay: int) -> list[Out]:
@@ -315,7 +316,10 @@ class Oracle:
         ]
         if gap := self.overdue(key, self.watermark):
             due.append((gap[0], 1, gap[1], None))
-        due += [(row.time, 2, row.id, row) for row in key.waiting if row.time < self.watermark]
+        ties = [[(getattr(row, name) is not None, getattr(row, name)) for name in self.spec.tie] for row in key.waiting]
+        in_turn = sorted(range(len(key.waiting)), key=lambda place: (key.waiting[place].time, ties[place], place))
+        waiting = [(turn, key.waiting[place]) for turn, place in enumerate(in_turn)]
+        due += [(row.time, 2, turn, row) for turn, row in waiting if row.time < self.watermark]
         if not due:
             return False
         _, _, _, what = min(due, key=lambda found: found[:3])

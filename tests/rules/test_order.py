@@ -1,5 +1,12 @@
 """The contract of docs/rules.md, sentence by sentence: `order`, by sequence and by time."""
 
+import random
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
 from tests.rules.events import NUMBERED, TIMED, heartbeat, numbered, released, run, run_but_events, timed, told
 
 # ---------------------------------------------------------------- order by sequence
@@ -224,14 +231,53 @@ def test_a_gap_that_hold_found_given_up_is_told_and_filled() -> None:
 # ---------------------------------------------------------------- order by time
 
 
-def test_without_a_sequence_the_order_is_time_then_id() -> None:
+def test_without_a_sequence_the_order_is_time_and_equal_times_go_in_the_order_of_arrival() -> None:
     events = timed("d", 3), timed("c", 2), timed("a", 3), timed("b", 1)
     assert run(TIMED.order(), *events, delay=10) == [
         ("event", "order", 1, "b"),
         ("event", "order", 2, "c"),
-        ("event", "order", 3, "a"),
         ("event", "order", 3, "d"),
+        ("event", "order", 3, "a"),
     ]
+
+
+def test_equal_times_go_by_the_columns_of_tie_and_then_in_the_order_of_arrival() -> None:
+    ranks = (("e", 2, "x"), ("d", None, "y"), ("c", 1, "z"), ("b", 10, "x"), ("a", 1, "z"), ("f", 1, "a"))
+    events = [timed(id, 3, type, rank=rank) for id, rank, type in ranks]
+    assert released(TIMED.order(tie=["rank"]), *events) == ["d", "c", "a", "f", "e", "b"]
+    assert released(TIMED.order(tie=["rank", "type"]), *events) == ["d", "f", "c", "a", "e", "b"]
+    assert released(TIMED.order(tie=["id"]), *events) == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_an_order_that_is_implied_is_by_time_and_arrival_too() -> None:
+    """By id as text, 487 of 1,000 orders whose two events bear one time were unpaid."""
+    chance, rules = random.Random(7), TIMED.expect("paid", after="created", within=9, otherwise="unpaid")
+    events = [
+        timed(f"{chance.getrandbits(64):x}", 5, what, key=str(order))
+        for order in range(1000)
+        for what in ("created", "paid")
+    ]
+    assert Counter(kind for kind, *_ in run_but_events(rules, *events)) == {"met": 1000}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((1.5,), "event 1, column 'rank': needs a text, an integer, a boolean or a time to order by, got 1.5"),
+        ((1, "1"), "event 2, column 'rank': needs the kind of value that the events before it have, got '1'"),
+        ((1, None, True), "event 3, column 'rank': needs the kind of value that the events before it have, got True"),
+    ],
+)
+def test_a_value_that_cannot_put_events_in_order_is_refused(values: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        list(TIMED.order(tie=["rank"]).run([timed("a", 1, rank=value) for value in values]))
+
+
+def test_a_tie_may_be_a_time_or_a_boolean() -> None:
+    days = [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1), None]
+    for values in (days, [True, False, None]):
+        events = [timed(id, 3, rank=value) for id, value in zip("abc", values, strict=True)]
+        assert released(TIMED.order(tie=["rank"]), *events) == ["c", "b", "a"]
 
 
 def test_without_a_sequence_an_event_is_released_once_the_watermark_is_past_its_time() -> None:

@@ -18,7 +18,7 @@ from tests.rules.oracle import CONDITIONS, Expectation, Oracle, Out, Row, Spec
 from waterclock.rules import Result, Rules
 from waterclock.rules.engine import CLOSED, Engine
 from waterclock.rules.events import Event
-from waterclock.rules.questions import Answers, Questions
+from waterclock.rules.questions import Answers, Questions, tie
 
 few = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=examples(6000), deadline=None, suppress_health_check=list(HealthCheck))
@@ -37,6 +37,7 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
     chosen = {
         "within": draw(st.sampled_from([None, None, 0, 4, 25])),
         "wait": draw(st.sampled_from([None, 0, 3, 10, 30])),
+        "tie": draw(st.sampled_from([(), (), ("id",), ("amount", "type"), ("type",)])),
         "on_gap": draw(st.sampled_from(["skip", "hold", "dead_letter"])),
         "sequence": draw(st.booleans()),
         "deliver": draw(st.booleans()),
@@ -66,6 +67,8 @@ def specs(draw: st.DrawFn, **fixed: Any) -> Spec:
         ),
     }
     chosen |= fixed
+    if chosen["sequence"] or chosen["wait"] is None:
+        chosen["tie"] = ()  # a word of `order`, where there is no sequence
     chosen["deliver"] = chosen["deliver"] and chosen["events"]
     if not chosen["sequence"]:
         chosen["on_gap"] = "skip"  # there are no gaps
@@ -114,7 +117,7 @@ def build(spec: Spec) -> Rules:
     if spec.within is not None:
         rules = rules.deduplicate(within=spec.within)
     if spec.wait is not None:
-        rules = rules.order(wait=spec.wait, on_gap=spec.on_gap)
+        rules = rules.order(wait=spec.wait, on_gap=spec.on_gap, tie=spec.tie)
     if spec.deliver:
         rules = rules.deliver_at("deliver")
     for after, by, emit, where, carry in spec.delays:
@@ -157,7 +160,10 @@ def keyed(spec: Spec, row: Row, ref: Any) -> tuple[str | None, Event]:
 def answers(questions: Questions, row: Row) -> Answers | None:
     dues = tuple(row.promised for _ in questions.dues)
     holds = tuple(CONDITIONS[text](row) for text in questions.conditions)
-    return Answers(dues, holds, tuple(getattr(row, name) for name in questions.carried)) if questions else None
+    carried = tuple(getattr(row, name) for name in questions.carried)
+    return (
+        Answers(dues, holds, carried, tuple(tie(getattr(row, name)) for name in questions.ties)) if questions else None
+    )
 
 
 def batches(stream: Stream, cuts: set[int]) -> list[tuple[int, list[Row]]]:
@@ -334,8 +340,8 @@ def test_each_key_comes_out_in_sequence_and_each_number_once(spec: Spec, stream:
 
 
 @few
-@given(specs(sequence=False, deliver=False, events=True, within=None, wait=0), streams(late=True))
-def test_each_key_comes_out_in_order_of_time_and_id(spec: Spec, stream: Stream) -> None:
+@given(specs(sequence=False, deliver=False, events=True, within=None, wait=0, tie=("id",)), streams(late=True))
+def test_each_key_comes_out_in_order_of_time_and_tie(spec: Spec, stream: Stream) -> None:
     results = run(spec, stream)
     for key in "ab":
         places = [(r.event["time"], r.event["id"]) for r in results if r.kind == "event" and r.key == key]

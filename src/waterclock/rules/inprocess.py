@@ -14,7 +14,7 @@ from waterclock.rules.durations import Time, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules
-from waterclock.rules.questions import Answers
+from waterclock.rules.questions import Answers, tie
 from waterclock.rules.results import Key, Result, result_id
 from waterclock.rules.truth import Unfit
 
@@ -56,7 +56,7 @@ class _Reader:
 
     def __init__(self, rules: Rules) -> None:
         self._rules, self._questions = rules, rules.questions()
-        self._carries = rules.carries()
+        self._carries, self._ties = rules.carries(), dict[str, type]()
         self._looked_at = self._questions.condition_columns()
         self._number = 0
         self._time_from_us: Callable[[int], Time] | None = None
@@ -122,7 +122,20 @@ class _Reader:
     def _answers(self, row: Mapping[str, Any]) -> Answers:
         dues = tuple(self._time_or_none(row, column) for column in self._questions.dues)
         holds = self._holds(row) if self._questions.conditions else ()
-        return Answers(dues, holds, tuple(self._column(row, column) for column in self._questions.carried))
+        carried = tuple(self._column(row, column) for column in self._questions.carried)
+        return Answers(dues, holds, carried, tuple(tie(self._tie(row, column)) for column in self._questions.ties))
+
+    def _tie(self, row: Mapping[str, Any], column: str) -> str | int | None:
+        value = self._column(row, column)
+        value = datetime_us(value) if (is_time := isinstance(value, datetime)) else value
+        if value is None:
+            return None
+        if not isinstance(value, str | int):
+            raise self._wrong(column, "a text, an integer, a boolean or a time to order by", value)
+        kind = datetime if is_time else type(value)
+        if self._ties.setdefault(column, kind) is not kind:
+            raise self._wrong(column, "the kind of value that the events before it have", value)
+        return value
 
     def _holds(self, row: Mapping[str, Any]) -> tuple[bool, ...]:
         for column in self._looked_at:

@@ -38,10 +38,14 @@ def _told(record: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Release in order: `wait_us` is the patience behind a gap, `on_gap` what happens when it ends."""
+    """Release in order: `wait_us` is the patience behind a gap, `on_gap` what happens when it ends. By time, `tie` are the
+    columns that put events of one time in order."""
 
     wait_us: int
     on_gap: OnGap
+    tie: tuple[str, ...] = _later(())
+
+    __repr__ = _told
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,8 @@ class Quiet:
 class Rules:
     """The rules for the events of each key; docs/rules.md is their contract.
 
-    `key`, `time`, `type`, `id`, `sequence` name the columns of an event; with `events=False` released events are no
-    results. Builders return a new `Rules`:
+    `key`, `time`, `type`, `id`, `sequence` name columns of an event; with `events=False` released events are no results.
+    Builders return a new `Rules`:
 
     >>> rules = Rules(key="order", time="at", type="what").delay(after="paid", by="1 hour", emit="remind")
     >>> [(r.kind, r.rule, r.due) for r in rules.run([{"order": "o1", "at": 0, "what": "paid"}])]
@@ -133,12 +137,18 @@ class Rules:
         self._once(self.within_us is None, "deduplicate()")
         return replace(self, within_us=duration_us(within, "deduplicate(within=)"))
 
-    def order(self, wait: Duration = 0, on_gap: OnGap = "skip") -> Rules:
-        """Release each key's events by sequence, or by (time, id) where no sequence column is named."""
+    def order(self, wait: Duration = 0, on_gap: OnGap = "skip", tie: Iterable[str] = ()) -> Rules:
+        """Release each key's events by sequence, or by time where no sequence column is named: equal times by the columns
+        `tie`, and then as they came."""
         self._once(self.ordering is None, "order()")
         if on_gap not in get_args(OnGap):
             raise ValueError(f"order(on_gap=) must be one of {', '.join(get_args(OnGap))}, got {on_gap!r}")
-        return replace(self, ordering=Order(duration_us(wait, "order(wait=)"), on_gap))
+        rule = Order(duration_us(wait, "order(wait=)"), on_gap, _columns(tie, "order(tie=)"))
+        if rule.tie and self.sequence is not None:
+            raise ValueError(
+                f"order(tie=) has no meaning where the sequence {self.sequence!r} is the order: leave it out"
+            )
+        return replace(self, ordering=rule)
 
     def delay(
         self,
@@ -245,6 +255,7 @@ class Rules:
             dues=_each_once(rule.by for rule in self.expects),
             conditions=_each_once(wheres),
             carried=_each_once(name for carry in self.carries().values() for name in carry),
+            ties=self.ordering.tie if self.ordering else (),
         )
 
     def carries(self) -> dict[str, tuple[str, ...]]:

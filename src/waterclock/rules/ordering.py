@@ -75,18 +75,19 @@ class AsTheyCome:
 
 
 class ByTime(AsTheyCome):
-    """By (time, id), an event being released once the watermark is past its time: then no equal one can come."""
+    """By time, equal ones by the columns of `tie` and then as they came. An event is released once the watermark is past
+    its time: then no equal one can come."""
 
     def __init__(self, engine: Releases) -> None:
         self._engine = engine
-        self._held: dict[Key, list[tuple[int, str, int, Event]]] = {}
+        self._held: dict[Key, list[tuple[int, Any, int, Event]]] = {}  # time, ties, the how-manyth that was taken
         self._latest: dict[Key, int] = {}
         self._taken = 0
 
     def accept(self, key: Key, event: Event) -> None:
         self._note_disorder(key, event.time)
         self._taken += 1
-        heappush(self._held.setdefault(key, []), (event.time, event.id, self._taken, event))
+        heappush(self._held.setdefault(key, []), (event.time, _ties(event), self._taken, event))
         self._engine.count_held(1)
         self._engine.when_complete(key, event.time)
 
@@ -111,7 +112,8 @@ class ByTime(AsTheyCome):
 
     def wake(self, key: Key, state: Any, ref: Keep) -> None:
         self._latest[key], events = state
-        self._held[key] = [(e[0], e[1], place, restored(e, ref)) for place, e in enumerate(events)]
+        held = [restored(event, ref) for event in events]
+        self._held[key] = [(event.time, _ties(event), place, event) for place, event in enumerate(held)]
         self._taken = max(self._taken, len(events))
 
     def _note_disorder(self, key: Key, time_us: int) -> None:
@@ -120,3 +122,7 @@ class ByTime(AsTheyCome):
             self._engine.count_reordered()
         else:
             self._latest[key] = time_us
+
+
+def _ties(event: Event) -> tuple[Any, ...]:
+    return () if event.answers is None else event.answers.ties

@@ -3,6 +3,7 @@
     dues         the times in the columns of `by`
     conditions   whether the conditions of `where` hold
     carried      the values of the columns of `carry`
+    ties         what puts events of one time in order: the values of the columns of `tie`, null before all others
 
 Rule 1: `Questions` names the columns, once for all rules; `Answers` has their values for one event, at the same places.
 Rule 2: values are plain (numbers, texts, null), so that an event which is held can be stored with them.
@@ -24,12 +25,13 @@ class Questions:
     dues: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
+    ties: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.dues or self.conditions or self.carried)
+        return bool(self.dues or self.conditions or self.carried or self.ties)
 
     def columns(self) -> tuple[str, ...]:
-        return (*self.dues, *self.condition_columns(), *self.carried)
+        return (*self.dues, *self.condition_columns(), *self.carried, *self.ties)
 
     def condition_columns(self) -> tuple[str, ...]:
         """The columns that conditions look at."""
@@ -46,13 +48,25 @@ class Questions:
 
 
 class Answers(NamedTuple):
-    """What an event says to `Questions`; `dues` are microseconds, None where the column is null."""
+    """What an event says to `Questions`; `dues` are microseconds, None where the column is null.
+
+    Of `ties`, each is a tuple of the value, or an empty one for null: so they compare.
+    """
 
     dues: tuple[int | None, ...] = ()
     holds: tuple[bool, ...] = ()
     carried: tuple[Any, ...] = ()
+    ties: tuple[tuple[Any, ...], ...] = ()
 
 
 def restored(plain: Any) -> Answers | None:
     """What was stored of an `Answers`, which is a list after a rest."""
-    return None if plain is None else Answers(*map(tuple, plain))
+    if plain is None:
+        return None
+    dues, holds, carried, ties = map(tuple, plain)
+    return Answers(dues, holds, carried, tuple(map(tuple, ties)))
+
+
+def tie(value: Any) -> tuple[Any, ...]:
+    """A value of a column of `tie`, as `Answers` has it."""
+    return () if value is None else (value,)

@@ -1,7 +1,7 @@
 """Rules from the tables of a TOML file: the same names as the builders of `Rules`, the same messages when wrong.
 
 [rules]            key, time, type, id, sequence, events
-[rules.deduplicate] within            [rules.order] wait, on_gap         [rules.deliver_at] column
+[rules.deduplicate] within            [rules.order] wait, on_gap, tie      [rules.deliver_at] column
 [[rules.delay]]     after, by, emit, where, carry
 [[rules.expect]]    type, after, within or by, otherwise, cancel_by, where, met_where, cancel_where, carry
 [[rules.quiet]]     after, emit, where, carry    [[rules.session]] gap, emit, where, carry

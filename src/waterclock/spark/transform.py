@@ -110,7 +110,7 @@ def check_columns(rules: Rules, schema: StructType) -> None:
                 f"the column {name!r} is {types[name].simpleString()}, which a result cannot carry: "
                 f"carry a column with a text of it, such as to_json({name}), or with a part of it"
             )
-    needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules)]
+    needs = [(rules.key, (StringType, IntegralType), "a text or an integer"), *_time_needs(rules), *_tie_needs(rules)]
     if rules.sequence:
         needs.append((rules.sequence, (IntegralType,), "an integer"))
     for name, allowed, what in needs:
@@ -130,6 +130,11 @@ def _kind(type_: DataType) -> Kind | None:
 def _time_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
     names = [name for name in (rules.time, rules.deliver_column, *rules.questions().dues) if name]
     return [(name, (TimestampType, TimestampNTZType), "a timestamp") for name in names]
+
+
+def _tie_needs(rules: Rules) -> list[tuple[str, tuple[type, ...], str]]:
+    types = (StringType, IntegralType, BooleanType, TimestampType, TimestampNTZType)
+    return [(name, types, "a text, an integer, a boolean or a timestamp") for name in rules.questions().ties]
 
 
 def result_type(rules: Rules, schema: StructType) -> StructType:

@@ -221,6 +221,7 @@ def test_a_rule_that_waits_until_no_time_that_can_be_written_is_refused(folder: 
             "'n' must be one of timestamp, got 'long'",
         ),
         ('expect = [{ type = "b", after = "a", by = "due", otherwise = "x" }]', "names the column 'due'"),
+        ('order = { tie = ["price"] }', "'price' must be one of string, long, int, boolean, timestamp, got 'double'"),
         ('quiet = [{ after = 1, emit = "x", where = "owed > 1" }]', "[rules] names the column 'owed'"),
         (
             'quiet = [{ after = 1, emit = "x", where = "n > 1 and case > 1" }]',
@@ -230,7 +231,7 @@ def test_a_rule_that_waits_until_no_time_that_can_be_written_is_refused(folder: 
 )
 def test_a_column_that_a_rule_asks_for_must_be_there_and_fit(folder: Path, rule: str, sentence: str) -> None:
     text = LEAST.replace('key = "case"', f'key = "case"\ntype = "case"\n{rule}')
-    assert sentence in told(folder, text.replace("[source.columns]", '[source.columns]\nn = "long"'))
+    assert sentence in told(folder, text.replace("[source.columns]", '[source.columns]\nn = "long"\nprice = "double"'))
 
 
 def test_one_column_cannot_be_both_key_and_time(folder: Path) -> None:

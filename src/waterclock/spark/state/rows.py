@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from waterclock.rules.events import Event
 from waterclock.rules.model import Rules
-from waterclock.rules.questions import Answers
+from waterclock.rules.questions import Answers, tie
 from waterclock.rules.results import Key
 from waterclock.rules.truth import Moment
 from waterclock.spark.frames import TIMESTAMP
@@ -88,7 +88,12 @@ def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
     carried = (
         zip(*(plain(rows.column(name)) for name in questions.carried), strict=True) if questions.carried else nothing
     )
-    return list(map(Answers, dues, holds, carried))
+    ties = (
+        zip(*(map(tie, plain(rows.column(name))) for name in questions.ties), strict=True)
+        if questions.ties
+        else nothing
+    )
+    return list(map(Answers, dues, holds, carried, ties))
 
 
 def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:

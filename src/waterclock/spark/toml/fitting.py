@@ -78,6 +78,7 @@ def _check_columns(columns: Mapping[str, str], rules: Rules) -> None:
     if rules.sequence:
         needs[rules.sequence] = ("long", "int")
     moments = [name for name in (rules.deliver_column, *rules.questions().dues) if name is not None]
+    needs |= dict.fromkeys(rules.questions().ties, ("string", "long", "int", "boolean", "timestamp")) | needs
     needs |= dict.fromkeys(moments, ("timestamp",))
     for name, kinds in needs.items():
         one_of("[source.columns]", name, columns[name], kinds)
