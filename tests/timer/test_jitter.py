@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_calls_with_jitter_never_come_before_their_beat_and_never_overlap(make: 
     timer.advance(1000)
     times = [at for _, at in diary.lines]
     assert len(times) > 40
-    assert all(later - earlier >= 3 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier >= 3 for earlier, later in pairwise(times))
 
 
 def test_a_moved_beat_is_where_it_was_moved_to_and_the_next_has_its_jitter_again(make: Make) -> None:

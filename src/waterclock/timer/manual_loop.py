@@ -24,9 +24,10 @@ import asyncio
 import logging
 import math
 import selectors
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary, ref
 
 from waterclock.clock import Clock, ManualClock
@@ -34,6 +35,8 @@ from waterclock.errors import UsageError
 from waterclock.timer.units import nanoseconds
 
 Sockets = Literal["refused", "allowed"]
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 PATIENCE_S: Final = 0.05  # real seconds for which sockets are waited for, where they are allowed, before time moves on
 LONG_S: Final = 10.0  # real seconds after which it is said that a job of an executor holds the time
 
@@ -53,7 +56,7 @@ class LoopClock:
         self._clock.sleep_s(duration_s)
 
     def seconds_in(self, wait_ns: int) -> float:
-        """The loop's seconds at which so many nanoseconds have passed, and not one less: floats are coarse far from zero."""
+        """The loop's seconds at which so many nanoseconds have passed, and not one less: floats are coarse."""
         moment_ns = self.monotonic_ns() + wait_ns
         moment_s = moment_ns / 1e9
         while nanoseconds_of(moment_s) < moment_ns:
@@ -146,9 +149,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self.clock = ManualClock() if clock is None else clock
         self._turned = TurnedSelector(self)
         self._sockets = sockets
-        self._scheduled: list[
-            asyncio.TimerHandle
-        ]  # asyncio's heap: its first is the next, and not cancelled, where we look
+        self._scheduled: list[asyncio.TimerHandle]  # asyncio's heap: where we look, its first is the next timer
         self._until_ns: int | None = None  # while it is turned by hand
         self._jobs = 0
         super().__init__(self._turned)
@@ -168,7 +169,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         pass
 
     def advance(self, duration_s: float) -> None:
-        """Turn the clock by `duration_s` seconds, from outside of the loop: run what is due on the way, and all it leads to.
+        """Turn the clock by `duration_s` seconds, from outside of the loop, and run what is due on the way.
 
         `RuntimeError` while the loop runs: there it is `await asyncio.sleep(duration_s)`. `ValueError` for a negative one.
 
@@ -232,7 +233,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
     # What takes real time
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """As asyncio's; the loop's time stands still until it is done."""
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1
