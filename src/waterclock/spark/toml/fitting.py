@@ -13,7 +13,7 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Mirror
 from waterclock.spark.layout import TYPES
-from waterclock.spark.toml.sink import check_mirror
+from waterclock.spark.toml.sink import check_mirror, check_mirror_rules
 from waterclock.spark.toml.values import LONGEST_US, one_of
 
 
@@ -25,6 +25,8 @@ def check_fits(columns: Mapping[str, str] | None, rules: Rules | None, mirror: o
     if rules is None:
         return
     check_durations(rules)
+    if isinstance(mirror, Mirror):
+        check_mirror_rules(rules)
     if columns is None:
         return
     _check_columns(columns, rules)
