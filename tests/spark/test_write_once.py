@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +19,8 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
+from waterclock.spark.closing import ClosingReader, bind, bindings_of, unbind
+from waterclock.spark.packs import END_US
 
 pytestmark = pytest.mark.spark
 DDL = "order string, at timestamp, what string, id string, n long"
@@ -111,3 +114,42 @@ def test_a_batch_dataframe_and_a_session_without_rocksdb_are_refused_with_the_re
             write(results_of(spark, tmp_path), tmp_path)
     finally:
         spark.conf.set(provider, before)
+
+
+def test_a_watermark_of_ones_own_beside_the_rules_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    # Spark takes the least of all watermarks: the close would never have come, and nobody would have said so
+    (tmp_path / "in").mkdir()
+    rows = spark.readStream.schema(DDL).json(str(tmp_path / "in")).withWatermark("at", "1 hour")
+    with pytest.raises(UsageError, match=r"has a withWatermark of its own .* hold the close back: leave it out"):
+        write(rows.transform(ORDERS.on_spark("1 hour")), tmp_path)
+
+
+def test_one_stream_is_closed_by_one_checkpoint_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    made = bindings_of(results_of(spark, tmp_path))
+    bind(made, tmp_path / "one" / "heartbeats")
+    bind(made, tmp_path / "one" / "heartbeats")
+    with pytest.raises(UsageError, match=r"is being written with the checkpoint \S+/one, .*on_spark\(\) once more"):
+        bind(made, tmp_path / "two" / "heartbeats")
+    unbind(made, tmp_path / "two" / "heartbeats")
+    with pytest.raises(UsageError, match=r"is being written"):
+        bind(made, tmp_path / "two" / "heartbeats")
+    unbind(made, tmp_path / "one" / "heartbeats")
+    bind(made, tmp_path / "two" / "heartbeats")
+    unbind(made, tmp_path / "two" / "heartbeats")
+
+
+def test_a_heartbeat_counts_once_bound_and_a_batch_that_is_run_again_has_the_same(tmp_path: Path) -> None:
+    binding = tmp_path / "binding"
+    reader = ClosingReader(str(binding))
+    assert (reader.initialOffset(), reader.latestOffset()) == ({"heartbeats": 0}, {"heartbeats": 0})
+    (tmp_path / "heartbeats").mkdir()
+    binding.write_text(str(tmp_path / "heartbeats"))
+    assert reader.latestOffset() == {"heartbeats": 0}
+    (tmp_path / "heartbeats" / "closing.jsonl").touch()
+    assert reader.latestOffset() == {"heartbeats": 1}
+    binding.unlink()  # another process, which has not bound it yet
+    (beat,) = reader.partitions({"heartbeats": 0}, {"heartbeats": 1})
+    (rows,) = reader.read(beat)
+    assert rows.column("ts").cast(pa.int64()).to_pylist() == [END_US]
+    assert reader.partitions({"heartbeats": 1}, {"heartbeats": 1}) == []

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from waterclock.errors import UsageError
 from waterclock.spark.packs import END_US, TIMED, Packs, as_time, timed
 
 try:
@@ -67,9 +68,21 @@ def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
 
 
 def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
-    """From now on a file in the folder `heartbeats` closes the stream."""
-    for binding in bindings:
-        Path(binding).write_text(str(heartbeats))
+    """From now on a file in the folder `heartbeats` closes the stream; UsageError where it is bound to another one."""
+    for binding in map(Path, bindings):
+        if binding.exists() and binding.read_text() != str(heartbeats):
+            raise UsageError(
+                f"this stream is being written with the checkpoint {Path(binding.read_text()).parent}, by which it closes: "
+                "for a second sink at the same time, apply rules.on_spark() once more"
+            )
+        binding.write_text(str(heartbeats))
+
+
+def unbind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
+    """The end of `bind`; nothing where it is bound to another folder, or to none."""
+    for binding in map(Path, bindings):
+        if binding.exists() and binding.read_text() == str(heartbeats):
+            binding.unlink()
 
 
 @cache

@@ -59,6 +59,12 @@ def refuse_stateful(rows: DataFrame, what: str) -> None:
             )
 
 
+def watermarks_in(rows: DataFrame) -> int:
+    """How many operators of a streaming DataFrame make a watermark."""
+    nodes = _streaming(rows._jdf.queryExecution().analyzed())
+    return sum(1 for node in nodes if node.nodeName() == "EventTimeWatermark")
+
+
 def _streaming(plan: Any) -> Iterator[Any]:
     if plan.isStreaming():
         yield plan

@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from waterclock.errors import UsageError
 from waterclock.spark import frames
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.closing import OnSpark, bind, bindings_of
+from waterclock.spark.closing import OnSpark, bind, bindings_of, unbind
+from waterclock.spark.plans import watermarks_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,13 @@ def results_of(stream: DataFrame) -> Results:
         )
     if not hasattr(stream, "_jdf"):
         raise UsageError("write_once(stream) is a DataFrame of Spark Connect: use a session that is in this process")
-    return Results(stream, bindings_of(stream))
+    made = bindings_of(stream)
+    if made and watermarks_in(stream) > len(made):
+        raise UsageError(
+            "write_once(stream) has a withWatermark of its own beside that of rules.on_spark(), which would hold the close "
+            "back: leave it out in front of the rules; what needs one behind them, do in a query of its own"
+        )
+    return Results(stream, made)
 
 
 class ResultStream:
@@ -96,7 +103,7 @@ class ResultStream:
         return None
 
     def close(self) -> None:
-        pass
+        unbind(self._results.made, self._checkpoint.heartbeats)
 
 
 def as_frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -55,6 +55,7 @@ def check_source(source: Source, rules: Rules | None, mirror: object) -> None:
         from waterclock.spark.dataframe.stream import check_dataframe
 
         check_dataframe(source, rules)
+        check_fits(None, rules, mirror)
         return
     if not isinstance(source, Files | Topics | Reader):
         raise TypeError(

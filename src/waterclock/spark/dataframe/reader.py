@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -63,7 +64,7 @@ class ReaderStream:
     def settings(self) -> dict[str, Any]:
         place = {"path": str(self._reader.path)} if self._reader.path else {"table": self._reader.table}
         columns = {} if self._rows is None else self._rows.settings()
-        read = {"format": self._reader.format, "options": dict(self._reader.options)}
+        read = {"format": self._reader.format, "options": _digest(self._reader.options)}
         return {**columns, **place, **read, **({} if self._reader.step is None else self._reader.step.settings())}
 
     def check(self) -> None:
@@ -71,8 +72,7 @@ class ReaderStream:
             check_readable(self._reader.path)
 
     def refuse_if_closed(self) -> None:
-        if self._reader.path is not None and self._reader.format != "delta":
-            self._checkpoint.refuse_if_closed(self._reader.path)
+        """Nothing that can be known yet: its options say which files count. The first batch that has rows is refused."""
 
     def packed(self, session: SparkSession, live: bool) -> DataFrame:
         assert self._rows is not None  # as `begin` made it
@@ -161,6 +161,11 @@ class ReaderStream:
                 f'"spark.jars" or "spark.jars.packages" ({why})'
             )
         return UsageError(f"[source]: Spark cannot read it: {why}")
+
+
+def _digest(options: Mapping[str, str]) -> str:
+    """Enough to see that options changed; what they say may be a password."""
+    return blake2b(json.dumps(sorted(options.items())).encode(), digest_size=16).hexdigest()
 
 
 _FIXED = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever the session says

@@ -14,7 +14,7 @@ from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
 from waterclock.sinks import Mirror
 from waterclock.spark.layout import TYPES
-from waterclock.spark.toml.sink import check_mirror
+from waterclock.spark.toml.sink import check_mirror, check_mirror_rules
 from waterclock.spark.toml.values import LONGEST_US, one_of
 
 _KINDS: Mapping[str, Kind] = {  # what a condition takes a column for
@@ -35,6 +35,8 @@ def check_fits(columns: Mapping[str, str] | None, rules: Rules | None, mirror: o
     if rules is None:
         return
     check_durations(rules)
+    if isinstance(mirror, Mirror):
+        check_mirror_rules(rules)
     if columns is None:
         return
     _check_columns(columns, rules)

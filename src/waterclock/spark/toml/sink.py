@@ -229,6 +229,11 @@ def check_mirror(mirror: Mirror, event: pa.Schema, rules: Rules) -> None:
         mirror.check(event)
     except UsageError as error:
         raise UsageError(f"{_WHERE}: {error}") from error
+    check_mirror_rules(rules)
+
+
+def check_mirror_rules(rules: Rules) -> None:
+    """Raise UsageError where rules make results that a mirror has no place for."""
     made = {
         "order": rules.ordering,
         "deliver_at": rules.deliver_column,
