@@ -219,6 +219,7 @@ def test_fencing_ends_when_patience_is_over_and_a_commit_never_gives_up() -> Non
 
     class Away:
         init_transactions, commit_transaction = partial(away, "fence"), partial(away, "commit")
+        poll = staticmethod(lambda wait_s: 0)
 
     producer.producer = Away()
     with pytest.raises(Failed):

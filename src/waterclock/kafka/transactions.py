@@ -36,6 +36,7 @@ _FENCING_S = 60.0
 _OFFSETS_S = 15.0
 _ABORT_S = 60.0
 _CLOSING_S = 5.0
+_REPORTED_S = 0.05
 _SERVED_EVERY = 1000  # so often librdkafka may report what was refused; it holds so much more at most
 NOW = 0  # the timestamp that the client gives
 
@@ -165,6 +166,8 @@ class TransactionalProducer:
         patiently(partial(call, CALL_S), lambda error: not error.retriable(), patience_s, self._clock)
 
     def _fail(self, raised: KafkaException) -> NoReturn:
+        with suppress(KafkaException):  # which would be this one
+            self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
         if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
             raise self._error_of(self._refused[0]) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None
