@@ -105,8 +105,9 @@ class Life:
         target = self.targets[asked.target]
         stamp_ms = time.time_ns() // 1_000_000 - asked.age_ms  # the broker's own clock: it refuses the future
         headers = asked.headers(target, due_ms, stamp_ms, self.world.topic)
+        id = (dict(headers).get("delay-id") or b"").decode(errors="replace")  # a fault may have brought its own
         request = Request(
-            asked.action, asked.partition % self.world.partitions, -1, asked.key, asked.value, headers, asked.id
+            asked.action, asked.partition % self.world.partitions, -1, asked.key, asked.value, headers, id
         )
         if asked.action in ("schedule", "replace"):
             request.target, request.due_ms = target, due_ms

@@ -37,6 +37,7 @@ _FENCING_S = 60.0
 _OFFSETS_S = 15.0
 _ABORT_S = 60.0
 _CLOSING_S = 5.0
+_REPORTED_S = 0.05
 _SERVED_EVERY = 1000  # so often librdkafka may report what was refused; it holds so much more at most
 NOW = 0  # the timestamp that the client gives
 
@@ -192,7 +193,7 @@ class TransactionalProducer:
             # the broker threw it away when another took the name; librdkafka would ask for seconds
             self.is_open = False
         with suppress(KafkaException, SystemError):
-            self.producer.poll(0)  # what was refused may not have been reported yet
+            self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
         if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
             raise self._error_of(self._refused[0]) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None

@@ -1,8 +1,8 @@
 """How a relay joins its consumer group, and leaves it.
 
 Rule 1: what the group says is heard in callbacks of the consumer's `poll`; what is done about it is for relay.py.
-Rule 2: a consumer is left before it is closed, and hears all that the group has told it: librdkafka hangs in `close` where a
-        partition is just being given to it, and its thread uses up a processor. So also one that is shut out.
+Rule 2: a consumer is left before it is closed, and hears all that the group has told it, one that is shut out too:
+        librdkafka hangs in `close` where a partition is just being given to it, and its thread uses up a processor.
 """
 
 from __future__ import annotations
