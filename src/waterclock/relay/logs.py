@@ -28,13 +28,15 @@ _NEAR: Final = 2_000  # offsets
 
 
 class Logs:
-    """Reads single partitions."""
+    """Reads single partitions; a Kafka that does not answer is waited for as long as `patience_s`."""
 
-    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], clock: Clock | None = None, patience_s: float = _PATIENCE_S
+    ) -> None:
         remedies = Remedies("--kafka-config", "--bootstrap")
-        self._clock = clock or SystemClock()
+        self._clock, self._patience_s = clock or SystemClock(), patience_s
         self._settings = {**settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 10}
-        self._client = Client(self._settings, _PATIENCE_S, remedies, self._clock)
+        self._client = Client(self._settings, patience_s, remedies, self._clock)
 
     def close(self) -> None:
         self._client.close()
@@ -77,11 +79,11 @@ class Logs:
         return found
 
     def _until(self, consumer: Consumer, topic: str, end: int) -> Iterator[Message]:
-        until_s = self._clock.monotonic_s() + _PATIENCE_S
+        until_s = self._clock.monotonic_s() + self._patience_s
         while self._clock.monotonic_s() < until_s:
             first = consumer.poll(0.5)
             for message in [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]:
-                until_s = self._clock.monotonic_s() + _PATIENCE_S
+                until_s = self._clock.monotonic_s() + self._patience_s
                 error = message.error()
                 if error is None and message.offset() < end:
                     yield message
