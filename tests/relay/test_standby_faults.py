@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from typing import NamedTuple
 
@@ -122,6 +124,24 @@ def test_what_ends_an_owner_does_not_end_a_relay_that_follows(
     until(lambda: not two.is_there, two)
     assert "is written by a later relay" in two.standby.statistics()[0].why
     assert "does not stand by" in caplog.text
+
+
+def test_a_disk_that_refuses_all_keeps_nobody_from_a_take_over(world: World, beside: Beside) -> None:
+    one = world.started("one")
+    two = beside(one)
+    world.send("a", in_ms=YEAR_MS)
+    followed(one, two)
+    follower = two.follower
+
+    def damaged(*_: object) -> None:
+        raise StoreDamaged("what was written cannot be flushed")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    follower.checkpoint, follower.store.discard = damaged, refused  # type: ignore[method-assign]
+    two.standby.let_go(0)
+    until(two.has(1), two)  # its folder is not locked
 
 
 def test_following_yields_to_owning(world: World, beside: Beside) -> None:

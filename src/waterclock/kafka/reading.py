@@ -16,32 +16,37 @@ from waterclock.errors import ConnectionLost
 from waterclock.kafka.partitions import Partition
 from waterclock.kafka.settings import READING
 
-_PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 30.0
 _AT_ONCE: Final = 1000
 _SOON: Final = {"fetch.wait.max.ms": 10}  # the end is asked for after the last record
 _HARMLESS: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT)
 
 
 def committed(
-    settings: Mapping[str, Any], partition: Partition, start: int, end: int, clock: Clock
+    settings: Mapping[str, Any],
+    partition: Partition,
+    start: int,
+    end: int,
+    clock: Clock,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[Message]:
-    """The records from `start` to before `end`; ConnectionLost if none comes for half a minute."""
+    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`."""
     if start >= end:
         return
     consumer = Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
     consumer.assign([TopicPartition(*partition, start)])
     try:
-        yield from _until(consumer, partition[0], end, clock)
+        yield from _until(consumer, partition[0], end, clock, patience_s)
     finally:
         consumer.close()
 
 
-def _until(consumer: Consumer, topic: str, end: int, clock: Clock) -> Iterator[Message]:
-    until_s = clock.monotonic_s() + _PATIENCE_S
+def _until(consumer: Consumer, topic: str, end: int, clock: Clock, patience_s: float) -> Iterator[Message]:
+    until_s = clock.monotonic_s() + patience_s
     while clock.monotonic_s() < until_s:
         first = consumer.poll(0.5)
         for message in [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]:
-            until_s = clock.monotonic_s() + _PATIENCE_S
+            until_s = clock.monotonic_s() + patience_s
             error = message.error()
             if error is None and message.offset() < end:
                 yield message

@@ -19,6 +19,7 @@ Rule 4: nothing is loaded: what is near takes no memory here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from confluent_kafka import Message
@@ -49,12 +50,8 @@ class Follower:
         self.store = around.open_store(number)
         try:
             self._open()
-        except StoreDamaged as error:
-            self.store.discard(str(error))
-            self.store.close()
-            raise
-        except BaseException:
-            self.store.close()
+        except BaseException as error:
+            self.close(error)
             raise
 
     def _open(self) -> None:
@@ -73,6 +70,15 @@ class Follower:
         self._changed, self._bytes, self.has_work = False, 0, True
         self._checkpointed_ns = around.clock.monotonic_ns()
         self.settle_reached(self.settled_position)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Let go of the files; those that are damaged are discarded."""
+        try:
+            if isinstance(error, StoreDamaged):
+                with suppress(OSError):  # where not even that can be, the damage is found again
+                    self.store.discard(str(error))
+        finally:
+            self.store.close()
 
     # What comes
 

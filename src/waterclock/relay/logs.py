@@ -18,23 +18,23 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.client import Client, Remedies
-from waterclock.kafka.reading import committed
+from waterclock.kafka.reading import PATIENCE_S, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.headers import headers_of
 
-_PATIENCE_S: Final = 30.0
+
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 _NEAR: Final = 2_000  # offsets
 
 
 class Logs:
-    """Reads single partitions."""
+    """Reads single partitions; a Kafka that does not answer is waited for as long as `patience_s`."""
 
-    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
         remedies = Remedies("--kafka-config", "--bootstrap")
-        self._clock = clock or SystemClock()
+        self._clock, self._patience_s = clock or SystemClock(), patience_s
         self._settings = {**settings, **READING, "group.id": "unused", "fetch.wait.max.ms": 10}
-        self._client = Client(self._settings, _PATIENCE_S, remedies, self._clock)
+        self._client = Client(self._settings, patience_s, remedies, self._clock)
 
     def close(self) -> None:
         self._client.close()
@@ -51,7 +51,7 @@ class Logs:
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """The records from `start` to before `end`; ConnectionLost if they do not come."""
-        yield from committed(self._settings, (topic, partition), start, end, self._clock)  # rule 3
+        yield from committed(self._settings, (topic, partition), start, end, self._clock, self._patience_s)  # rule 3
 
     def reading(self, topic: str, partition: int, start: int) -> Reader:
         """The records from `start` on, for who does not wait."""

@@ -16,8 +16,8 @@ import logging
 import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from math import inf
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from waterclock.errors import ConnectionLost, WaterclockError
 from waterclock.relay.around import Around
 from waterclock.relay.follower import Follower
+from waterclock.relay.logs import Logs
 from waterclock.relay.owner import Owner
 from waterclock.relay.statistics import StandbyStatistics
 from waterclock.relay.store import StoreDamaged
@@ -39,6 +40,7 @@ EACH_NS: Final = 50_000_000
 TAKEN: Final = 2_000  # records taken from the client at once
 TOGETHER: Final = 500  # of one partition filed at once: 3 ms
 MOST_HELD: Final = 5_000  # records of one partition that wait
+PATIENCE_S: Final = 2.0
 RESERVE: Final = 1 << 30  # bytes, or a twentieth of the disk
 AGAIN_NS: Final = 600_000_000_000
 _LOOK_NS: Final = 1_000_000_000  # at the disk
@@ -69,6 +71,7 @@ class Standby:
         now_ns = around.clock.monotonic_ns()
         self._next_ns = self._look_ns = self._say_ns = self._again_ns = now_ns
         self._has_room, self._has_more = True, False
+        self._logs: Logs | None = None
 
     def step(self, mine: Collection[int]) -> int:
         """Do a little, if this is the moment; how many records were dealt with. `mine`: rule 1."""
@@ -94,7 +97,7 @@ class Standby:
         is_quiet = all(map(self._is_quiet, self._owners.values()))
         return 0.0 if is_quiet else max(0.0, (self._next_ns - self._around.clock.monotonic_ns()) / 1e9)
 
-    def let_go(self, number: int, checkpoint: bool = True) -> None:
+    def let_go(self, number: int, checkpoint: bool = True, damage: StoreDamaged | None = None) -> None:
         """Follow a partition no more: it is to be owned here. What cannot be written down is read again from the log."""
         follower = self.followers.pop(number, None)
         self._failed.pop(number, None)
@@ -106,18 +109,26 @@ class Standby:
         try:
             if checkpoint:
                 follower.checkpoint()
-        except StoreDamaged as error:
-            follower.store.discard(str(error))
-        except OSError as error:
+        except (StoreDamaged, OSError) as error:
             log.warning("%s: what was filed last is filed again: %s", self._around.place_of(number), error)
-        finally:
-            follower.store.close()
+            follower.close(error)
+        else:
+            follower.close(damage)
+
+    @cached_property
+    def _careful(self) -> Around:
+        """With readers that wait `PATIENCE_S` for an answer: where a leader is away, owners are not kept for longer."""
+        around = self._around
+        self._logs = Logs(around.settings, patience_s=PATIENCE_S)
+        return replace(around, logs=self._logs)
 
     def close(self, checkpoint: bool) -> None:
         """Follow nothing any more. Without a `checkpoint`, what was filed since the last one is filed again."""
         for number in list(self.followers):
             self.let_go(number, checkpoint)
         self._tails.close()
+        if self._logs is not None:
+            self._logs.close()
 
     def statistics(self) -> dict[int, StandbyStatistics]:
         """Of each partition that is followed, or that was to be."""
@@ -157,7 +168,7 @@ class Standby:
 
     def _follow(self, number: int) -> int:
         """Begin with TOPIC.settled; the input is read once that was."""
-        self.followers[number] = follower = Follower(self._around, number)
+        self.followers[number] = follower = Follower(self._careful, number)
         settled, _ = self._places(number)
         self._tails.add(settled, follower.settled_position)
         self._read_input(follower)
@@ -172,17 +183,13 @@ class Standby:
         """Do something with a partition. Rule 3."""
         try:
             return deed(number)
-        except StoreDamaged as error:
-            if number in self.followers:
-                self.followers[number].store.discard(str(error))
-            self._fail(number, str(error))
         except (WaterclockError, OSError, KafkaException) as error:
-            self._fail(number, str(error))
+            self._fail(number, error)
         return 0
 
-    def _fail(self, number: int, why: str) -> None:
-        attempts = self._failed[number].attempts if number in self._failed else 0
-        self.let_go(number, checkpoint=False)
+    def _fail(self, number: int, error: Exception) -> None:
+        attempts, why = self._failed[number].attempts if number in self._failed else 0, str(error)
+        self.let_go(number, checkpoint=False, damage=error if isinstance(error, StoreDamaged) else None)
         pause_s = _PAUSES_S[min(attempts, len(_PAUSES_S) - 1)]
         at_ns = self._around.clock.monotonic_ns() + int(pause_s * 1e9)
         self._failed[number] = _Failure(attempts + 1, at_ns, why)
@@ -281,10 +288,9 @@ class Standby:
         size = sum(follower.store.bytes_on_disk for follower in followers)
         log.warning("the disk refuses the files of what this relay owns: the files of what it stands by for, %d bytes, are "
                     "discarded, and not made again for ten minutes", size)  # fmt: skip
+        full = StoreDamaged("the disk is full, and another relay owns this partition")
         for follower in followers:
-            with suppress(OSError):
-                follower.store.discard("the disk is full, and another relay owns this partition")
-            self.let_go(follower.number, checkpoint=False)
+            self.let_go(follower.number, checkpoint=False, damage=full)
 
 
 def _is_beside(message: Message, other: Message) -> bool:
