@@ -18,17 +18,20 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
     DateType,
     IntegralType,
+    MapType,
     NumericType,
     StringType,
     StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from waterclock.errors import UsageError
@@ -96,6 +99,11 @@ def check_columns(rules: Rules, schema: StructType) -> None:
     for name in types:
         if name.casefold() == ROW_ID:
             raise UsageError(f"the events have a column {name!r}, which is waterclock's own: rename it")
+        if _has_variant(types[name]):
+            raise UsageError(
+                f"the column {name!r} is {types[name].simpleString()}, and a VARIANT that is null does not come "
+                "through Arrow: make a text of it with to_json(), or take the parts that you need"
+            )
     for name in rules.columns():
         if name not in types:
             raise UsageError(f"the rules name the column {name!r}; the events have {', '.join(types)}")
@@ -115,6 +123,16 @@ def check_columns(rules: Rules, schema: StructType) -> None:
         rules.questions().check({name: _kind(kind) for name, kind in types.items()})
     except Unfit as error:
         raise UsageError(str(error)) from None
+
+
+def _has_variant(type_: DataType) -> bool:
+    if isinstance(type_, StructType):
+        return any(_has_variant(field.dataType) for field in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _has_variant(type_.elementType)
+    if isinstance(type_, MapType):
+        return _has_variant(type_.keyType) or _has_variant(type_.valueType)
+    return isinstance(type_, VariantType)
 
 
 def _kind(type_: DataType) -> Kind | None:
@@ -156,12 +174,24 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         packs = Packs()
         for batch in batches:
             keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
+            _check_heartbeats(rules, batch)
             _check_rows(rules, keyed)
             for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
                 packs.add(label, frames.to_bytes(rows))
             yield packs.take()
 
     return pack
+
+
+def _check_heartbeats(rules: Rules, rows: pa.RecordBatch) -> None:
+    """Raise UsageError for rows without a key that carry more than a time: dropped as heartbeats, that would be lost."""
+    beats = rows.filter(pc.is_null(rows.column(rules.key)))
+    for name in beats.schema.names:
+        if name not in (rules.time, ROW_ID) and beats.column(name).null_count < beats.num_rows:
+            raise UsageError(
+                f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
+                "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
+            )
 
 
 def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:
