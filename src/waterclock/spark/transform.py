@@ -61,6 +61,7 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
 }
 
 
+_SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
 _PLAIN = (StringType, NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 
@@ -72,11 +73,11 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
         result = result_type(rules, events.schema)
         rows = events.withColumn(ROW_ID, _made_id(rules))
         if not events.isStreaming:
-            packed = rows.mapInArrow(packer(rules), operator.PACKED)
+            packed = rows.mapInArrow(packer(rules, None), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
             timed = rows.withWatermark(rules.time, delay_text(watermark_delay_us))
-            done = operator.apply(rules, timed.mapInArrow(packer(rules), operator.PACKED))
+            done = operator.apply(rules, timed.mapInArrow(packer(rules, watermark_delay_us), operator.PACKED))
         return done.mapInArrow(unpacker(to_arrow_schema(result, timezone="UTC")), result)
 
     return transform
@@ -167,8 +168,11 @@ def result_type(rules: Rules, schema: StructType) -> StructType:
     )
 
 
-def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows out; heartbeats have done their work at the watermark and end here."""
+def packer(rules: Rules, delay_us: int | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows out; heartbeats have done their work at the watermark and end here.
+
+    Of a stream, `delay_us` is how far its watermark stays behind; None for what is no stream.
+    """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs()
@@ -178,6 +182,9 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
             _check_rows(rules, keyed)
             for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
                 packs.add(label, frames.to_bytes(rows))
+            latest_us = pc.max(batch.column(rules.time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py()
+            if delay_us is not None and latest_us is not None:
+                packs.add_early(latest_us - delay_us)
             yield packs.take()
 
     return pack
@@ -221,6 +228,13 @@ class Packs:
     def add(self, label: int, frame: bytes | None) -> None:
         self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
         self._made += 1
+
+    def add_early(self, watermark_us: int) -> None:
+        """Tell every bucket of a watermark before 1970, which is none to Spark: its own never lies there."""
+        if watermark_us < _SPARKS_FIRST_US:
+            clock = frames.to_bytes(frames.clock({"stream": watermark_us}))
+            for label in buckets.labels(operator.BUCKETS):
+                self.add(label, clock)
 
     def take(self) -> pa.RecordBatch:
         label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())
