@@ -157,6 +157,11 @@ def test_what_is_no_condition_is_refused_with_what_one_looks_like(text: str, sai
         ("a or b == 2", "x", "takes the column 'a' for a boolean, and it is a text"),
         ("a > 'soon'", datetime(2026, 1, 1), "compares a time with 'soon', which is none"),
         ("a > 5", datetime(2026, 1, 1), "a time"),
+        (
+            "a > '2026-01-01T00:00:00.0000001'",
+            datetime(2026, 1, 1),
+            "a text that needs a time no finer than a microsecond",
+        ),
         ("a is None", [1], r"cannot look at a value such as \[1\]"),
         ("a == 'x'", b"x", "cannot look at a value such as b'x'"),
     ],

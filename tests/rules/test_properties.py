@@ -131,7 +131,11 @@ def build(spec: Spec) -> Rules:
 
 
 def run(spec: Spec, stream: Stream) -> list[Result]:
-    return list(build(spec).run([row._asdict() for row in stream.rows], watermark_delay=stream.watermark_delay))
+    return list(build(spec).run(map(mapping, stream.rows), watermark_delay=stream.watermark_delay))
+
+
+def mapping(row: Row) -> dict[str, Any]:
+    return {"key": None, "time": row.time} if row.key is None else row._asdict()
 
 
 def told(result: Any) -> Out:

@@ -1,6 +1,6 @@
 """The contract of docs/rules.md, sentence by sentence: wrong events and wrong rules."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +9,16 @@ from tests.rules.events import NUMBERED, TIMED, numbered, run, timed
 from waterclock.rules import Rules
 
 # ---------------------------------------------------------------- wrong events
+
+
+class Fine(datetime):
+    """A time that counts nanoseconds, as those of pandas do."""
+
+    nanosecond = 1
+
+
+class FineDelta(timedelta):
+    nanoseconds = 1
 
 
 @pytest.mark.parametrize(
@@ -28,6 +38,13 @@ from waterclock.rules import Rules
         (TIMED, timed("a", datetime(2020, 1, 1)), r"\b2\b.*time"),
         (TIMED, {"key": None, "time": "soon"}, r"\b2\b.*time"),
         (TIMED, {"key": None}, r"\b2\b.*time"),
+        (TIMED, {"key": None, "time": 5, "id": "a"}, r"\b2\b.*'key': needs a key, for the row says more.*'id'"),
+        (
+            Rules(key="k", time="t"),
+            {"k": "a", "t": Fine(2026, 1, 1)},
+            "1, column 't': needs a time no finer than a micro",
+        ),
+        (TIMED.deliver_at("at"), timed("a", 5, at=Fine(2020, 1, 1)), r"\b2\b.*at\b"),
         (TIMED.deliver_at("at"), timed("a", 5, at="soon"), r"\b2\b.*at\b"),
         (TIMED.deliver_at("at"), timed("a", 5, at=datetime(2020, 1, 1)), r"\b2\b.*at\b"),
         (NUMBERED.order(wait=5), numbered(1, 5) | {"number": "1"}, r"\b2\b.*number"),
@@ -36,9 +53,9 @@ from waterclock.rules import Rules
     ],
 )
 def test_a_wrong_event_is_refused_by_its_number_and_column(rules: Rules, wrong: Any, said: str) -> None:
-    first = numbered(1, 0, at=None)
+    first = [] if said.startswith("1,") else [numbered(1, 0, at=None)]
     with pytest.raises(ValueError, match=said):
-        list(rules.run([first, wrong]))
+        list(rules.run([*first, wrong]))
 
 
 def test_what_came_before_a_wrong_event_is_out() -> None:
@@ -71,6 +88,7 @@ UNTYPED = Rules(key="key", time="time")
         (lambda: TIMED.deduplicate(within=1.5), r"deduplicate.*within"),  # type: ignore[arg-type]
         (lambda: TIMED.deduplicate(within=1).deduplicate(within=2), "deduplicate"),
         (lambda: NUMBERED.order(wait=-1), r"order.*wait"),
+        (lambda: NUMBERED.order(wait=FineDelta(1)), r"order.*wait.*no finer than a microsecond"),
         (lambda: NUMBERED.order(wait="3 moons"), r"order.*wait"),
         (lambda: NUMBERED.order(wait=1, on_gap="jump"), r"order.*on_gap.*jump"),  # type: ignore[arg-type]
         (lambda: NUMBERED.order(wait=1).order(wait=1), "order"),

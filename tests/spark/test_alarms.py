@@ -74,8 +74,15 @@ def test_a_deadline_outlives_batches_of_its_bucket_in_which_the_watermark_stands
     assert reminded(spark, tmp_path, in_a_slot) == [(f"a{n}", told) for n in range(3)]
 
 
-def test_deadlines_before_1970_where_spark_has_no_watermark_are_met_at_the_close(
+def test_deadlines_before_1970_where_spark_has_no_watermark_are_met_in_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """They waited for the close."""
     found = reminded(spark, tmp_path, datetime(1960, 1, 1, tzinfo=UTC))
-    assert found == [(f"a{n}", "9999-12-31 00:00:00.000000") for n in range(3)]
+    assert found == [(f"a{n}", "1960-01-01 00:00:08.000000") for n in range(3)]
+
+
+@pytest.mark.long(seconds=10)
+def test_a_deadline_on_the_other_side_of_1970_is_met_in_time(spark: SparkSession, tmp_path: Path) -> None:
+    found = reminded(spark, tmp_path, datetime(1969, 12, 31, 23, 59, 57, tzinfo=UTC))
+    assert found == [(f"a{n}", "1970-01-01 00:00:05.000000") for n in range(3)]

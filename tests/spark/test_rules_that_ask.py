@@ -144,3 +144,12 @@ def test_orders_whose_events_bear_one_time_are_paid(spark: SparkSession) -> None
         rules.on_spark()
     )
     assert Counter(row.kind for row in found.collect()) == {"event": 2000, "met": 1000}
+
+
+@pytest.mark.long(seconds=15)
+def test_a_stream_has_a_watermark_before_1970_too(spark: SparkSession, tmp_path: Path) -> None:
+    rules = COLUMNS.expect("paid", after="created", within="1 minute", otherwise="unpaid")
+    events = [{**row, "at": row["at"].replace(year=1960)} for row in rows(20)]
+    found = [result for result in streamed(spark, events, rules, tmp_path) if result.kind == "expired"]
+    assert 1960 in {result.emitted_at.year for result in found}
+    assert all(result.emitted_at >= result.due for result in found)

@@ -124,3 +124,22 @@ def test_a_row_that_the_rules_cannot_take_is_told_with_the_remedy(
         PythonException, match=rf"UsageError: {why} of a row with a key .*: filter such rows away first"
     ):
         events.transform(rules.on_spark()).collect()
+
+
+def test_a_row_without_a_key_that_says_more_than_its_time_is_no_heartbeat(spark: SparkSession) -> None:
+    rules = Rules(key="k", time="at", id="i").order(wait="1 hour")
+    beat = spark.sql("SELECT cast(NULL AS string) AS k, timestamp'2026-01-01' AS at, cast(NULL AS string) AS i")
+    assert beat.transform(rules.on_spark()).collect() == []
+    with pytest.raises(
+        PythonException, match=r"UsageError: the key 'k' of a row is null, and the row says more than a time .in 'i'."
+    ):
+        beat.unionByName(beat.selectExpr("k", "at", "'x' AS i")).transform(rules.on_spark()).collect()
+
+
+@pytest.mark.parametrize("column", ["v", "struct(1 AS a, v) AS s", "array(v) AS a", "map('a', v) AS m"])
+def test_a_variant_is_refused_before_anything_runs(spark: SparkSession, column: str) -> None:
+    events = spark.sql("SELECT 'o' AS k, timestamp'2026-01-01' AS at, parse_json('1') AS v").selectExpr(
+        "k", "at", column
+    )
+    with pytest.raises(UsageError, match=r"the column '\w' is .*variant.*, and a VARIANT that is null does not come"):
+        events.transform(Rules(key="k", time="at").on_spark())

@@ -22,7 +22,6 @@ from waterclock.kafka.reading import PATIENCE_S, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.headers import headers_of
 
-
 _AHEAD: Final = {"queued.max.messages.kbytes": 8_192, "fetch.message.max.bytes": 1 << 20}
 _NEAR: Final = 2_000  # offsets
 

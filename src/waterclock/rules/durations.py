@@ -3,7 +3,8 @@
 Rule 1: conversion happens here and nowhere else.
 Rule 2: a duration of a year or a month is refused: they have no fixed length.
 Rule 3: no floats: digits without a decimal point are exact, others are rounded once, to the microsecond.
-Rule 4: 0 <= duration <= LONGEST_US, so that a time and a duration make a number of 64 bits.
+Rule 4: a time that is finer than a microsecond is refused, never cut.
+Rule 5: 0 <= duration <= LONGEST_US, so that a time and a duration make a number of 64 bits.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ _UNITS_US = {
     ("w", "week", "weeks"): 604_800_000_000,
 }
 _US_OF = {word: us for words, us in _UNITS_US.items() for word in words}
+_FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")  # a fraction of a second with more than zeros behind its microseconds
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)")
 _MOST_DIGITS = 60  # more than any duration has; Python refuses to read numbers of thousands of digits
+
+
+class TooFine(ValueError):
+    """A time with more digits than the microseconds that all is counted in."""
 
 
 def duration_us(value: Duration, name: str = "duration") -> int:
@@ -42,6 +48,8 @@ def duration_us(value: Duration, name: str = "duration") -> int:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | timedelta):
         raise TypeError(f'{name} must be a duration such as "14 days", a timedelta or microseconds, got {value!r}')
+    if getattr(value, "nanoseconds", 0):  # a Timedelta of pandas is a timedelta
+        raise ValueError(f"{name} must be no finer than a microsecond, got {value!r}")
     us = _parse_us(value, name) if isinstance(value, str) else _plain_us(value)
     if us < 0:
         raise ValueError(f"{name} must not be negative, got {_short(value)}")
@@ -78,13 +86,27 @@ def _short(value: Duration) -> str:
 
 
 def datetime_us(moment: datetime) -> int:
-    """Microseconds since 1970 in UTC; a naive datetime is taken as UTC.
+    """Microseconds since 1970 in UTC; a naive datetime is taken as UTC. TooFine where a subclass counts nanoseconds.
 
     >>> datetime_us(datetime(1970, 1, 2))
     86400000000
     """
+    if getattr(moment, "nanosecond", 0):  # a Timestamp of pandas is a datetime
+        raise TooFine(f"needs a time no finer than a microsecond, got {moment!r}")
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - EPOCH) // _MICROSECOND
+
+
+def text_us(text: str) -> int:
+    """Microseconds since 1970 of a text in ISO 8601; ValueError where it is none, TooFine where that would cut it.
+
+    >>> text_us("1970-01-01T00:00:00.000001000Z")
+    1
+    """
+    us = datetime_us(datetime.fromisoformat(text))
+    if _FINER.search(text):  # Python cuts it without a word
+        raise TooFine(f"needs a time no finer than a microsecond, got {text!r}")
+    return us
 
 
 def from_us(us: int) -> datetime:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
 
-from waterclock.rules.durations import Time, datetime_us, from_us
+from waterclock.rules.durations import Time, TooFine, datetime_us, from_us
 from waterclock.rules.engine import CLOSED, NO_WATERMARK, Engine
 from waterclock.rules.events import Event, Outcome
 from waterclock.rules.model import Rules
@@ -68,6 +68,7 @@ class _Reader:
         rules, time_us = self._rules, self._time(row, self._rules.time)
         key = self._column(row, rules.key)
         if key is None:
+            self._check_heartbeat(row)
             return None, Event(time_us, "", None, None, None, None)
         return self._key(key), Event(
             time=time_us,
@@ -78,6 +79,11 @@ class _Reader:
             ref=row,
             answers=self._answers(row) if self._questions else None,
         )
+
+    def _check_heartbeat(self, row: Mapping[str, Any]) -> None:
+        said = [name for name, value in row.items() if value is not None and name != self._rules.time]
+        if said:
+            raise self._wrong(self._rules.key, f"a key, for the row says more than its time ({said[0]!r})", None)
 
     def result(self, watermark: int | None) -> Callable[[Outcome], Result]:
         at = None if watermark is None or watermark < _EARLIEST_US else self._shown(watermark)
@@ -127,7 +133,7 @@ class _Reader:
 
     def _tie(self, row: Mapping[str, Any], column: str) -> str | int | None:
         value = self._column(row, column)
-        value = datetime_us(value) if (is_time := isinstance(value, datetime)) else value
+        value = self._us(column, value) if (is_time := isinstance(value, datetime)) else value
         if value is None:
             return None
         if not isinstance(value, str | int):
@@ -156,10 +162,16 @@ class _Reader:
         if self._time_from_us is not None and (show is int) != (self._time_from_us is int):
             raise self._wrong(column, "the kind of time that the events before it have", value)
         self._time_from_us = self._time_from_us or show
-        time_us = value if isinstance(value, int) else datetime_us(value)
+        time_us = value if isinstance(value, int) else self._us(column, value)
         if abs(time_us) > _FARTHEST_US:
             raise self._wrong(column, "a time within 2**60 microseconds of 1970", value)
         return time_us
+
+    def _us(self, column: str, moment: datetime) -> int:
+        try:
+            return datetime_us(moment)
+        except TooFine:
+            raise self._wrong(column, "a time no finer than a microsecond", moment) from None
 
     @staticmethod
     def _kind_of(value: object) -> Callable[[int], Time] | None:

@@ -17,7 +17,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from waterclock.rules.durations import datetime_us
+from waterclock.rules.durations import TooFine, datetime_us, text_us
 
 Kind = Literal["text", "number", "boolean", "time"]
 Kinds = Mapping[str, Kind | None]  # column -> its kind; None where no condition can look at it
@@ -43,7 +43,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal) and value.is_nan():
         return None
     if isinstance(value, datetime):
-        return Moment(datetime_us(value))
+        try:
+            return Moment(datetime_us(value))
+        except TooFine as error:
+            raise Unfit(str(error)) from None
     if value is None or isinstance(value, str | bool | int | float | Decimal):
         return value
     raise Unfit(f"cannot look at a value such as {value!r}")
@@ -74,7 +77,9 @@ def _double(number: Any) -> float:
 
 def _moment(text: str) -> Moment:
     try:
-        return Moment(datetime_us(datetime.fromisoformat(text)))
+        return Moment(text_us(text))
+    except TooFine as error:
+        raise Unfit(f"compares a time with a text that {error}") from None
     except ValueError:
         raise Unfit(f"compares a time with {text!r}, which is none: write it as '2026-01-31T12:00:00Z'") from None
 

@@ -21,6 +21,7 @@ TIMED = f"ts timestamp, {operator.PACKED}"
 FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
 CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
+_SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
 NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 
 
@@ -39,6 +40,13 @@ class Packs:
     def add(self, label: int, frame: bytes | None) -> None:
         self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
         self._made += 1
+
+    def add_early(self, watermark_us: int) -> None:
+        """Tell every bucket of a watermark before 1970, which is none to Spark: its own never lies there."""
+        if watermark_us < _SPARKS_FIRST_US:
+            clock = frames.to_bytes(frames.clock({"stream": watermark_us}))
+            for label in buckets.labels(operator.BUCKETS):
+                self.add(label, clock)
 
     def take(self) -> pa.RecordBatch:
         label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())

@@ -17,17 +17,20 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
     DateType,
     IntegralType,
+    MapType,
     NumericType,
     StringType,
     StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from waterclock.errors import UsageError
@@ -73,7 +76,7 @@ def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame
             packed = rows.mapInArrow(packer(rules), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
-            packed = rows.mapInArrow(timed_packer(rules), TIMED)
+            packed = rows.mapInArrow(timed_packer(rules, watermark_delay_us), TIMED)
             made = OnSpark(repr(rules), watermark_delay_us, events.schema.simpleString())
             with_close = packed.unionByName(closes(events.sparkSession, made))
             timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
@@ -101,6 +104,11 @@ def check_columns(rules: Rules, schema: StructType) -> None:
     for name in types:
         if name.casefold() == ROW_ID:
             raise UsageError(f"the events have a column {name!r}, which is waterclock's own: rename it")
+        if _has_variant(types[name]):
+            raise UsageError(
+                f"the column {name!r} is {types[name].simpleString()}, and a VARIANT that is null does not come "
+                "through Arrow: make a text of it with to_json(), or take the parts that you need"
+            )
     for name in rules.columns():
         if name not in types:
             raise UsageError(f"the rules name the column {name!r}; the events have {', '.join(types)}")
@@ -120,6 +128,16 @@ def check_columns(rules: Rules, schema: StructType) -> None:
         rules.questions().check({name: _kind(kind) for name, kind in types.items()})
     except Unfit as error:
         raise UsageError(str(error)) from None
+
+
+def _has_variant(type_: DataType) -> bool:
+    if isinstance(type_, StructType):
+        return any(_has_variant(field.dataType) for field in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _has_variant(type_.elementType)
+    if isinstance(type_, MapType):
+        return _has_variant(type_.keyType) or _has_variant(type_.valueType)
+    return isinstance(type_, VariantType)
 
 
 def _kind(type_: DataType) -> Kind | None:
@@ -166,14 +184,17 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return pack
 
 
-def timed_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The same for a stream: beside what is packed, the largest time of all rows, heartbeats too (`packs.TIMED`)."""
+def timed_packer(rules: Rules, delay_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same for a stream: beside what is packed, the largest time of all rows, heartbeats too (`packs.TIMED`). Its
+    watermark stays `delay_us` behind."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs()
         for batch in batches:
             _add(packs, batch, rules)
             latest_us = pc.max(batch.column(rules.time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py()
+            if latest_us is not None:
+                packs.add_early(latest_us - delay_us)
             yield timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
     return pack
@@ -181,9 +202,21 @@ def timed_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
     keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
+    _check_heartbeats(rules, batch)
     _check_rows(rules, keyed)
     for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
         packs.add(label, frames.to_bytes(rows))
+
+
+def _check_heartbeats(rules: Rules, rows: pa.RecordBatch) -> None:
+    """Raise UsageError for rows without a key that carry more than a time: dropped as heartbeats, that would be lost."""
+    beats = rows.filter(pc.is_null(rows.column(rules.key)))
+    for name in beats.schema.names:
+        if name not in (rules.time, ROW_ID) and beats.column(name).null_count < beats.num_rows:
+            raise UsageError(
+                f"the key {rules.key!r} of a row is null, and the row says more than a time (in {name!r}): "
+                "filter such rows away first, or give them a key. A heartbeat is a row of nulls with a time"
+            )
 
 
 def _check_rows(rules: Rules, rows: pa.RecordBatch) -> None:

@@ -6,14 +6,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tests.spark.checkpoint.test_taken import write_entry
 from tests.spark.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.spark import frames
+from waterclock.spark.buckets import labels
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout
 from waterclock.spark.files.source import reader
+from waterclock.spark.operator import BUCKETS
 from waterclock.spark.streams import stream_of
 from waterclock.spark.toml.config import load
 
@@ -51,6 +54,28 @@ def test_progress_is_told_while_the_folder_is_away(tmp_path: Path) -> None:
         assert stream.progress({"files": 1}) == (1, 2)
         (tmp_path / "in").rename(tmp_path / "away")
         assert stream.progress({"files": 1}) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("time", "delay_us", "told"),
+    [
+        ("1960-01-01T00:00:00Z", 7, -315_619_200_000_007),
+        ("1970-01-01T00:00:00.000999Z", 0, 999),
+        ("1970-01-01T00:00:00.001Z", 0, None),
+        ("1970-01-01T00:00:01Z", 1_000_001, -1),
+        ("2026-01-01T00:00:00Z", 0, None),
+    ],
+)
+def test_every_bucket_is_told_of_a_watermark_before_1970_and_of_no_other(
+    tmp_path: Path, time: str, delay_us: int, told: int | None
+) -> None:
+    (tmp_path / "in.jsonl").write_text(f'{{"k": "a", "t": "{time}"}}\n')
+    named = pa.RecordBatch.from_pydict({"path": [f"file:{tmp_path}/in.jsonl"], "written": [0], "beat": [False]})
+    packed = [row for made in reader(LAYOUT, delay_us)(iter([named])) for row in made.to_pylist()]
+    clocks = [(row["bucket"], frames.from_bytes(row["frame"])) for row in packed]
+    found = [(label, frame.to_pylist()) for label, frame in clocks if frames.is_clock(frame)]
+    expected = [{"partition": "stream", "watermark": told}]
+    assert found == ([] if told is None else [(label, expected) for label in labels(BUCKETS)])
 
 
 def test_rows_that_carry_nothing_but_a_time_are_counted_beside_dead_letters(tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ ASIDE = (FILE, CORRUPT)
 _NOT_READ = "the reader cannot read it by the columns"
 
 
-def row_packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows with the largest time beside them out (`source.TIMED`)."""
+def row_packer(rules: Rules, delay_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows with the largest time beside them out (`packs.TIMED`); the watermark stays `delay_us` behind."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packs = Packs()
         for batch in batches:
             if batch.num_rows:
-                yield _packed(packs, batch, rules)
+                yield _packed(packs, batch, rules, delay_us)
 
     return pack
 
@@ -46,7 +46,7 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield timed(packs, NO_TIME)
 
 
-def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch:
+def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) -> pa.RecordBatch:
     reasons = reasons_of(batch, rules)
     bad = pc.is_valid(reasons)
     letters = _letters(batch.filter(bad), reasons.filter(bad))
@@ -58,8 +58,9 @@ def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> pa.RecordBatch
     if any(counters.values()):
         packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
     latest_us = pc.max(_us(good.column(rules.time))).as_py()
-    latest = NO_TIME if latest_us is None else as_time(end_of(latest_us))
-    return timed(packs, latest)
+    if latest_us is not None:
+        packs.add_early(latest_us - delay_us)
+    return timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
 
 
 def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:

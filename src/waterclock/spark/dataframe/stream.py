@@ -78,7 +78,7 @@ class DataFrameStream:
 
     def packed(self, session: SparkSession, live: bool) -> DataFrame:
         named = self._rows.withColumn(ROW_ID, made_id(self._rules, self._rows.drop(*ASIDE).columns))
-        rows = named.mapInArrow(row_packer(self._rules), TIMED)
+        rows = named.mapInArrow(row_packer(self._rules, self._delay_us), TIMED)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
         if self._letters is not None:
             rows = rows.unionByName(self._letters.mapInArrow(pack_letters, TIMED))

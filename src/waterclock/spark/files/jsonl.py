@@ -12,15 +12,15 @@ Rule 3: lines end at \\n and nowhere else (a \\r before it is dropped), so that 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from waterclock.rules.durations import datetime_us
+from waterclock.rules.durations import TooFine, text_us
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import (
     EARLIEST_US,
@@ -151,7 +151,7 @@ def readers_of(columns: Mapping[str, str]) -> dict[str, Callable[[Any], Any]]:
 
 def read_object(text: bytes, readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     """The declared columns of one JSON object; ValueError or RecursionError where it cannot be read."""
-    parsed = json.loads(_decoded(text), parse_int=_digits)
+    parsed = json.loads(_decoded(text), parse_int=_digits, parse_float=_decimals)
     if not isinstance(parsed, dict):
         raise ValueError(f"not a JSON object but {type(parsed).__name__}")
     return {name: _value(name, read, parsed.get(name)) for name, read in readers.items()}
@@ -165,7 +165,7 @@ def _decoded(line: bytes) -> str:
 
 
 class _Endless:
-    """Digits that make no number in Python; harmless where nobody asks for the value."""
+    """Digits that make no number in Python, or one beyond all doubles; harmless where nobody asks for the value."""
 
     def __init__(self, digits: str) -> None:
         self._digits = digits
@@ -176,6 +176,11 @@ class _Endless:
 
 def _digits(text: str) -> int | _Endless:
     return int(text) if len(text) <= _LONGEST_INTEGER else _Endless(text)
+
+
+def _decimals(text: str) -> float | _Endless:
+    number = float(text)
+    return number if math.isfinite(number) else _Endless(text)
 
 
 def _value(name: str, read: Callable[[Any], Any], value: Any) -> Any:
@@ -202,6 +207,8 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
+    if isinstance(value, _Endless):
+        raise ValueError(f"needs a number that a double can hold, got {value!r}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"needs a number, got {value!r}")
     try:
@@ -219,7 +226,9 @@ def _boolean(value: Any) -> bool:
 def moment(value: Any) -> int:
     """Microseconds since 1970 of an ISO 8601 text; ValueError where it is none, or lies outside of the calendar."""
     try:
-        us = datetime_us(datetime.fromisoformat(_text(value)))
+        us = text_us(_text(value))
+    except TooFine:
+        raise
     except ValueError:
         raise ValueError(f'needs an ISO 8601 time such as "2007-03-09T12:00:00Z", got {value!r}') from None
     if not EARLIEST_US <= us <= LATEST_US:

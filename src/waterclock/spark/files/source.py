@@ -60,7 +60,7 @@ class FileStream:
     def packed(self, session: SparkSession, live: bool) -> DataFrame:
         files = names_of(session, self._source.path, self._source.files_per_batch, beat=False)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True)
-        rows = files.unionByName(beats).mapInArrow(reader(self._layout), TIMED)
+        rows = files.unionByName(beats).mapInArrow(reader(self._layout, self._delay_us), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:
@@ -88,10 +88,10 @@ class FileStream:
         pass
 
 
-def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def reader(layout: Layout | None, delay_us: int = 0) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Names of files in, packed rows out; a file's rows are ordered by when it was written, then by its name.
 
-    Without a layout there are heartbeats only.
+    Without a layout there are heartbeats only. `delay_us` is how far the watermark stays behind.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,12 +101,12 @@ def reader(layout: Layout | None) -> Callable[[Iterator[pa.RecordBatch]], Iterat
                 if file["beat"] or layout is None:
                     yield timed(packs, _time(END_US))  # the closing heartbeat: there is no other file beside the source
                 else:
-                    yield from _file(packs, file["path"], layout)
+                    yield from _file(packs, file["path"], layout, delay_us)
 
     return read
 
 
-def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
+def _file(packs: Packs, path: str, layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
     dead = heartbeats = 0
     for block in read_file(path, layout):
         heartbeats += _add_rows(packs, block.rows, layout.rules.key)
@@ -114,6 +114,8 @@ def _file(packs: Packs, path: str, layout: Layout) -> Iterator[pa.RecordBatch]:
             packs.add(FIRST, frames.to_bytes(block.dead))
         dead += block.dead.num_rows
         latest_us = pc.max(block.rows.column(layout.rules.time).cast(pa.int64())).as_py()
+        if latest_us is not None:
+            packs.add_early(latest_us - delay_us)
         yield timed(packs, NO_TIME if latest_us is None else _time(end_of(latest_us)))
     counters = {"files": 1, "dead_letters": dead, "heartbeats": heartbeats}
     counted = frames.with_counters(frames.DEAD_SCHEMA.empty_table(), counters, b"dead")
