@@ -27,7 +27,7 @@ def rows(*given: dict[str, Any]) -> pa.RecordBatch:
 
 
 def packed(*batches: pa.RecordBatch) -> list[dict[str, Any]]:
-    return [row for made in row_packer(RULES)(iter(batches)) for row in made.to_pylist()]
+    return [row for made in row_packer(RULES, 0)(iter(batches)) for row in made.to_pylist()]
 
 
 def letters(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def test_a_batch_of_nothing_but_a_heartbeat_moves_the_watermark_and_is_counted()
 
 
 def test_a_time_of_the_last_day_of_the_calendar_closes() -> None:
-    (made,) = row_packer(RULES)(iter([rows({"at": AT.replace(year=9999, month=12, day=31)})]))
+    (made,) = row_packer(RULES, 0)(iter([rows({"at": AT.replace(year=9999, month=12, day=31)})]))
     assert made.column("ts").cast(pa.int64()).to_pylist() == [END_US]
 
 
