@@ -26,7 +26,7 @@ PATIENCE_S = 20
 
 
 def test_a_turn_that_puts_nothing_aside_asks_nothing_of_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two questions to Kafka for each turn were a fifth of what it took."""
+    """Two questions to Kafka for each turn were a tenth of what it took."""
     relay = world.started()
     world.send("a", in_ms=900)
     step_quietly(relay)
