@@ -123,7 +123,7 @@ class _Ordered(Keeper):
 
 
 def moments_of(delays_ms: Sequence[int]) -> list[int]:
-    """The same order in two seconds: equal ones at one moment, the others so far apart that adding takes less.
+    """The same order in two seconds: equal ones at one moment, the others further apart than an add may take.
 
     >>> moments_of([3_000, 7, 3_000])
     [20, 10, 20]
