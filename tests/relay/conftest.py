@@ -21,7 +21,7 @@ _numbers = count()
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """No turn rests and no attempt pauses: the clocks of these tests stand still."""
-    if "relay_broker" in request.fixturenames:
+    if {"relay_broker", "apache"} & set(request.fixturenames):
         monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
         monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
         monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
