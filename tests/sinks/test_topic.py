@@ -249,11 +249,11 @@ def test_a_pipeline_makes_the_topics_goes_on_with_them_and_fresh_removes_them(
     tmp_path: Path, store: TopicStore
 ) -> None:
     from waterclock.spark.fresh import start_over
-    from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.pipeline import configured
 
     of_file(tmp_path, f"servers = '{store.servers}'\ntopic = '{store.named('late')}'")
     for _ in range(2):
-        with closing(Pipeline(load(tmp_path / "pipeline.toml"))) as pipeline:
+        with closing(configured(load(tmp_path / "pipeline.toml"))) as pipeline:
             pipeline.check()
     assert store.tables() == ["late", "late_batches", "late_dead_letters"]
     start_over(load(tmp_path / "pipeline.toml"))

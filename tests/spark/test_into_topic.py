@@ -17,7 +17,7 @@ from tests.sinks.stores import TopicStore
 from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random
 from tests.spark.topics import Sender, make_topic_pipeline
-from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 
@@ -46,7 +46,7 @@ def into_topic(file: Path, store: TopicStore, table: str = "results") -> Path:
 
 
 def run(spark: SparkSession, file: Path) -> None:
-    pipeline = Pipeline(load(file))
+    pipeline = configured(load(file))
     try:
         pipeline.run(spark)
     finally:

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 
 def records(rows: pa.Table, key: str | None) -> Iterator[tuple[bytes | None, bytes]]:
-    """Key and value of each row; `key` names the column that holds it."""
-    places = rows.schema.names.index(key) if key is not None else None
+    """Key and value of each row; `key` names the column that holds it, if there is one."""
+    places = rows.schema.names.index(key) if key in rows.schema.names else None
     names = rows.schema.names
     for values in zip(*(_plain(column).to_pylist() for column in rows.columns), strict=True):
         given = None if places is None else values[places]
