@@ -215,7 +215,7 @@ def test_what_is_there_before_anybody_looks_is_had_too(kafka_broker: Broker) -> 
     some, had = from_kafka(kafka_broker.bootstrap, "there"), list[tuple[int, int, int]]()
     for _ in range(100):
         had += next(some) if not had else []
-    assert [(number, partition) for number, _, partition in had] == [(7, 2)]
+    assert [(number, partition) for number, _, partition in had] == [(7, 0)]
 
 
 def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

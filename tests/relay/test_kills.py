@@ -44,10 +44,11 @@ def dying(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, when: str, num
     def around(self: Any, *arguments: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == number and when == "before":
+        is_last = calls == number  # of this call: commits go on side by side
+        if is_last and when == "before":
             raise Death
         found = real(self, *arguments, **named)
-        if calls == number:
+        if is_last:
             raise Death
         return found
 

@@ -175,6 +175,9 @@ def test_whoever_waits_for_kafka_with_a_producer_that_is_given_up_waits_no_longe
                 producer.give_up()
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
 
+        def poll(self, wait_s: float) -> None:
+            """Nothing is reported."""
+
     producer.producer = Away()
     with pytest.raises(ConnectionLost):
         producer.commit()
