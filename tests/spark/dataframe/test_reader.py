@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -87,7 +88,9 @@ def test_gzipped_csv_with_a_foreign_time_format_is_read_and_a_bad_line_is_a_lett
     file = a_file(tmp_path, CSV + COLUMNS)
     for number, part in enumerate((rows[:30], rows[30:])):
         text = lines(part) + ("o1,2026-01-01,paid,x,1\n" if number else "")
-        (tmp_path / "in" / f"{number}.csv.gz").write_bytes(gzip.compress(text.encode()))
+        path = tmp_path / "in" / f"{number}.csv.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+        os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes the older one first
     summary = run(spark, file)
     assert Counter(table(tmp_path, TOLD)) == expected(rows)
     ((path, reason, text),) = letters(tmp_path)
