@@ -83,10 +83,10 @@ def _apache_version() -> str:
     return f"Apache Kafka {jar.stem.removeprefix('kafka-clients-')}"
 
 
-def measure(sizes: Sequence[int], seconds: float, tell: Tell) -> Figures:
-    """`runs`: by keeper and size, its parts; `notes`: who was left out, and why."""
+def measure(sizes: Sequence[int], seconds: float, tell: Tell, alone: bool = False) -> Figures:
+    """`runs`: by keeper and size, its parts; `notes`: who was left out, and why. `alone`: the relay on our broker only."""
     found: Figures = {"seconds": seconds, "pending": list(sizes), "load": os.getloadavg()[0], "runs": [], "notes": {}}
-    for keeper in keepers():
+    for keeper in keepers()[: 1 if alone else None]:
         for pending in sizes if keeper.name.startswith(OURS) else [min(sizes)]:
             try:
                 with keeper:
