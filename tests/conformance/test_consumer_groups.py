@@ -224,4 +224,5 @@ def test_a_group_is_deleted_only_when_it_is_empty(reader: Reader) -> None:
     wire = reader.dialogue.wire
     assert wire.ask("delete_groups", 2, groups_names=[reader.group]).results[0].error_code.name == "non_empty_group"
     reader.beat(member_epoch=LEAVE)
-    assert wire.ask("delete_groups", 2, groups_names=[reader.group]).results[0].error_code.name == "none"
+    told = wire.ask("delete_groups", 2, groups_names=[reader.group]).results[0].error_code.name
+    assert told in ("none", "group_id_not_found")  # a broker clears an empty one away, now and then by itself
