@@ -54,7 +54,7 @@ SECONDS = {
     "tests/broker/groups/test_clients.py": 11,
     "tests/broker/test_crashes.py": 10,
 }
-SPARK = re.compile(r"tests/spark/test_\w+\.py|tests/examples/test_fines\.py")
+SPARK = re.compile(r"tests/spark/(dataframe/)?test_\w+\.py|tests/examples/test_(fines|pipelines)\.py")
 
 
 def together(nodeid: str) -> str:

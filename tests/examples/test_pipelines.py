@@ -54,6 +54,7 @@ def test_gzipped_csv_with_german_times_joined_with_a_table_tells_what_is_overdue
     assert summary.totals["duplicates"] == 1
 
 
+@pytest.mark.long(seconds=6)
 def test_nested_json_without_a_sequence_number_tells_which_sensor_fell_silent(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_deadline_outlives_batches_of_its_bucket_in_which_the_watermark_stands
     assert reminded(spark, tmp_path, in_a_slot) == [(f"a{n}", told) for n in range(3)]
 
 
+@pytest.mark.long(seconds=12)
 def test_deadlines_before_1970_where_spark_has_no_watermark_are_met_in_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_what_is_no_source_or_does_not_fit_the_rules_is_refused_at_the_call(tmp_
     sink.close()
 
 
+@pytest.mark.long(seconds=5)
 @pytest.mark.spark
 def test_an_object_with_five_verbs_is_written_to_as_a_sink_of_ours(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(10)

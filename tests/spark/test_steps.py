@@ -79,6 +79,7 @@ def test_a_query_joins_and_renames_before_the_rules_and_bad_lines_pass_it_by(
         run(spark, file)
 
 
+@pytest.mark.long(seconds=6)
 def test_a_function_beside_the_file_works_on_both_sides_and_may_use_functions_of_its_module(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_results_of_on_spark_are_written_and_closed_as_those_of_a_pipeline(spark
     assert write(results_of(spark, tmp_path), tmp_path).batches == 0
 
 
+@pytest.mark.long(seconds=5)
 def test_what_is_done_behind_the_rules_is_what_is_written(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(12)
     write_files(rows, tmp_path / "in", 2)
@@ -63,6 +64,7 @@ def test_what_is_done_behind_the_rules_is_what_is_written(spark: SparkSession, t
     assert columns == ["batch_id", "key", "customer", "due", "emitted_at"]
 
 
+@pytest.mark.long(seconds=6)
 def test_a_stream_that_stays_open_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(12)
     write_files(rows[:18], tmp_path / "in", 1)
@@ -73,6 +75,7 @@ def test_a_stream_that_stays_open_goes_on_where_it_ended(spark: SparkSession, tm
     assert Counter(table(tmp_path, TOLD)) == expected(rows)
 
 
+@pytest.mark.long(seconds=5)
 def test_rules_delay_and_columns_that_changed_are_refused_and_what_stands_behind_the_rules_may(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -89,6 +92,7 @@ def test_rules_delay_and_columns_that_changed_are_refused_and_what_stands_behind
     write(results_of(spark, tmp_path).where("kind <> 'met'"), tmp_path, close=False)
 
 
+@pytest.mark.long(seconds=6)
 def test_rows_after_the_close_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_files(orders(3), tmp_path / "in", 1)
     write(results_of(spark, tmp_path), tmp_path)

@@ -81,6 +81,7 @@ def letters(folder: Path) -> list[tuple[Any, ...]]:
         return db.execute("SELECT file, reason, text FROM results_dead_letters").fetchall()
 
 
+@pytest.mark.long(seconds=12)
 def test_gzipped_csv_with_a_foreign_time_format_is_read_and_a_bad_line_is_a_letter_with_its_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_columns_are_inferred_once_and_kept_whatever_comes_later(spark: SparkSes
     assert json.loads((tmp_path / "pipeline-checkpoint" / "inferred.json").read_text())["columns"]["fields"] == kept
 
 
+@pytest.mark.long(seconds=5)
 def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     file = a_file(tmp_path, CSV + COLUMNS)
     (tmp_path / "in" / "a.csv").write_text(lines(orders(2)))
@@ -134,6 +136,7 @@ def test_options_and_columns_that_changed_are_refused(spark: SparkSession, tmp_p
     assert run(spark, file).batches == 0
 
 
+@pytest.mark.long(seconds=8)
 def test_a_file_that_spark_cannot_read_ends_the_run_with_the_way_out_and_the_same_command_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_file_that_spark_cannot_read_ends_the_run_with_the_way_out_and_the_sam
     assert Counter(table(tmp_path, TOLD)) == expected(rows)
 
 
+@pytest.mark.long(seconds=8)
 def test_a_table_and_orc_are_read_and_a_format_without_a_reader_is_told(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(5)
     frame = spark.createDataFrame(rows, "order string, at timestamp, what string, id string, n long").coalesce(1)

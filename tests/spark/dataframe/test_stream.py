@@ -35,6 +35,7 @@ def run(rows: DataFrame, folder: Path, rules: Rules = ORDERS, **more: Any) -> An
         return pipeline.run()
 
 
+@pytest.mark.long(seconds=15)
 def test_a_dataframe_gives_what_the_rules_give_in_process_and_is_closed(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(30)
     write_files(rows, tmp_path / "in", 3)
@@ -53,6 +54,7 @@ def test_a_dataframe_gives_what_the_rules_give_in_process_and_is_closed(spark: S
     )  # again, nothing is new
 
 
+@pytest.mark.long(seconds=10)
 def test_rows_after_the_close_are_refused_and_rules_or_columns_that_changed_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_row_that_the_rules_cannot_take_is_a_dead_letter(spark: SparkSession, 
     assert Counter(table(tmp_path, TOLD)) == expected(rows)
 
 
+@pytest.mark.long(seconds=8)
 def test_a_pipeline_that_stays_open_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(12)
     write_files(rows[:18], tmp_path / "in", 1)
