@@ -267,7 +267,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         "messages pending, due within a week",
         {"sizes": "1M", "seconds": "5"},
         {"sizes": "20k", "seconds": "0.3"},
-        {"store": "the relay's files alone, without Kafka", "alone": "the relay on waterclock's broker, without the others"},
+        {
+            "store": "the relay's files alone, without Kafka",
+            "alone": "the relay on waterclock's broker, without the others",
+        },
     ),
     "cdc": Benchmark(
         _cdc,
