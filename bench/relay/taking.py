@@ -2,7 +2,7 @@
 
     python -m waterclock.bench.relay.taking WAY ADDRESS TARGET COUNT FILE
 
-It says a line when it is under way; it ends when it has had COUNT messages, or none for a minute.
+It says a line when it is under way; it ends when it has had COUNT messages, or none for three minutes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ redis.call('ZREM', KEYS[1], unpack(ids))
 redis.call('HDEL', KEYS[2], unpack(ids))
 return found"""
 EMPTY_S: Final = 0.001  # between two questions that found nothing
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 180.0  # a relay that has never had ten million messages reads them first
 Came = Iterator[list[tuple[int, int, int]]]  # number, microseconds since 1970, partition that it came through
 
 
