@@ -70,6 +70,7 @@ def test_a_broker_that_loses_its_power_at_a_step_loses_nothing_and_doubles_nothi
     check(world)
 
 
+@pytest.mark.long(seconds=8)
 def test_a_broker_that_is_away_for_longer_than_it_is_waited_for_ends_no_relay_and_is_said(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
