@@ -78,6 +78,7 @@ class FailingOnce(SQLiteSink):
             raise WaterclockError(f"died at {point}")
 
 
+@pytest.mark.long(seconds=20)
 @EACH_WAY
 def test_a_run_that_fails_behind_the_commit_goes_on_as_if_it_had_not(
     spark: SparkSession, tmp_path: Path, way: str

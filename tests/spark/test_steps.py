@@ -100,6 +100,7 @@ def test_a_function_beside_the_file_works_on_both_sides_and_may_use_functions_of
     assert columns == ["batch_id", "key", "kind", "rule", "due"]
 
 
+@pytest.mark.long(seconds=5)
 def test_in_python_a_step_may_be_a_function_and_its_sink_any(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(6)
     make_pipeline(tmp_path, rows, files=1)

@@ -101,6 +101,7 @@ def test_gzipped_csv_with_a_foreign_time_format_is_read_and_a_bad_line_is_a_lett
     assert run(spark, file).batches == 0
 
 
+@pytest.mark.long(seconds=10)
 def test_columns_are_inferred_once_and_kept_whatever_comes_later(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(8)
     file = a_file(tmp_path, CSV)
