@@ -189,8 +189,18 @@ def test_a_topic_that_was_deleted_beside_the_others_is_not_made_anew_in_silence(
         again.open(SCHEMA)
 
 
-def test_batches_that_kafka_would_delete_are_refused_with_the_command_that_mends_it(store: TopicStore) -> None:
-    store.admin().make(store.named("results_batches"), 1, {"cleanup.policy": "delete"})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cleanup.policy": "delete"},
+        {"cleanup.policy": "compact,delete"},
+        {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "1000"},
+    ],
+)
+def test_batches_that_kafka_would_delete_are_refused_with_the_command_that_mends_it(
+    settings: dict[str, str], store: TopicStore
+) -> None:
+    store.admin().make(store.named("results_batches"), 1, settings)
     with closing(store.sink()) as sink, pytest.raises(UsageError, match=r"--add-config cleanup.policy=compact"):
         sink.open(SCHEMA)
 

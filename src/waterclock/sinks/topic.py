@@ -54,9 +54,8 @@ _PARTS: Final[Mapping[str, tuple[bool, Mapping[str, str]]]] = {
     DEAD_LETTERS: (True, {**_KEPT, _LIMIT: "52428800"}),  # what is too large for the results has its place there
     BATCHES: (True, {"cleanup.policy": "compact"}),
 }
-_TRANSACTION: Final = {
-    "transaction.timeout.ms": 300_000
-}  # so long an open one, of a run that is gone, holds readers back
+# so long an open one, of a run that is gone, holds readers back
+_TRANSACTION: Final = {"transaction.timeout.ms": 300_000}
 _PATIENCE_S: Final = 30.0
 _AROUND: Final = 200  # bytes of a record and its batch beside key and value
 
@@ -215,7 +214,8 @@ class TopicSink:
             )
 
     def _refuse_forgetful(self, settings: Mapping[str, str]) -> None:
-        if "delete" in settings.get("cleanup.policy", "") and settings.get("retention.ms") != "-1":
+        bounds = {settings.get("retention.ms"), settings.get("retention.bytes")}
+        if "delete" in settings.get("cleanup.policy", "") and bounds != {"-1"}:
             raise UsageError(
                 f"{self._place(BATCHES)} has cleanup.policy={settings['cleanup.policy']}: Kafka would delete what was "
                 "written last. Name another topic in [sink], or mend this one with: kafka-configs.sh --bootstrap-server "
