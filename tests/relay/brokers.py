@@ -47,6 +47,15 @@ def running(kind: str, folder: Path) -> Iterator[Any]:
             yield broker
 
 
+def chosen(request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Iterator[Any]:
+    """The broker that a fixture with `params=BOTH` asks for: one of ours of its own, or the one Apache Kafka of all tests."""
+    if request.param == "apache":
+        yield request.getfixturevalue("apache")
+    else:
+        with running("ours", folders.mktemp("broker")) as broker:
+            yield broker
+
+
 @contextmanager
 def relays(world: World, folder: Path) -> Iterator[Start]:
     """Starts `waterclock relay`, with its files and its output in a folder of the name; in the end they are killed."""

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.relay.brokers import BOTH, relays
+from tests.relay.brokers import BOTH, chosen, relays
 from tests.relay.test_process_kills import check
 from tests.relay.world import Seen, World
 from waterclock.clock import SystemClock
@@ -26,13 +26,7 @@ LASTING_MS: Final = SESSION_MS + 4_000
 @pytest.fixture(scope="module", params=BOTH)
 def relay_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Each of the two."""
-    from tests.relay.brokers import running
-
-    if request.param == "apache":
-        yield request.getfixturevalue("apache")
-    else:
-        with running("ours", tmp_path_factory.mktemp("broker")) as broker:
-            yield broker
+    yield from chosen(request, tmp_path_factory)
 
 
 def shares(admin: AdminClient, group_id: str) -> dict[str, set[int]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.relay.brokers import BOTH
+from tests.relay.brokers import BOTH, chosen
 from tests.relay.test_kills import QUICK, TAKE_OVER, TURN, WHEN, Death, dying, owner_of, run_until_death
 from tests.relay.world import World, step_quietly, step_until
 from waterclock.relay.relay import Relay
@@ -27,13 +27,7 @@ DEATHS: Final = [(Turn, *one) for one in product(TURN, WHEN)] + [(TakeOver, *one
 @pytest.fixture(scope="module", params=BOTH)
 def relay_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Each of the two."""
-    from tests.relay.brokers import running
-
-    if request.param == "apache":
-        yield request.getfixturevalue("apache")
-    else:
-        with running("ours", tmp_path_factory.mktemp("broker")) as broker:
-            yield broker
+    yield from chosen(request, tmp_path_factory)
 
 
 def deliver(world: World, relay: Relay, in_ms: int) -> list[str]:

@@ -14,38 +14,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.pipelines import orders, table
+from tests.spark.pipelines import PIPELINE, orders, table
 from tests.spark.test_pipeline_api import TOLD, expected
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
 from waterclock.spark.pipeline import Summary, configured
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
-REST = """
-[time]
-watermark_delay = "1 hour"
-[rules]
-key = "order"
-time = "at"
-type = "what"
-id = "id"
-sequence = "n"
-[rules.deduplicate]
-within = "1 day"
-[rules.order]
-wait = "1 hour"
-[[rules.delay]]
-after = "created"
-by = "30 minutes"
-emit = "remind"
-[[rules.expect]]
-type = "paid"
-after = "created"
-within = "20 minutes"
-otherwise = "unpaid"
-[sink]
-path = "out.db"
-"""
+REST = PIPELINE[PIPELINE.index("[time]") : PIPELINE.index("[spark.conf]")]
 CSV = """
 [source]
 path = "in"
