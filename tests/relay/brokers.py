@@ -48,7 +48,7 @@ def running(kind: str, folder: Path) -> Iterator[Any]:
 
 
 def chosen(request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Iterator[Any]:
-    """The broker that a fixture with `params=BOTH` asks for: one of ours of its own, or the one Apache Kafka of all tests."""
+    """The broker that a fixture with `params=BOTH` asks for: one of ours, or the one Apache Kafka of all tests."""
     if request.param == "apache":
         yield request.getfixturevalue("apache")
     else:
