@@ -126,6 +126,7 @@ def test_javas_timers_run_all_by_their_deadlines_and_none_early(java: harness.Ha
 # Levels, and ticking
 
 
+@pytest.mark.long(seconds=6)
 def test_the_number_of_levels_is_measured_for_both_wheels_and_shown_beside_the_fewest() -> None:
     found = levels.measure(50, 1, quiet, slots=(4_096, 16, 2))
     assert [(r["wheel"], r["slots"], r["levels"]) for r in found] == [

@@ -193,6 +193,7 @@ def test_what_the_load_told_becomes_a_record_beside_ours(tmp_path: Path, monkeyp
     assert rival.notes == {"Kafka": "Kafka 4.3.1, Java 17, G1 as Kafka starts it; see the doubts"}
 
 
+@pytest.mark.long(seconds=3)
 def test_each_contender_goes_on_until_its_own_rate_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*of: Any) -> load.Held:
         return load.Held("waterclock", *of, 1, 9.0, False, 500.0, 0.1, 0.1, 1, 0.0, 0.0)
@@ -210,6 +211,7 @@ def test_a_request_over_never_or_twice_or_a_timer_left_fails_the_run(wrong: dict
         rival.run("own", 20, 60, 500, 1.0)
 
 
+@pytest.mark.long(seconds=3)
 def test_the_verbs_of_both_purgatories_take_turns(tmp_path: Path) -> None:
     told = VERSIONS | {"over": 120, "watch": 300.0, "force-complete": 100.0, "check": 500.0}
     rival = purgatory.KafkaPurgatory(Told(tmp_path, lambda program, arguments: told))

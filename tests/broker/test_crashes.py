@@ -142,6 +142,7 @@ def check(writers: list[Writer], found: dict[str, list[int]]) -> None:
                 assert kept == firsts, f"{key}: twice"
 
 
+@pytest.mark.long(seconds=11)
 def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice_when_the_broker_is_killed(tmp_path: Path) -> None:
     campaign(tmp_path, 5, seed=1)
 

@@ -189,6 +189,7 @@ def test_a_header_that_was_read_once_is_not_looked_at_again(folder: Path, clock:
         assert not any(broker.call(lambda: [segment.unread for segment in partition(broker).segments]))
 
 
+@pytest.mark.long(seconds=6)
 def test_a_week_later_everything_is_read_again(
     folder: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,6 +316,7 @@ def read_by_librdkafka(bootstrap: str, past: bool) -> tuple[list[int], list[int]
 
 @pytest.mark.parametrize("when", ["before the scrub", "after it"])
 @pytest.mark.parametrize("damage", ["zeros", "a length of 0", "a huge length", "a negative length"])
+@pytest.mark.long(seconds=3)
 def test_librdkafka_hands_its_program_an_error_and_reads_all_else(
     folder: Path, clock: ManualClock, damage: str, when: str
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_but_not_at_the_start(br
         capture.run("0-1-2")
 
 
+@pytest.mark.long(seconds=6)
 def test_ctrl_c_is_heard_while_kafka_does_not_answer(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         publisher = Publisher(Target(broker.bootstrap, "t", "global"), "t")

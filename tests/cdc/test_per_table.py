@@ -29,6 +29,7 @@ from waterclock.testing import Broker
         *(pytest.param(order, 20, marks=pytest.mark.long(seconds=6)) for order in ("key", "global")),
     ],
 )
+@pytest.mark.long(seconds=3)
 def test_twenty_tables_have_twenty_topics_and_each_is_in_order(
     order: str, count: int, mariadb: MariaServer, broker: Broker, database: str, here: str
 ) -> None:
@@ -88,6 +89,7 @@ def test_what_was_sent_to_several_topics_is_there_together_or_not_at_all(broker:
 ODD = ["a b", "a.b", "a_b", "größe", "表", "a/b", "-", "x" * 64, "A_B", "..", "a$b"]
 
 
+@pytest.mark.long(seconds=6)
 def test_tables_with_odd_names_have_topics_of_their_own_that_kafka_takes(broker: Broker) -> None:
     publisher = Publisher(Target(broker.bootstrap, "odd", "global", topics=PER_TABLE), "odd")
     for table in ODD:

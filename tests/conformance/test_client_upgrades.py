@@ -26,6 +26,7 @@ def rolling(bootstrap: str, new_topic: Callable[..., str], name: str) -> Iterato
 
 
 @pytest.mark.parametrize("way", list(OLD))
+@pytest.mark.long(seconds=4)
 def test_one_is_replaced_there_and_back(rolling: Rolling, way: str) -> None:
     first = rolling.join("old-1", **OLD[way])
     second = rolling.join("new-1", **NEW)

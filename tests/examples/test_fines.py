@@ -37,6 +37,7 @@ def test_the_log_is_the_one_that_the_job_is_about() -> None:
     assert sum(map(len, without_penalties(cases).values())) == 30_089
 
 
+@pytest.mark.long(seconds=3)
 def test_the_same_seed_makes_the_same_replay_and_another_one_another(tmp_path: Path) -> None:
     assert prepare(tmp_path, 5) == prepare(tmp_path, 5)
     assert prepare(tmp_path, 6) != prepare(tmp_path, 5)

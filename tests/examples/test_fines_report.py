@@ -300,6 +300,7 @@ def test_the_page_is_well_formed_accessible_and_fetches_nothing(folder: Path) ->
     assert set(re.findall(r"url\((.)", page.source)) <= {"#"}
 
 
+@pytest.mark.long(seconds=3)
 def test_the_same_run_makes_the_same_page(folder: Path) -> None:
     first = report.write_report(folder, ANSWERS).read_bytes()
 

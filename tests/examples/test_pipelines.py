@@ -29,6 +29,7 @@ def ask(file: Path, query: str) -> list[tuple[Any, ...]]:
         return db.execute(query).fetchall()
 
 
+@pytest.mark.long(seconds=20)
 def test_gzipped_csv_with_german_times_joined_with_a_table_tells_what_is_overdue(
     spark: SparkSession, tmp_path: Path
 ) -> None:

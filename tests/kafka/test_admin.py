@@ -60,6 +60,6 @@ def test_a_topic_that_is_not_there_is_told_after_a_while(admin: Admin, monkeypat
 
 
 def test_no_kafka_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admins, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(admins, "CALL_S", 0.2)
     with pytest.raises(EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*\.$"):
-        Admin(base_settings("127.0.0.1:1", {})).topics()
+        Admin(base_settings("127.0.0.1:1", {}), patience_s=0.2).topics()

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Producer
 
 from waterclock.broker import Access
 from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.kafka import client as clients
 from waterclock.kafka.client import Client, Remedies
 from waterclock.kafka.settings import READING, base_settings
 from waterclock.testing import Broker, Error, ManualClock
@@ -63,6 +64,12 @@ def test_an_offset_is_found_by_time_and_the_end_where_nothing_is_later(
     assert client.starts(both) == {(topic, 0): 0, (topic, 1): 0}
 
 
+@pytest.fixture
+def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_ANSWER_S", 0.5)
+
+
+@pytest.mark.usefixtures("short_answers")
 def test_no_broker_is_told_with_the_remedy() -> None:
     client = client_of("127.0.0.1:1", 0.0)
     with pytest.raises(EnvironmentMissing, match=r"no broker answers at 127\.0\.0\.1:1 .*: start it, or mend THE SERV"):
@@ -75,6 +82,7 @@ def test_a_setting_that_is_none_is_told_by_its_name() -> None:
         client_of("127.0.0.1:1", 0.0, no_such_setting="1")
 
 
+@pytest.mark.usefixtures("short_answers")
 def test_a_wrong_password_is_told_at_once(kafka_broker_factory: Callable[..., Broker]) -> None:
     broker = kafka_broker_factory(access=Access(users=("ann:right",)))
     sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "ann"}

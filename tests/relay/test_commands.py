@@ -142,6 +142,7 @@ def test_what_is_cancelled_after_a_restart_is_found_in_the_files(world: World) -
 
 
 @pytest.mark.parametrize("count", [300])
+@pytest.mark.long(seconds=3)
 def test_many_cancels_at_once_are_each_answered_in_their_order(count: int, world: World) -> None:
     relay = world.started()
     for number in range(count):

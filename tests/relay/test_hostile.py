@@ -144,6 +144,7 @@ def test_topics_that_are_made_up_hold_nobody_back(world: World) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(7, 20_000), pytest.param(20, 990_000, marks=pytest.mark.long(seconds=9))])
+@pytest.mark.long(seconds=4)
 def test_many_messages_that_their_target_refuses(count: int, size: int, world: World) -> None:
     """A turn by themselves finds a few, those that are on their way together: no other one was tried, for ever."""
     relay = world.started()

@@ -120,6 +120,7 @@ def test_a_second_run_goes_on_and_a_change_that_was_written_twice_changes_nothin
     assert run(spark, file).events == 0
 
 
+@pytest.mark.long(seconds=4)
 def test_changes_of_debezium_are_read_with_the_types_that_the_file_tells(spark: SparkSession, begin: Begin) -> None:
     file, sender = begin("debezium", more='[source.types]\nday = "Date"\n')
     for key, value in (debezium("item", "c", 5, {"id": 1, "day": 3}), debezium("item", "c", 6, {"id": 2, "day": 4}),
@@ -140,6 +141,7 @@ def test_only_tables_that_are_asked_for_are_made(spark: SparkSession, begin: Beg
 
 
 @pytest.mark.postgres
+@pytest.mark.long(seconds=4)
 def test_in_postgresql_a_table_that_was_made_beforehand_keeps_its_types(
     spark: SparkSession, begin: Begin, request: pytest.FixtureRequest
 ) -> None:

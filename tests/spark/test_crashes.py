@@ -124,6 +124,7 @@ def test_many_kills_at_random_moments_change_nothing(
     assert Counter(map(whatever_the_batch, run_to_the_end(spark, file))) == Counter(map(whatever_the_batch, clean))
 
 
+@pytest.mark.long(seconds=10)
 def test_a_kill_between_the_closing_heartbeat_and_the_last_batch_loses_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def long_lived(world: World) -> None:
     world.put(b"\x00v", deliver_to=world.target, deliver_at=world.now_ms + 2 * YEAR_MS, trace="x", key=b"k")
 
 
+@pytest.mark.long(seconds=4)
 def test_the_rows_are_the_same_when_both_logs_were_cut_off_behind_a_snapshot(spark: SparkSession, world: World) -> None:
     relay = lapping(world)
     long_lived(world)

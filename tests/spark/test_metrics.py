@@ -145,6 +145,7 @@ def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path: Path) -> Non
     assert not (tmp_path / "checkpoint" / "spark.log").exists()
 
 
+@pytest.mark.long(seconds=5)
 def test_a_query_of_somebody_else_in_the_session_is_not_counted(spark: SparkSession, tmp_path: Path) -> None:
     other = spark.readStream.format("rate").load().writeStream.format("noop").queryName("other").start()
     try:

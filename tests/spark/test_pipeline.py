@@ -187,6 +187,7 @@ def test_files_after_the_close_are_refused_and_not_called_late(spark: SparkSessi
         more.unlink()
 
 
+@pytest.mark.long(seconds=10)
 def test_a_pipeline_that_stays_open_takes_more_files_later(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(40)
     file = make_pipeline(tmp_path, rows[:60], files=2)
@@ -211,6 +212,7 @@ def test_changed_rules_on_an_old_checkpoint_are_refused(spark: SparkSession, don
         done.file.write_text(as_it_was)
 
 
+@pytest.mark.long(seconds=7)
 def test_a_folder_of_parquet_files_works_the_same(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(30)
     file = make_pipeline(tmp_path, rows, files=1)

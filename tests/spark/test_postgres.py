@@ -109,6 +109,7 @@ def clean(spark: SparkSession, server: PostgresServer, make: Make) -> Callable[[
 
 
 @pytest.mark.parametrize("source", ["files", pytest.param("topic", marks=pytest.mark.long(seconds=12))])
+@pytest.mark.long(seconds=12)
 def test_postgres_gets_the_rows_that_sqlite_gets(
     spark: SparkSession, store: PostgresStore, make: Make, source: str
 ) -> None:

@@ -63,6 +63,7 @@ def test_without_the_connector_one_sentence_names_the_three_ways(
     assert "\n" not in sentence
 
 
+@pytest.mark.long(seconds=8)
 def test_packages_that_cannot_be_had_are_told_and_not_the_gateway(tmp_path: Path) -> None:
     # PySpark knows no more than JAVA_GATEWAY_EXITED
     settings = tmp_path / "ivy.xml"

@@ -48,6 +48,7 @@ def test_three_thousand_produces_sent_in_one_go_are_stored_once_and_in_order(ack
         assert all(b"%d" % n in batch.raw for n, batch in enumerate(batches))
 
 
+@pytest.mark.long(seconds=5)
 def test_a_client_of_the_wire_gets_its_answers_in_order_with_thousands_in_flight() -> None:
     with Broker() as broker, closing(plug(broker.bootstrap)) as plugged:
         plugged.sendall(b"".join(struct.pack(">ihhih", 10, 18, 0, n, -1) for n in range(20_000)))

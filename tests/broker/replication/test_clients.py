@@ -49,6 +49,7 @@ def read(both: Pair, count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.long(seconds=3)
 def test_a_producer_and_a_group_go_on_at_the_new_leader(both: Pair) -> None:
     producer = Producer({**servers(both), "enable.idempotence": True, "linger.ms": 0})
     expected = [b"%d" % number for number in range(600)]

@@ -22,6 +22,7 @@ from tests.broker import raw_client
 from tests.broker.raw_client import RawClient
 from tests.spark.topics import Sender
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
+from waterclock.kafka import client as clients
 from waterclock.kafka.client import Client
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka import fetcher as fetching
@@ -271,7 +272,8 @@ def with_a_header(place: int, value: bytes) -> bytes:
     return number(len(body)) + body
 
 
-def test_a_client_tells_which_part_of_the_pipelines_file_is_wrong() -> None:
+def test_a_client_tells_which_part_of_the_pipelines_file_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_ANSWER_S", 0.5)
     with pytest.raises(UsageError, match=r"^\[source.client\]: the Kafka client cannot be made: .*no.such.setting"):
         client_for(settings("127.0.0.1:1", no_such_setting="1"), 0.0)
     client = client_for(settings("127.0.0.1:1"), 0.0)

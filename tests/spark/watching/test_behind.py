@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from tests.spark.least_pipeline import LEAST
 from waterclock.broker import Broker
+from waterclock.kafka import client as clients
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.toml.config import Config, load
 from waterclock.spark.watching.behind import Behind
@@ -67,7 +68,10 @@ def test_before_the_first_batch_it_is_not_known(broker: Broker, behind: tuple[Be
     assert behind[0].of({}) is None
 
 
-def test_a_broker_that_is_away_leaves_it_unknown(broker: Broker, behind: tuple[Behind, Checkpoint]) -> None:
+def test_a_broker_that_is_away_leaves_it_unknown(
+    broker: Broker, behind: tuple[Behind, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "_ANSWER_S", 0.5)
     source, checkpoint = behind
     taken(checkpoint, '{"orders": {"0": 0, "1": 0}}')
     assert source.of({}) == {"orders/0": 0, "orders/1": 0}
