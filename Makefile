@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.px[di] src/waterclock/wheel/*.h) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py
 ARGS ?=
-# Who stays together, and who begins, is said by tests/side_by_side.py. Three share two cores in `make test`: a third of
+# Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
@@ -41,7 +41,7 @@ run-servers: .venv/ready-servers  ## the main job killed -9 and compared, on our
 	@$(BIN)/waterclock demo kills --on servers --folder out/kills/servers $(ARGS)
 
 test: .venv/ready-test  ## the tests (minutes); ARGS="-k wheel" for some of them
-	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 3 $(ARGS)
+	@$(BIN)/python -m pytest -m "not long and not servers" $(SIDE_BY_SIDE) 4 $(ARGS)
 
 test-long: .venv/ready-test  ## the long campaigns, for CAMPAIGN_MINUTES (8; `all` for the whole), with the seed of the day
 	@CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TEST_LONG)} \

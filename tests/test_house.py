@@ -194,11 +194,16 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def imports_in(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    return tuple(node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(path)):
+    for node in imports_in(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path} imports relatively"
             yield node.module or ""
 
@@ -215,7 +220,7 @@ def part_of(path: Path) -> str:
 
 def parts_of(room: str, path: Path) -> set[str]:
     """The parts of `room` that a module imports."""
-    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in imports_in(path) if isinstance(node, ast.ImportFrom)]
     whole = [f"{node.module}.{alias.name}" for node in nodes for alias in node.names]
     names = [name.split(".") for name in (*imported(path), *(name for name in whole if name in NAMES))]
     return {parts[2] for parts in names if parts[:2] == ["waterclock", room] and len(parts) > 2}

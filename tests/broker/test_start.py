@@ -169,7 +169,7 @@ def starts_that_fail(folder: Path, fault: Callable[[Path], Any], role: str) -> N
     assert left_open() == before
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", ["leader", pytest.param("follower", marks=pytest.mark.long(seconds=3))])
 @pytest.mark.parametrize(
     "fault", [damaged_log, damaged_store, taken_port, damaged_journal, fails_when_it_lets_clients_in]
 )

@@ -59,6 +59,7 @@ def test_what_was_committed_before_it_is_delivered_before_the_stop(
 
 
 @pytest.mark.parametrize("largest", [1, 2, 1_000_000])
+@pytest.mark.long(seconds=3)
 def test_a_record_that_is_put_aside_is_in_a_topic_of_its_own(
     largest: int,
     mariadb: MariaServer,

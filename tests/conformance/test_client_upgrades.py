@@ -70,6 +70,7 @@ def test_three_go_back_to_a_cooperative_assignor_one_by_one(rolling: Rolling) ->
     replaced = [replace(rolling, before, f"back-{before.name}", OLD["cooperative"]) for before in replaced]
 
 
+@pytest.mark.long(seconds=3)
 def test_an_assignor_with_bytes_of_its_own_keeps_its_group_classic(rolling: Rolling) -> None:
     # librdkafka's cooperative-sticky puts such bytes into the shares from the second division on; Java's does not.
     old = [rolling.join(f"old-{number}", **OLD["cooperative"]) for number in range(2)]

@@ -35,6 +35,7 @@ def test_a_retry_with_five_in_flight_puts_a_message_behind_its_followers(ordered
     assert [letter for letter in stored if letter != "A"] == order.LETTERS[1:]
 
 
+@pytest.mark.long(seconds=10)
 def test_max_in_flight_1_of_this_client_still_lets_one_message_overtake(ordered: dict[str, dict[str, Any]]) -> None:
     assert ordered["max.in.flight=1"]["stored"] == ["B", "A", *order.LETTERS[2:]]
 
@@ -75,6 +76,7 @@ def doubled() -> dict[str, dict[str, Any]]:
         ("result and offset in one", "ABC", "ABC"),
     ],
 )
+@pytest.mark.long(seconds=3)
 def test_a_duplicate_is_made_and_each_cure_removes_it(
     doubled: dict[str, dict[str, Any]], case: str, stored: str, seen: str
 ) -> None:

@@ -199,7 +199,7 @@ def source_after(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
     return [(*key, rows[key]) for key in sorted(rows)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories())
 def test_in_any_order_and_however_often_changes_come_the_table_equals_the_source(
     store: Store, history: tuple[list[Change], list[list[int]]]

@@ -83,6 +83,7 @@ def test_changes_of_maxwell_are_put_into_tables_like_the_sources(spark: SparkSes
     assert (summary.events, summary.totals["records"], summary.totals["dead_letters"]) == (4, 4, 1)
 
 
+@pytest.mark.long(seconds=4)
 def test_a_topic_for_each_table_is_read_as_one_for_all(spark: SparkSession, begin: Begin, kafka_broker: Broker) -> None:
     """What `--topics per-table` wrote, by the capture's own publisher."""
     target = Target(kafka_broker.bootstrap, "till", topics=PER_TABLE)
@@ -131,6 +132,7 @@ def test_changes_of_debezium_are_read_with_the_types_that_the_file_tells(spark: 
     assert rows(file, "shop.item") == [(1, "1970-01-04")]
 
 
+@pytest.mark.long(seconds=4)
 def test_only_tables_that_are_asked_for_are_made(spark: SparkSession, begin: Begin) -> None:
     file, sender = begin("maxwell", more='tables = ["shop.b*"]')
     sender.put(*(maxwell(table, "insert", 1, {"id": 1}) for table in ("item", "buyer")))

@@ -65,6 +65,7 @@ def committed(store: TopicStore, table: str = "results") -> list[dict[str, Any]]
     return [row for _, row in store.records(table)]
 
 
+@pytest.mark.long(seconds=12)
 def test_a_topic_gets_the_rows_that_sqlite_gets_and_each_key_in_its_order(
     spark: SparkSession, store: TopicStore, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def newest_us(rows: list[dict[str, Any]]) -> int:
     return max(int(row["at"].timestamp() * 1_000_000) for row in rows)
 
 
+@pytest.mark.long(seconds=8)
 def test_statistics_agree_with_the_table_after_each_batch_and_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
     rows = orders(60)
     file, seen = make_pipeline(tmp_path, rows, files=4), list[PipelineStatistics]()

@@ -292,6 +292,7 @@ def test_a_login_comes_from_a_private_file_or_the_environment(tmp_path: Path) ->
         assert "noword" not in str(caught.value)
 
 
+@pytest.mark.long(seconds=5)
 def test_a_secured_follower_is_promoted_by_the_command_and_no_secret_is_seen(
     tmp_path: Path, files: tuple[str, str]
 ) -> None:

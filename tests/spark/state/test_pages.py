@@ -80,7 +80,7 @@ def steps(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps(texts) | steps(numbers))
 def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
     bench = Bench()
