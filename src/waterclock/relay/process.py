@@ -26,6 +26,7 @@ from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.recurring import recurring, with_series
 from waterclock.relay.relay import IDLE_S, Relay
+from waterclock.relay.spare import Spare
 from waterclock.web.option import open_server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,7 +36,7 @@ def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own where --embedded asks for one."""
     clock = SystemClock()
     _collect_seldom()
-    shown = Progress(clock, arguments.json)
+    shown, spare = Progress(clock, arguments.json), Spare(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
         if arguments.embedded:
@@ -57,7 +58,7 @@ def serve(arguments: Namespace) -> int:
             )
             with suppress(_Interrupted):
                 while not stop:
-                    relay.step(IDLE_S)
+                    spare.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
             relay.close(checkpoint=False)

@@ -132,7 +132,7 @@ class Relay:
 
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
-        messages = self._read(self._wait_s(wait_s))
+        messages = self._read(self.wait_s(wait_s))
         with self.lock:
             self._give_back()
             self._doubt()
@@ -266,7 +266,8 @@ class Relay:
 
     # Records and turns
 
-    def _wait_s(self, most_s: float) -> float:
+    def wait_s(self, most_s: float) -> float:
+        """How long there is nothing to do, `most_s` at most."""
         if self._absent or self._given:
             return min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]

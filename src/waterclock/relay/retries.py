@@ -52,7 +52,9 @@ class OfAnother(Exception):
     """Two handlers of one group have different topics: a message to be tried again came to the wrong one."""
 
     def __init__(self, first: str, topic: str) -> None:
-        super().__init__(f"it is for the handler of {first}, and came to that of {topic}: give each a group= of its own")
+        super().__init__(
+            f"it is for the handler of {first}, and came to that of {topic}: give each a group= of its own"
+        )
 
 
 class SentOn(NamedTuple):
