@@ -20,7 +20,9 @@ from uuid import uuid4
 from waterclock.clock import SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import from_text
+from waterclock.kafka.settings import base_settings, from_text
+from waterclock.relay.around import staying
+from waterclock.relay.beginning import begun
 from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
@@ -48,7 +50,9 @@ def serve(arguments: Namespace) -> int:
         name = stack.enter_context(_folder_alone(folder))
         stop = list[int]()
         reading = partial(_reading, shown, stop)
-        relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost, reading)
+        options = _options(arguments, servers, folder, name)
+        settings = staying(base_settings(servers, options.settings or {}))
+        relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(_heard(partial(_note, stop)))
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))

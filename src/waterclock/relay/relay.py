@@ -86,6 +86,7 @@ class Relay:
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
+        self._topic_id = self._admin.topic_id(self.topics.input)  # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._absent: dict[int, _Absent] = {}
@@ -110,7 +111,7 @@ class Relay:
         return Around(
             self._settings,
             self.topics,
-            self._admin.topic_id(self.topics.input),
+            self._topic_id,
             options.group,
             options.folder,
             self._clock,
