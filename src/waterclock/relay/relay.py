@@ -12,6 +12,8 @@ Rule 3: until a partition has an owner, it is read at its end (or where its last
 Rule 4: a relay that was kept from its steps, or whose way to Kafka broke, delivers nothing before it has read the input to
         where that ends now: what came meanwhile may be due earlier.
 Rule 5: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
+Rule 6: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
+        max.poll.interval.ms. What the group says meanwhile waits, as do records.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class Relay:
             Targets(self._settings, self.topics),
             lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
-            reading,
+            lambda *told: (self._consumer.consume(0, 0), reading(*told)),  # rule 6
         )
 
     def statistics(self) -> RelayStatistics:
