@@ -63,3 +63,11 @@ def test_no_kafka_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(admins, "CALL_S", 0.2)
     with pytest.raises(EnvironmentMissing, match=r"^There is no Kafka to talk to at 127\.0\.0\.1:1: .*\.$"):
         Admin(base_settings("127.0.0.1:1", {}), patience_s=0.2).topics()
+
+
+def test_a_kafka_that_goes_away_is_no_refusal(admin: Admin, kafka_broker: Broker, kafka_topic: str) -> None:
+    with (
+        kafka_broker.faults.answer("CreateTopics", Error.REQUEST_TIMED_OUT),
+        pytest.raises(EnvironmentMissing, match=r"^Kafka does not make the topic later: .*\.$"),
+    ):
+        admin.make("later", 1)

@@ -287,13 +287,13 @@ def test_what_answers_and_is_no_relay_is_said_to_be_none(
 
 
 def test_where_there_is_no_kafka_each_command_says_so_and_ends(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Admin.__init__
     monkeypatch.setattr(Admin, "__init__", lambda self, settings, patience_s=0.0: real(self, settings, 0.0))
     message = ["reminders", "hello", "--delay", "1 s"]
     asked = (["send", *message], ["cancel", "x"], ["replace", "x", *message], ["read", "r"])
-    for command in (*asked, ["--folder", str(tmp_path)]):
+    for command in asked:
         assert cli.main(["relay", *command, "--bootstrap", "127.0.0.1:1"]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("waterclock: There is no Kafka to talk to at 127.0.0.1:1: ")

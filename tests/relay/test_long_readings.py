@@ -49,6 +49,20 @@ def test_a_take_over_tells_how_far_it_has_read_what_is_settled(world: World, mon
     assert set(ends) == {relay._logs.bounds(f"{world.topic}.settled", 0)[1]}
 
 
+def test_it_tells_so_wherever_the_records_stand(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one turn after another every second offset is that of a marker: the others may all be odd. Nothing was told."""
+    monkeypatch.setattr("waterclock.relay.take_over.TOLD_EVERY", 2)
+    world._producer.produce(f"{world.topic}.settled", b"nothing of ours", partition=0)
+    world._flush()
+    settle_some(world)
+    heard: list[int] = []
+    made = RelayOptions(world.broker.bootstrap, world.topic, world.folder / "empty", world.topic)
+    relay = Relay(made, world.clock, world.lost.append, lambda log, done, all: heard.append(done))
+    world._relays.append(relay)
+    step_until(lambda: relay.owners, relay)
+    assert len(heard) >= 3
+
+
 def test_on_a_terminal_it_is_one_line_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", err := Terminal())
     clock = ManualClock()

@@ -137,3 +137,12 @@ def test_no_waits_means_one_attempt() -> None:
 def test_a_dead_letter_is_no_request() -> None:
     with pytest.raises(BadRequest):
         request_of(Retries("a", "b", waits=[]).after(FIRST, ValueError()).headers, 0)
+
+
+def test_one_that_stood_in_another_groups_dead_letters_is_this_groups_own_when_it_fails_here() -> None:
+    letter = Record("reminders", 7, [("retry-topic", b"orders"), ("retry-of", b"orders-0-5")])
+    assert RETRIES.stray(letter, "reminders") is None
+    again = delivered(RETRIES.after(letter, ValueError("x")))
+    assert dict(again.heads)["retry-topic"] == b"reminders"
+    assert RETRIES.stray(Record("mailer.retry", 1, again.heads), "reminders") is None
+    assert "came to that of orders" in str(RETRIES.stray(Record("mailer.retry", 1, again.heads), "orders"))

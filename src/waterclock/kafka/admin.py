@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from waterclock.clock import SystemClock
-from waterclock.errors import EnvironmentMissing, UsageError
+from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.kafka.errors import is_refusal, words_of
 from waterclock.kafka.patience import CALL_S, patiently
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 _PATIENCE_S = 30.0
 _MADE_WITHIN_S = 5.0
 _AGAIN_AFTER_S = 0.1
+_AWAY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT)
 
 
 class Admin:
@@ -41,13 +42,14 @@ class Admin:
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def make(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses."""
+        """Make a topic; one that somebody made meanwhile is as good. UsageError if Kafka refuses, EnvironmentMissing where
+        it went away."""
         (made,) = self._client.create_topics([NewTopic(topic, partitions, config=dict(settings or {}))]).values()
         try:
             made.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UsageError(f"Kafka does not make the topic {topic}: {words_of(error)}.") from None
+                raise _error_of(f"Kafka does not make the topic {topic}", error) from None
 
     def remove(self, topics: Collection[str]) -> None:
         """Delete topics, and wait until they are gone; one that is gone already is as good. UsageError if Kafka refuses."""
@@ -68,7 +70,7 @@ class Admin:
         try:
             described = _once_known(lambda: self._client.describe_topics(TopicCollection([topic]))[topic].result())
         except KafkaException as error:
-            raise UsageError(f"Kafka does not describe the topic {topic}: {words_of(error)}.") from None
+            raise _error_of(f"Kafka does not describe the topic {topic}", error) from None
         return str(described.topic_id)
 
     def settings(self, topic: str) -> dict[str, str]:
@@ -77,8 +79,14 @@ class Admin:
         try:
             entries = _once_known(lambda: self._client.describe_configs([resource])[resource].result())
         except KafkaException as error:
-            raise UsageError(f"Kafka does not show the settings of the topic {topic}: {words_of(error)}.") from None
+            raise _error_of(f"Kafka does not show the settings of the topic {topic}", error) from None
         return {name: entry.value for name, entry in entries.items()}
+
+
+def _error_of(told: str, raised: KafkaException) -> WaterclockError:
+    """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
+    passing = raised.args[0].code() in _AWAY
+    return (EnvironmentMissing if passing else UsageError)(f"{told}: {words_of(raised)}.")
 
 
 def _once_known(ask: Callable[[], T]) -> T:

@@ -22,9 +22,9 @@ TOLD_EVERY: Final = 10_000
 def next_occurrences(around: Around, number: int, offsets: range) -> Iterator[tuple[bytes, int, int]]:
     """Id, offset, and where the series began, of each next occurrence that a relay wrote into this part of a partition."""
     topic = around.topics.input
-    for message in around.logs.read(topic, number, offsets.start, offsets.stop):
+    for count, message in enumerate(around.logs.read(topic, number, offsets.start, offsets.stop)):
         offset = message.offset()
-        if not offset % TOLD_EVERY:
+        if not count % TOLD_EVERY:
             around.reading(f"{topic}-{number}", offset - offsets.start, len(offsets))
         if any(name == OCCURRENCE for name, _ in headers_of(message) or ()):
             try:

@@ -44,7 +44,7 @@ class GroupOffset(NamedTuple):
     by_relay: bool
 
 
-# hears while much of a log is read at once: which, how many of how many offsets
+# hears while much is read at once: of what, how many of how many offsets or messages
 Reading = Callable[[str, int, int], object]
 NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of other programs do not have it
 
@@ -52,8 +52,9 @@ NOTE: Final = "relay"  # stands beside the offsets that a turn commits; those of
 @dataclass(frozen=True)
 class Around:
     """Where owners work. `group` is the consumer group's name, `committed` its offset of an input partition (None: none),
-    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far a log is
-    read where that may last; what it raises ends the reading."""
+    `member` the metadata by which Kafka knows whether this process is still in the group. `reading` hears how far something
+    is read where that may last, every second or so: the group learns by it that this process is well. What it raises ends
+    the reading."""
 
     settings: Mapping[str, Any]
     topics: Topics

@@ -29,7 +29,7 @@ _CONSUMER: Final = {
     "session.timeout.ms": SESSION_MS,
     "heartbeat.interval.ms": HEARTBEAT_MS,
     "fetch.wait.max.ms": 100,
-    "fetch.message.max.bytes": 4 << 20,
+    "fetch.message.max.bytes": 1 << 20,  # compressed: of what packs well, many times as much in memory
     "queued.max.messages.kbytes": 32_768,
     "fetch.queue.backoff.ms": 5,
 }

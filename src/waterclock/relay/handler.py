@@ -128,6 +128,9 @@ class Handler:
         if self._sent_on.get(_partition(message)) == message.offset():
             self._note(message)
             return None
+        if (stray := self._retries.stray(message, self._options.topic)) is not None:  # rule 5
+            self._send_on(message, stray, self._retries.aside(message, stray))
+            return None
         return message
 
     def call(self, message: Message) -> Exception | None:
@@ -170,7 +173,9 @@ class Handler:
 
     def fail(self, message: Message, error: Exception) -> None:
         """Step 3 of a message that is to be tried again, or put aside."""
-        outgoing = self._retries.after(message, error)
+        self._send_on(message, error, self._retries.after(message, error))
+
+    def _send_on(self, message: Message, error: Exception, outgoing: SentOn) -> None:
         try:
             self._send(message, outgoing)
         except TooLarge:
@@ -200,7 +205,7 @@ class Handler:
     def _open_producer(self) -> TransactionalProducer:
         name = f"{self._options.group}-{uuid4().hex[:12]}"
         self._producer = TransactionalProducer({**self._settings, **_PRODUCER}, name, partial(_error_of, name))
-        self._producer.fence()
+        self._producer.fence(self._options.topic)
         return self._producer
 
     # The group

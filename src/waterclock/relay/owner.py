@@ -335,11 +335,13 @@ class Owner:
     def _load(self) -> None:
         """Have all in the wheel that is due within `NEAR_MS`. OSError where a span is to be split for it and cannot: then
         the next attempt begins anew."""
-        now_ms, near = self.around.clock.wall_ms(), self.near
+        now_ms, near, loaded = self.around.clock.wall_ms(), self.near, 0
         if self._loaded_until < self.store.loaded_until:
             near = Near(now_ms)
             self.store.unload()
         for rows in self.store.load(now_ms + NEAR_MS, SLICE):
+            loaded += len(rows)
+            self.around.reading(f"the files of {self.around.place_of(self.number)}", loaded, self.store.pending)
             near.add(rows if near is self.near else rows[~np.isin(rows["origin"], self.ready["origin"])])
         self.near, self._loaded_until = near, self.store.loaded_until
 

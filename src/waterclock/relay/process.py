@@ -20,12 +20,15 @@ from uuid import uuid4
 from waterclock.clock import SystemClock
 from waterclock.disk import FolderLock, WithoutLocks, make_folder, write_whole
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import from_text
+from waterclock.kafka.settings import base_settings, from_text
+from waterclock.relay.around import staying
+from waterclock.relay.beginning import begun
 from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.progress import Progress
 from waterclock.relay.prometheus import prometheus
 from waterclock.relay.recurring import recurring, with_series
 from waterclock.relay.relay import IDLE_S, Relay
+from waterclock.relay.spare import Spare
 from waterclock.web.option import open_server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,7 +38,7 @@ def serve(arguments: Namespace) -> int:
     """The relay, with a broker of its own where --embedded asks for one."""
     clock = SystemClock()
     _collect_seldom()
-    shown = Progress(clock, arguments.json)
+    shown, spare = Progress(clock, arguments.json), Spare(clock)
     with ExitStack() as stack:
         stack.enter_context(_heard(signal.default_int_handler))  # nothing is under way yet that is to be finished
         if arguments.embedded:
@@ -47,7 +50,9 @@ def serve(arguments: Namespace) -> int:
         name = stack.enter_context(_folder_alone(folder))
         stop = list[int]()
         reading = partial(_reading, shown, stop)
-        relay = Relay(_options(arguments, servers, folder, name), clock, shown.lost, reading)
+        options = _options(arguments, servers, folder, name)
+        settings = staying(base_settings(servers, options.settings or {}))
+        relay = begun(settings, options.topic, partial(Relay, options, clock, shown.lost, reading), shown.lost, clock)
         stack.enter_context(_heard(partial(_note, stop)))
         try:
             stack.enter_context(open_server(arguments.metrics, "relay", relay.statistics, prometheus, pages_of(relay)))
@@ -57,7 +62,7 @@ def serve(arguments: Namespace) -> int:
             )
             with suppress(_Interrupted):
                 while not stop:
-                    relay.step(IDLE_S)
+                    spare.step(relay.step(IDLE_S), relay.wait_s(IDLE_S))
                     shown.report(relay.statistics())
         except BaseException:
             relay.close(checkpoint=False)

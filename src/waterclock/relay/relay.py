@@ -12,6 +12,8 @@ Rule 3: until a partition has an owner, it is read at its end (or where its last
 Rule 4: a relay that was kept from its steps, or whose way to Kafka broke, delivers nothing before it has read the input to
         where that ends now: what came meanwhile may be due earlier.
 Rule 5: a thread that asks for more than `statistics` holds the lock, which is free while the relay waits for records.
+Rule 6: while much is read at once, the client is asked for no records now and then: a group shuts out who asks for none for
+        max.poll.interval.ms. What the group says meanwhile waits, as do records.
 """
 
 from __future__ import annotations
@@ -86,6 +88,7 @@ class Relay:
         self.topics = Topics.of(options.topic)
         self._admin = Admin(self._settings)
         self._count = prepare(self._admin, self.topics, options.partitions, options.servers)
+        self._topic_id = self._admin.topic_id(self.topics.input)  # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
         self._absent: dict[int, _Absent] = {}
@@ -110,7 +113,7 @@ class Relay:
         return Around(
             self._settings,
             self.topics,
-            self._admin.topic_id(self.topics.input),
+            self._topic_id,
             options.group,
             options.folder,
             self._clock,
@@ -118,7 +121,7 @@ class Relay:
             Targets(self._settings, self.topics),
             lambda number: committed_of(self._consumer, self.topics.input, number),
             lambda: self._consumer.consumer_group_metadata(),
-            reading,
+            lambda *told: (self._consumer.consume(0, 0), reading(*told)),  # rule 6
         )
 
     def statistics(self) -> RelayStatistics:
@@ -132,7 +135,7 @@ class Relay:
 
     def step(self, wait_s: float) -> int:
         """Wait for a record or a due time, `wait_s` at most, and do what there is to do; how much that was."""
-        messages = self._read(self._wait_s(wait_s))
+        messages = self._read(self.wait_s(wait_s))
         with self.lock:
             self._give_back()
             self._doubt()
@@ -266,7 +269,8 @@ class Relay:
 
     # Records and turns
 
-    def _wait_s(self, most_s: float) -> float:
+    def wait_s(self, most_s: float) -> float:
+        """How long there is nothing to do, `most_s` at most."""
         if self._absent or self._given:
             return min(most_s, 0.05)
         waits = [self._wait_of(owner) for owner in self.owners.values()]

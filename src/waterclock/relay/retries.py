@@ -9,8 +9,8 @@ Rule 1: the consumer sends the record that `after` makes, and its own offset beh
 Rule 2: a message that is tried again comes to `to`, a topic of the group's own: other groups that read its topic do not see
         it twice. It comes behind others of its key that came after it.
 Rule 3: what it was stays with it, in headers: retry-attempts, how many failed; retry-error, the first error; retry-topic,
-        where it stood first; retry-of, by which it is known for good: the `delayed-from` that it bore first, or else
-        TOPIC-PARTITION-OFFSET.
+        from which its group had it first; retry-of, by which it is known for good: the `delayed-from` that it bore first,
+        or else TOPIC-PARTITION-OFFSET.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ class LeftBroken(Exception):
     """A handler passed over an error of its database: nothing more can be done in its transaction. It has failed."""
 
 
+class OfAnother(Exception):
+    """Two handlers of one group have different topics: a message to be tried again came to the wrong one."""
+
+    def __init__(self, first: str, topic: str) -> None:
+        super().__init__(
+            f"it is for the handler of {first}, and came to that of {topic}: give each a group= of its own"
+        )
+
+
 class SentOn(NamedTuple):
     """A record to be sent, by key; `is_dead`: a dead letter."""
 
@@ -80,19 +89,40 @@ class Retries:
         if headers_of(message) is None:
             return self.named(message, error)
         failed = attempts_of(message) + 1
-        told = [*_handed_on(message), *_history(message, failed, error)]
         if failed >= self.attempts:
-            return SentOn(self.dead, message.value(), message.key(), [*told, *_reason(message, error)], True)
+            return self._letter(message, failed, error)
+        told = [*_handed_on(message), *self._history(message, failed, error)]
         wait_ms = error.after_ms if isinstance(error, RetryAfter) else self._waits_ms[failed - 1]
         asked = [(TO, self.to.encode()), (DELAY, str(wait_ms).encode())]
         return SentOn(self._relay, message.value(), message.key(), [*asked, *told], False)
 
+    def stray(self, message: Any, topic: str) -> OfAnother | None:
+        """What is wrong with a message that is tried again and was not read from `topic` first: it is for another
+        function. None for any other message."""
+        first = dict(headers_of(message) or ()).get(TOPIC, b"").decode("utf-8", "replace")
+        return OfAnother(first, topic) if message.topic() == self.to and first not in ("", topic) else None
+
+    def aside(self, message: Any, error: BaseException) -> SentOn:
+        """The dead letter of a message that was not tried this time."""
+        return self._letter(message, attempts_of(message), error)
+
+    def _letter(self, message: Any, failed: int, error: BaseException) -> SentOn:
+        told = [*_handed_on(message), *self._history(message, failed, error), *_reason(message, error)]
+        return SentOn(self.dead, message.value(), message.key(), told, True)
+
     def named(self, message: Any, error: BaseException) -> SentOn:
         """The dead letter of a message that Kafka does not take with its headers, or whose headers cannot be read: it says
         where the message stands."""
-        told = [*_history(message, attempts_of(message) + 1, error), *_reason(message, error)]
+        told = [*self._history(message, attempts_of(message) + 1, error), *_reason(message, error)]
         there = ("dead-record", f"it stands at {place_of(message)}".encode())
         return SentOn(self.dead, None, None, [*told, there], True)
+
+    def _history(self, message: Any, failed: int, error: BaseException) -> list[Header]:
+        headers = dict(headers_of(message) or ())
+        first = headers.get(ERROR) or _words(error)
+        topic = headers.get(TOPIC) if message.topic() == self.to else None  # elsewhere it is another group's
+        told = [(ATTEMPTS, b"%d" % failed), (ERROR, first), (TOPIC, topic or message.topic().encode())]
+        return [*told, (OF, id_of(message).encode())]
 
 
 def headers_of(message: Any) -> list[Header] | None:
@@ -125,13 +155,6 @@ def id_of(message: Any) -> str:
 def _handed_on(message: Any) -> list[Header]:
     """Its own headers, without those by which the relay would take it for another request."""
     return [header for header in headers_of(message) or () if not is_ours(header[0]) and header[0] not in _OURS]
-
-
-def _history(message: Any, failed: int, error: BaseException) -> list[Header]:
-    headers = dict(headers_of(message) or ())
-    first = headers.get(ERROR) or _words(error)
-    topic = headers.get(TOPIC) or message.topic().encode()
-    return [(ATTEMPTS, b"%d" % failed), (ERROR, first), (TOPIC, topic), (OF, id_of(message).encode())]
 
 
 def _reason(message: Any, error: BaseException) -> list[Header]:

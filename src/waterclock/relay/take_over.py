@@ -32,7 +32,7 @@ from waterclock.relay.replay import Replay
 from waterclock.relay.store import PartitionStore, StoreDamaged
 
 log = logging.getLogger("waterclock.relay")
-TOLD_EVERY: Final = 1_000  # records of TOPIC.settled: each may settle 100,000 messages
+TOLD_EVERY: Final = 100  # records of TOPIC.settled: each may settle 100,000 messages
 
 
 class TakeOver:
@@ -92,9 +92,12 @@ class TakeOver:
         """Step 5."""
         start, (_, end) = self._replay.start, self._settled
         place = f"{self._around.topics.settled}-{self._number}"
-        for message in self._around.logs.read(self._around.topics.settled, self._number, start, end):
+        records = self._around.logs.read(self._around.topics.settled, self._number, start, end)
+        for count, message in enumerate(
+            records
+        ):  # its offset may be odd for ever: markers of transactions have the others
             self._replay.apply(message)
-            if not message.offset() % TOLD_EVERY:
+            if not count % TOLD_EVERY:
                 self._around.reading(place, message.offset() - start, end - start)
         self._replay.look_behind()
         if self._committed is not None:

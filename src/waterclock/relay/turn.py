@@ -117,8 +117,17 @@ class Turn:
         try:
             yield
         except ConnectionLost:
-            self.owner.pace = self.owner.pace.failed(len(self._rows) + len(self._replies) + len(self._letters))
+            self.owner.pace = self.owner.pace.failed(self._carried)
             raise
+
+    @property
+    def _carried(self) -> int:
+        return len(self._rows) + len(self._replies) + len(self._letters)
+
+    @property
+    def size(self) -> int:
+        """How much it carries: deliveries and answers, or at least the position of the commands."""
+        return max(1, self._carried)
 
     def answer(self) -> None:
         """Step 1."""

@@ -54,7 +54,7 @@ class Turns:
         self._under_way: deque[tuple[Turn, Future[None]]] = deque()
 
     def run(self, owners: Sequence[Owner]) -> int:
-        """A turn of each; how many were committed."""
+        """A turn of each; how much was committed, and so nothing where none was."""
         done = 0
         try:
             for owner in owners:
@@ -98,4 +98,4 @@ def _mark(turn: Turn, ended: Future[None], owner: Owner) -> int:
     turn.mark()
     if owner.alone:
         raise ConnectionLost("no record was refused this time")
-    return 1
+    return turn.size
