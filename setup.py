@@ -7,14 +7,17 @@ Everything else about the package stands in pyproject.toml.
 from setuptools import Extension, setup
 
 WHEEL = "src/waterclock/wheel"
+TIMER = "src/waterclock/timer"
 PURGATORY = "src/waterclock/purgatory"
+# a product and a sum are two roundings, as Python has them: never one step, which some processors have
+OPTIONS = ["-O3", "-ffp-contract=off"]
 
 
 def compiled(module: str, source: str, *others: str) -> Extension:
     """A module from `source`; it is built anew when one of `others`, which lie beside it, changes."""
     folder = source.rpartition("/")[0]
     depends = [f"{folder}/{other}" for other in others]
-    return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=["-O3"], optional=True)
+    return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=OPTIONS, optional=True)
 
 
 HANDLES = (
@@ -28,12 +31,15 @@ HANDLES = (
     "structure.pxd",
     "bounds.pxd",
     "collected.pxi",
+    "driven.pxi",
+    "_objects.pxd",
 )
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 
 setup(
     ext_modules=[
         compiled("wheel._objects", f"{WHEEL}/_objects.pyx", *HANDLES),
+        compiled("timer._adding", f"{TIMER}/_adding.pyx", "../clock.h", "../wheel/_objects.pxd"),
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
         # the files that also run uncompiled, under other names and with the types of their .pxd

@@ -1,4 +1,4 @@
-"""The one door to time: no other file reads a clock.
+"""The one door to time: no other file reads a clock, but clock.h, which is this one for compiled code.
 
 Rule 1: a core gets `now` as an argument; only drivers and commands hold a clock.
 Rule 2: durations come from the monotonic clock, which never steps back; wall time is for people and file names.

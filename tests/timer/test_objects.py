@@ -48,7 +48,7 @@ def test_a_handle_says_when_in_seconds_and_how_it_ended(make: Make) -> None:
 @every_driver
 @pytest.mark.parametrize("when_full", ["raise", "run", "block"])
 def test_every_kind_of_handle_takes_weak_references(make: Make, when_full: str) -> None:
-    if make is AsyncTimer and when_full == "block":
+    if issubclass(make, AsyncTimer) and when_full == "block":
         return
     timer = by_hand(make, max_pending=1, when_full=when_full)
     handles = [timer.every(5, nothing)]

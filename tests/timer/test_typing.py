@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from waterclock.timer.adding import Adder
 from waterclock.timer.drive import Drive
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ REFUSED = {number for number, line in enumerate(SAMPLE.splitlines(), 1) if line.
 
 def test_the_callbacks_arguments_are_part_of_its_type() -> None:
     """The small one: what a type checker goes by is written down."""
-    for method in (Drive.call_later, Drive.call_at, Drive.every):
+    for method in (Adder.call_later, Adder.call_at, Drive.every):
         assert method.__annotations__["fn"] == "Callable[[*Ts], object]"
         assert method.__annotations__["args"] == "*Ts"
 

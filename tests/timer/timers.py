@@ -15,11 +15,20 @@ from typing import Any
 import pytest
 
 from waterclock import AsyncTimer, ManualClock, Timer
+from waterclock.timer import adding as plain
 from waterclock.timer.locked import LockedWheel
 from waterclock.wheel import reference
 
 
-class LockedTimer(Timer):
+class PlainTimer(plain.Adder, Timer):
+    """The thread's driver, with the plain way into the wheel."""
+
+
+class PlainAsyncTimer(plain.Adder, AsyncTimer):
+    """The loop's driver, with the plain way into the wheel."""
+
+
+class LockedTimer(PlainTimer):
     """The thread's driver as it is where nothing is compiled."""
 
     def _make_wheel(self, tick_ns: int, start_ns: int) -> Any:
@@ -29,7 +38,8 @@ class LockedTimer(Timer):
 
 
 THREADED = [pytest.param(Timer, id="thread"), pytest.param(LockedTimer, id="thread-locked")]
-DRIVERS = [*THREADED, pytest.param(AsyncTimer, id="asyncio")]
+PLAIN = [pytest.param(PlainTimer, id="thread-plain"), pytest.param(PlainAsyncTimer, id="asyncio-plain")]
+DRIVERS = [*THREADED, pytest.param(AsyncTimer, id="asyncio"), *PLAIN]
 
 Make = Callable[..., Any]
 

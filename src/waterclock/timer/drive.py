@@ -4,8 +4,8 @@ A driver sleeps until the earliest tick in its wheel, runs what is due, and slee
 driver's: thread.py waits on a lock, loop.py leaves one `call_at` with the event loop. Under a ManualClock nothing
 sleeps: `advance` turns the clock from tick to tick and runs the very same `_turn`.
 
-Adding is the path that has to be short. `call_later` reads the clock, puts the callback into the wheel and returns
-the wheel's own handle; then it compares one number, `_alarm_ns`:
+Adding is the path that has to be short (adding.py): the callback is put into the wheel, and then one number is compared,
+`_alarm_ns`:
 
     a deadline below it     the driver may have to be woken: `_look`
     NEVER                   every deadline is below it: the driver is about to sleep, or is closed
@@ -23,14 +23,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
-from math import floor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 from weakref import WeakSet, ref
 
 from waterclock.clock import Clock, ManualClock, SystemClock
 from waterclock.errors import TimerClosed
+from waterclock.timer.built import Adder, WayBack
 from waterclock.timer.cap import Cap, WhenFull
 from waterclock.timer.handles import Handle
 from waterclock.timer.lateness import Histogram
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
 
 Ts = TypeVarTuple("Ts")
 
-NEVER = 2**63
-AWAKE = -NEVER
+NEVER = 2**63 - 1  # the largest number that fits 64 bits; no deadline is as late
+AWAKE = -(2**63)
 
 _LIVE: WeakSet[Drive] = WeakSet()
 
 
-class Drive(TickRunner):
+class Drive(Adder, TickRunner):
     """What `Timer` and `AsyncTimer` have in common; not for use by itself."""
 
     _lock: AbstractContextManager[Any]
@@ -85,7 +84,7 @@ class Drive(TickRunner):
     def _start_empty(self) -> None:
         """A new wheel with nothing in it: at the start, and in a forked child."""
         self._wheel = self._make_wheel(self._tick_ns, self._now_ns())
-        self._wheel._reschedule = partial(_reschedule, ref(self))
+        self._wheel._reschedule = WayBack(ref(self)).reschedule
         self._cap = None
         self._add: Callable[..., Handle] = self._wheel.add_at  # on the wheel, never on self: a driver is no cycle
         if self._offload is not None:
@@ -112,57 +111,7 @@ class Drive(TickRunner):
         """Under the lock: the driver is closed."""
         raise NotImplementedError
 
-    # Adding
-
-    def time(self) -> float:
-        """Now, in the seconds that `call_at` and `when()` count in: the clock's, less what was spent in pause.
-
-        >>> from waterclock import ManualClock, Timer
-        >>> Timer(clock=ManualClock(5.0)).time()
-        5.0
-        """
-        return self._now_ns() / 1e9
-
-    def call_later(self, delay_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
-        """Call `fn(*args)` once `delay_s` seconds have passed; zero or less means at the driver's next turn.
-
-        `TimerClosed` after `close()`, `TimerFull` as `when_full` says, `ValueError` for a delay that is no number
-        or ends more than 146 years after the clock's zero.
-
-        >>> from waterclock import ManualClock, Timer
-        >>> timer = Timer(clock=ManualClock())
-        >>> handle = timer.call_later(0.25, print, "a quarter")
-        >>> timer.advance(0.249), timer.advance(0.001), handle.pending
-        a quarter
-        (0, 1, False)
-        """
-        try:
-            deadline = self._now_ns() + floor(delay_s * 1e9 + 0.5)  # nanoseconds(), without the price of a call
-        except (OverflowError, ValueError):
-            raise ValueError(f"delay_s must be a number of seconds, got {delay_s}") from None
-        if not args:
-            handle = self._add(deadline, fn)
-        elif len(args) == 1:
-            handle = self._add(deadline, fn, args[0])
-        else:
-            handle = self._add(deadline, partial(fn, *args))
-        if deadline < self._alarm_ns:
-            self._look(handle, deadline)
-        return handle
-
-    def call_at(self, when_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> Handle:
-        """Call `fn(*args)` when `time()` is `when_s`; at the next turn where that has passed. Errors as `call_later`.
-
-        >>> from waterclock import ManualClock, Timer
-        >>> timer = Timer(clock=ManualClock())
-        >>> timer.call_at(60.0, print).when()
-        60.0
-        """
-        deadline = nanoseconds("when_s", when_s)
-        handle = self._add(deadline, partial(fn, *args) if args else fn)
-        if deadline < self._alarm_ns:
-            self._look(handle, deadline)
-        return handle
+    # Adding: adding.py
 
     def every(
         self,
@@ -194,32 +143,6 @@ class Drive(TickRunner):
         if not callable(fn):
             raise TypeError(f"callback must be callable, got {fn!r}")
         return PeriodicHandle(self, nanoseconds("interval_s", interval_s, least=1), missed, jitter, fn, args)
-
-    def _add_and_look(self, deadline: int, fn: Callable[..., Any], /, *argument: Any) -> Handle:
-        """For timers of the driver itself: no cap, no executor."""
-        handle: Handle = self._wheel.add_at(deadline, fn, *argument)
-        if deadline < self._alarm_ns:
-            self._look(handle, deadline)
-        return handle
-
-    def _reschedule(self, handle: Handle, delay_s: float) -> bool:
-        """What `reschedule` of the handles in the wheel does, in their driver's unit."""
-        return self._move(handle, self._now_ns() + nanoseconds("delay_s", delay_s))
-
-    def _move(self, handle: Any, deadline: int) -> bool:
-        """Move what waits, and see to it that the driver knows; False when it waits no more."""
-        before = handle.deadline
-        if not self._wheel._move(handle, deadline):
-            return False
-        if deadline < self._alarm_ns:
-            with self._lock:
-                if not self._closed and deadline < self._alarm_ns:
-                    try:
-                        self._hasten()
-                    except BaseException:
-                        self._wheel._move(handle, before)
-                        raise
-        return True
 
     def _look(self, handle: Handle, deadline: int) -> None:
         """A timer was added that the driver may not know of."""
@@ -360,12 +283,6 @@ class Drive(TickRunner):
             forsaken.forsake()
         else:
             forsaken.clear()
-
-
-def _reschedule(drive: ref[Drive], handle: Handle, delay_s: float) -> bool:
-    """For the wheel, which must not keep its driver alive: a driver that was dropped has ended its timers."""
-    owner = drive()
-    return owner is not None and owner._reschedule(handle, delay_s)
 
 
 def _checked(max_pending: int | None, when_full: WhenFull) -> tuple[int | None, WhenFull]:

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple
 
 from waterclock.errors import TimerClosed
+from waterclock.timer.built import Touch
 from waterclock.timer.units import nanoseconds
 from waterclock.wheel.bounds import MAX_TIME, whole
 from waterclock.wheel.pictures import not_copied
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Ts = TypeVarTuple("Ts")
 
 
-class IdleTimeout:
+class IdleTimeout(Touch):
     """Call `fn(*args)` once nothing was touched for `idle_s` seconds; a handle, and a context manager that cancels it.
 
     timer: a `Timer` or an `AsyncTimer`. What `fn` raises goes where the timer's errors go. `TypeError` for what cannot be
@@ -48,7 +49,7 @@ class IdleTimeout:
     (0, None, 50.0, 1, 1)
     """
 
-    __slots__ = ("__weakref__", "_args", "_drive", "_ended", "_fn", "_idle_ns", "_inner", "_touched_ns")
+    __slots__ = ("__weakref__", "_args", "_ended", "_fn", "_idle_ns", "_inner")
 
     def __init__(self, timer: Drive, idle_s: float, fn: Callable[[*Ts], object], /, *args: *Ts) -> None:
         if not callable(fn):
@@ -61,10 +62,6 @@ class IdleTimeout:
         self._touched_ns = timer._now_ns()
         with timer._lock:
             self._inner: Handle = timer._add_and_look(self._touched_ns + self._idle_ns, _look, self)
-
-    def touch(self) -> None:
-        """Something happened: count from now on."""
-        self._touched_ns = self._drive._now_ns()
 
     @property
     def pending(self) -> bool:

@@ -389,6 +389,7 @@ cdef class TimingWheel:
 
 
 include "collected.pxi"
+include "driven.pxi"
 
 if not use_arena(TimerHandle):
     raise ImportError("a timer handle does not fit the arena's 64 bytes")

@@ -1,0 +1,15 @@
+# A part of _objects.pyx: the wheel's steps for a compiled driver. They are declared in _objects.pxd.
+
+cdef bint is_wheel(thing) noexcept:
+    return type(thing) is TimingWheel
+
+
+cdef object add_to(wheel, int64_t deadline, callback, PyObject *argument):
+    """`add_at`, of a deadline that lies within MAX_TIME."""
+    return (<TimingWheel>wheel).schedule(deadline, callback, argument)
+
+
+cdef int move_within(wheel, handle, int64_t deadline, int64_t *before) except -1:
+    """`_move`; 0 where it waits no more. `before` is where it was."""
+    before[0] = (<TimerHandle?>handle).entry.deadline
+    return (<TimingWheel>wheel).move(<TimerHandle>handle, deadline)
