@@ -94,15 +94,27 @@ def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
         }
 
 
-def _pipeline(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+def _pipeline(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench import pipeline
 
-    found = []
-    for rows_a_batch in arguments.sizes:
+    others = [name for name in arguments.contenders if name != "spark"]
+    found: dict[str, Any] = {"by_hand": []}
+    for rows_a_batch in arguments.sizes if "spark" in arguments.contenders else []:
         with tempfile.TemporaryDirectory() as folder:
             runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell)
-        found += pipeline.table(runs, rows_a_batch)
+        found["by_hand"] += pipeline.table(runs, rows_a_batch)
+    if others:
+        from waterclock.bench.processors import campaign
+
+        found["processors"] = campaign.measure(others, arguments.events, arguments.rounds, tell)
     return found
+
+
+def _pipeline_table(figures: dict[str, Any]) -> str:
+    from waterclock.bench.processors.table import table
+
+    by_hand = [tables.pipeline(figures["by_hand"])] if figures["by_hand"] else []
+    return "\n\n".join([*by_hand, *([table(figures["processors"])] if "processors" in figures else [])])
 
 
 def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
@@ -207,10 +219,13 @@ BENCHMARKS: dict[str, Benchmark] = {
     ),
     "pipeline": Benchmark(
         _pipeline,
-        tables.pipeline,
-        "the pipeline beside code by hand (needs Spark)",
-        "rows a batch",
-        {"sizes": "40k", "rounds": "1"},
+        _pipeline_table,
+        (
+            "the pipeline beside code by hand for Spark, Apache Flink and Kafka Streams (needs Spark; the last two "
+            "java, javac and mvn on the PATH; half an hour)"
+        ),
+        "rows a batch, for the contender spark",
+        {"sizes": "40k", "contenders": "spark,flink,flink-rocksdb,streams", "events": "100k,700k", "rounds": "1"},
     ),
     "held": Benchmark(
         _held,

@@ -18,7 +18,20 @@ from waterclock.arguments import count, counts, describe, seconds
 from waterclock.bench.benchmarks import BENCHMARKS, Benchmark
 from waterclock.errors import UsageError, WaterclockError
 
+CONTENDERS = ("spark", "flink", "flink-rocksdb", "streams")  # of the pipeline
 Draw = Callable[[Mapping[str, Any], Path], bool]
+
+
+def contenders(text: str) -> list[str]:
+    """Names with commas between, each once.
+
+    >>> contenders("flink,spark,flink")
+    ['flink', 'spark']
+    """
+    names = list(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in CONTENDERS]:
+        raise argparse.ArgumentTypeError(f"there is no contender {unknown[0]!r}: take some of {', '.join(CONTENDERS)}")
+    return names
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +52,8 @@ def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
         "sizes": (counts, "1k,1M", benchmark.sizes),
         "rates": (counts, "10k,50k", "requests a second, for the load"),
         "open": (count, "N", "expectations that are open"),
+        "contenders": (contenders, "NAME,NAME", f"whom to measure: {', '.join(CONTENDERS)}"),
+        "events": (counts, "100k,700k", "events of a whole run, for all contenders but spark"),
         "rounds": (count, "N", "contenders take turns so many times; medians are shown"),
         "seconds": (seconds, "S", "how long each measurement in real time takes"),
     }
@@ -119,7 +134,7 @@ class Progress:
 def _command(arguments: argparse.Namespace) -> str:
     """The command line that does the same again."""
     words = ["waterclock", "bench", arguments.benchmark]
-    for name in ("sizes", "rates", "open", "rounds", "seconds"):
+    for name in ("contenders", "sizes", "events", "rates", "open", "rounds", "seconds"):
         value = getattr(arguments, name, None)
         if value is not None:
             one = f"{value:g}" if isinstance(value, float) else str(value)

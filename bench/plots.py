@@ -84,8 +84,8 @@ def draw(record: Mapping[str, Any], file: Path) -> bool:
             from waterclock.bench.relay import picture as of_relay
 
             figure = of_relay.draw(figures)
-        elif record["benchmark"] == "pipeline" and figures:
-            figure = _pipeline(figures)
+        elif record["benchmark"] == "pipeline" and figures["by_hand"]:
+            figure = _pipeline(figures["by_hand"])
         else:
             return False
         figure.text(0.012, 0.012, record["machine"], fontsize=7, color="#777777")

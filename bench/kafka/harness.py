@@ -87,13 +87,16 @@ def _build(folder: Path, report: Report) -> Harness:
         raise NotMeasured(f"it needs {', '.join(lacking)} on the PATH (Debian: apt install default-jdk-headless maven)")
     report("Kafka: its jars by Maven, and the programs that drive it")
     with as_file(files("waterclock.bench.kafka")) as sources:
-        jars = _jars(sources / "pom.xml", folder / "jars.txt")
-        _compile(sources / "java" / "turned", folder / "turned", jars)
-        _compile(sources / "java", folder / "programs", os.pathsep.join([str(folder / "turned"), jars]))
+        jars = class_path(sources / "pom.xml", folder / "jars.txt")
+        turned, programs = sources / "java" / "turned", sources / "java"
+        compile_all(sorted(turned.glob("*.java")), folder / "turned", jars)
+        both = os.pathsep.join([str(folder / "turned"), jars])
+        compile_all(sorted(programs.glob("*.java")), folder / "programs", both)
     return Harness(folder, jars)
 
 
-def _jars(pom: Path, file: Path) -> str:
+def class_path(pom: Path, file: Path) -> str:
+    """The jars that a pom names, brought by Maven; they stand in `file` too."""
     asked = [
         "mvn",
         "--quiet",
@@ -106,8 +109,9 @@ def _jars(pom: Path, file: Path) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def _compile(sources: Path, into: Path, path: str) -> None:
-    _output(["javac", "-d", str(into), "-cp", path, *map(str, sorted(sources.glob("*.java")))])
+def compile_all(sources: Sequence[Path], into: Path, path: str) -> None:
+    """Java sources into classes; `path` is what they need."""
+    _output(["javac", "-d", str(into), "-cp", path, *map(str, sources)])
 
 
 def _output(command: Sequence[str]) -> str:

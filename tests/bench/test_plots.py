@@ -95,10 +95,12 @@ def test_the_pipelines_bars_stand_in_the_order_of_the_table_ours_in_our_colour(t
     for axes in figure.axes:
         assert [bar.get_width() for bar in axes.patches] == list(speeds.values())[::-1]
         assert [bar.get_facecolor() == axes.patches[-1].get_facecolor() for bar in axes.patches] == [False, False, True]
-    record = {"benchmark": "pipeline", "machine": "a machine", "figures": figures}
+    record = {"benchmark": "pipeline", "machine": "a machine", "figures": {"by_hand": figures}}
     assert plots.draw(record, tmp_path / "pipeline.png")
 
 
 def test_a_record_without_figures_has_no_picture(tmp_path: Path) -> None:
-    assert not plots.draw({"benchmark": "pipeline", "machine": "", "figures": []}, tmp_path / "pipeline.png")
+    assert not plots.draw(
+        {"benchmark": "pipeline", "machine": "", "figures": {"by_hand": []}}, tmp_path / "pipeline.png"
+    )
     assert list(tmp_path.iterdir()) == []
