@@ -135,6 +135,7 @@ ONLY_IN = {
     "threading": (
         "web/server.py",
         "spark/session/interrupts.py",
+        "sinks/sqlite_rows.py",
         "timer/",
         "trace/live.py",
         "purgatory/",
@@ -163,7 +164,7 @@ ONLY_IN = {
         "broker/replication/",
     ),
     "fcntl": ("disk.py",),
-    "sqlite3": ("sinks/sqlite.py", "broker/store/sqlite.py"),
+    "sqlite3": ("sinks/sqlite.py", "sinks/sqlite_rows.py", "broker/store/sqlite.py"),
     "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres_copy.py",),
     "deltalake": ("sinks/delta.py",),
