@@ -66,7 +66,7 @@ INSIDE_SPARK = {
     "batches": {"checkpoint", "frames", "layout", "transform"},
     "plans": set(),
     "results": {"checkpoint", "closing", "frames", "plans"},
-    "steps": {"plans", "toml", "transform"},
+    "steps": {"frames", "plans", "toml", "transform"},
     "dataframe": {"buckets", "checkpoint", "files", "frames", "layout", "operator", "packs", "plans", "source",
                   "source_folder", "steps", "toml", "transform"},
     "streams": {"checkpoint", "dataframe", "files", "kafka", "results", "source", "toml"},
