@@ -41,6 +41,7 @@ setup(
         compiled("wheel._objects", f"{WHEEL}/_objects.pyx", *HANDLES),
         compiled("timer._adding", f"{TIMER}/_adding.pyx", "../clock.h", "../wheel/_objects.pxd"),
         compiled("wheel._arrays", f"{WHEEL}/_arrays.pyx", *ARRAYS),
+        compiled("sinks._rows", "src/waterclock/sinks/_rows.pyx"),
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
         # the files that also run uncompiled, under other names and with the types of their .pxd
         compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),

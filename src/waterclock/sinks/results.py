@@ -5,7 +5,11 @@ Results that a user's own step made may lack some of the common columns, and hav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+
+from waterclock.errors import UsageError
 
 COMMON = ("kind", "key", "rule", "due", "emitted_at", "source_id", "result_id")
 
@@ -17,6 +21,14 @@ def flat_schema(results: pa.Schema) -> pa.Schema:
         [field.with_name(f"event_{field.name}") for field in event_schema(results)] if len(own) < len(results) else []
     )
     return pa.schema([*own, *event])
+
+
+def chosen_schema(results: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The columns `names` of flattened results, in their order; UsageError where results have none of that name."""
+    there = flat_schema(results)
+    if unknown := [name for name in names if name not in there.names]:
+        raise UsageError(f"[sink]: 'columns' names the column {unknown[0]!r}; results have {', '.join(there.names)}")
+    return pa.schema([there.field(name) for name in names])
 
 
 def flat(results: pa.Table) -> pa.Table:

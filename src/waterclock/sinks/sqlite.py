@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
 from waterclock.sinks.sqlite_replica import POSITION_TYPES, SQLiteTables
+from waterclock.sinks.sqlite_rows import connect
 from waterclock.sinks.strangers import needed_names, refuse_no_mirror, refuse_to_drop
 from waterclock.sinks.tables import (
     BATCH_KEY,
@@ -38,6 +39,7 @@ from waterclock.sinks.tables import (
 
 _DEAD_TYPES = ("INTEGER", "TEXT", "INTEGER", "TEXT", "TEXT")
 _BATCH_TYPES = ("TEXT", "INTEGER", "TEXT", "TEXT", "TEXT", "REAL")
+_WAIT_S = 30  # for another one's lock
 
 
 class SQLiteSink:
@@ -49,7 +51,7 @@ class SQLiteSink:
         self._mirror = mirror
         with _errors_of(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
+            self._db = connect(self._path, _WAIT_S)
         try:
             with _errors_of(self._path):
                 self._db.execute("PRAGMA journal_mode=WAL")
@@ -202,8 +204,8 @@ class SQLiteSink:
 
     def _insert(self, table: str, rows: pa.Table) -> None:
         if rows.num_rows:
-            places = ", ".join("?" * rows.num_columns)
-            self._db.executemany(f"INSERT INTO {table} VALUES ({places})", _tuples(rows))
+            plain = pa.Table.from_arrays([_plain(column) for column in rows.columns], names=rows.column_names)
+            self._db.insert(table, plain)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -240,10 +242,6 @@ def _type_of(field: pa.Field) -> str:
             f"the column {field.name!r} is of the type {field.type}, which is not kept in SQLite: cast it, or leave it out"
         )
     return found
-
-
-def _tuples(rows: pa.Table) -> Iterable[tuple[object, ...]]:
-    return zip(*(_plain(column).to_pylist() for column in rows.columns), strict=True)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

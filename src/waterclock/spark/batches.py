@@ -18,7 +18,8 @@ def batch_of(
 ) -> Batch:
     """The batch of the frames `taken`; `place` is (checkpoint, batch id), the close is shown at `last_us`."""
     checkpoint, batch_id = place
-    results = [conform(f, schema) for f in taken if not frames.is_dead(f) and f.num_rows]
+    found = [f for f in taken if not frames.is_dead(f) and f.num_rows]
+    results = [conform(frames.chosen(f, schema.names), schema) for f in found]
     dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
     rows = up_to(last_us, pa.concat_tables([schema.empty_table(), *results]))
     offsets, query_id = checkpoint.offsets(batch_id), checkpoint.query_id()

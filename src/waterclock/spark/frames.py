@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 DEAD_SCHEMA = pa.schema(
@@ -24,6 +25,7 @@ CLOCK_SCHEMA = pa.schema(
     [("partition", pa.string()), ("watermark", pa.int64())],
     metadata={b"waterclock": b"clock"},
 )
+_EVENT = "event_"
 _COUNTERS = b"counters"
 _KIND = b"waterclock"
 _WATERMARK = b"watermark"
@@ -45,6 +47,23 @@ def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
             ("event", pa.struct(list(event))),
         ]
     )
+
+
+def chosen(results: pa.Table, names: Iterable[str]) -> pa.Table:
+    """The columns `names` of a result frame, those of its event as event_<name>; and `kind`, which no result lacks."""
+    there = results.column_names
+    columns = {name: results.column(name) for name in ("kind", *names) if name in there}
+    event = results.schema.field("event").type if "event" in there else None
+    fields = {field.name for field in event} if event is not None and pa.types.is_struct(event) else set()
+    for name in names:
+        if name not in there and name.removeprefix(_EVENT) in fields:
+            columns[name] = pc.struct_field(results.column("event"), name.removeprefix(_EVENT))
+    return pa.table(columns).replace_schema_metadata(results.schema.metadata)
+
+
+def with_kind(schema: pa.Schema) -> pa.Schema:
+    """`schema` and what `chosen` gives beside its columns."""
+    return schema if "kind" in schema.names else schema.append(pa.field("kind", pa.string()))
 
 
 def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:

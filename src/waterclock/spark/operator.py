@@ -40,8 +40,9 @@ _Frame = Row("frame")
 class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is untyped here
     """Applies rules to one bucket a call. Frames in, frames out; its state in one value and a map."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, rules: Rules, columns: tuple[str, ...] = ()) -> None:
+        """`columns`: those that are asked for of results; all where none is named."""
+        self._rules, self._columns = rules, columns
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         # A batch makes hundreds of thousands of tuples and leaves no cycles behind: the collector would walk them all
@@ -81,6 +82,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))
+        results = frames.chosen(results, self._columns) if self._columns else results
         return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
     def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
@@ -106,8 +108,8 @@ def _alarm_ms(bucket: Bucket, watermark_ms: int) -> int | None:
     return max(-(-due_us // 1000), watermark_ms + 1)
 
 
-def apply(rules: Rules, packed: DataFrame) -> DataFrame:
-    """Result frames (one column, `frame`) of a packed stream whose watermark is set."""
+def apply(rules: Rules, packed: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:
+    """Result frames (one column, `frame`) of a packed stream whose watermark is set; `columns` as in RulesProcessor."""
     return packed.groupBy("bucket").transformWithState(
-        RulesProcessor(rules), "frame binary", outputMode="append", timeMode="EventTime"
+        RulesProcessor(rules, columns), "frame binary", outputMode="append", timeMode="EventTime"
     )

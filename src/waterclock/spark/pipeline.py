@@ -42,11 +42,10 @@ from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
-from waterclock.spark.steps import ResultStep, StepSink
+from waterclock.spark.steps import ChosenColumns, ResultStep, StepSink
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
-from waterclock.spark.toml.steps import Step
 from waterclock.spark.watching.behind import Behind
 from waterclock.spark.watching.listening import listening
 from waterclock.spark.watching.statistics import Gatherer, PipelineStatistics
@@ -109,9 +108,9 @@ class Pipeline:
         close: bool = True,
         name: str = "pipeline",
     ) -> None:
-        self._step: Step | None = sink.step if isinstance(sink, StepSink) else None
-        sink = sink.sink if isinstance(sink, StepSink) else sink
-        self._reshapes: ResultStep | None = None
+        asked = sink if isinstance(sink, StepSink) else StepSink(sink)
+        self._step, self._columns, sink = asked.step, asked.columns, asked.sink
+        self._reshapes: ResultStep | ChosenColumns | None = None
         self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = Path(checkpoint).absolute()
@@ -198,6 +197,8 @@ class Pipeline:
             self._schema = self._results_schema()
             if self._step is not None and self._schema is not None:
                 self._reshapes = ResultStep(self._step, session, self._schema)
+        if self._schema is not None and self._columns:
+            self._reshapes = ChosenColumns(self._columns, self._schema)
         if self._schema is not None and (self._step is None or self._reshapes is not None):
             self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
 
@@ -235,8 +236,10 @@ class Pipeline:
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
         packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
-        rules = self._rules
-        worked = packed.select("frame").where("frame IS NOT NULL") if rules is None else operator.apply(rules, packed)
+        if self._rules is None:
+            worked = packed.select("frame").where("frame IS NOT NULL")
+        else:
+            worked = operator.apply(self._rules, packed, self._columns)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         return (writer.trigger(**trigger) if trigger else writer).start()  # 3
@@ -299,7 +302,8 @@ class Pipeline:
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
         place = (self._checkpoint, batch_id)
-        made = batch_of(taken, place, self._schema, self._last_us, now - self._last_moment)
+        schema = self._schema if self._reshapes is None else self._reshapes.taken
+        made = batch_of(taken, place, schema, self._last_us, now - self._last_moment)
         self._last_moment = now
         if self._reshapes is not None:
             rows = self._reshapes.of(batch.sparkSession, made.results)
@@ -361,7 +365,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        (sink or config.sink.sink()) if config.step is None else StepSink(sink or config.sink.sink(), config.step),
+        StepSink(sink or config.sink.sink(), config.step, config.columns),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,

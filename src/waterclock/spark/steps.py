@@ -9,7 +9,7 @@ Rule 2: in front of the rules it is a part of the query's plan. Behind them it i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from waterclock.errors import UsageError
+from waterclock.sinks.results import chosen_schema
+from waterclock.spark import frames
 from waterclock.spark.plans import refuse_stateful
-from waterclock.spark.toml.steps import Step, step_from
+from waterclock.spark.toml.steps import Step, columns_from, step_from
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:
@@ -35,21 +37,28 @@ SOURCE, RESULTS = "source", "results"
 
 @dataclass(frozen=True)
 class StepSink:
-    """A sink whose rows go through a step first."""
+    """A sink whose rows go through a step first, or that is given some of their columns."""
 
     sink: Any
-    step: Step
+    step: Step | None = None
+    columns: tuple[str, ...] = ()
 
 
-def reshaped(sink: Any, *, query: str | None = None, transform: str | Callable[[Any], Any] | None = None) -> StepSink:
-    """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first."""
+def reshaped(
+    sink: Any,
+    *,
+    query: str | None = None,
+    transform: str | Callable[[Any], Any] | None = None,
+    columns: Sequence[str] = (),
+) -> StepSink:
+    """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first; or for some `columns`."""
     from pathlib import Path
 
-    given = {name: value for name, value in (("query", query), ("transform", transform)) if value is not None}
-    step = step_from("reshaped()", given, Path.cwd())
-    if step is None:
-        raise ValueError("reshaped() needs query= or transform=, got neither")
-    return StepSink(sink, step)
+    named = (("query", query), ("transform", transform), ("columns", list(columns) or None))
+    given = {name: value for name, value in named if value is not None}
+    if not given:
+        raise ValueError("reshaped() needs query=, transform= or columns=, got none of them")
+    return StepSink(sink, step_from("reshaped()", given, Path.cwd()), columns_from("reshaped()", given))
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
@@ -76,7 +85,7 @@ class ResultStep:
 
     def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
         """UsageError where it cannot be applied to results of the schema `results`."""
-        self._step, self._type = step, from_arrow_schema(results)
+        self._step, self._type, self.taken = step, from_arrow_schema(results), results
         self.schema = to_arrow_schema(applied(step, _nothing(session, self._type), RESULTS).schema, timezone="UTC")
 
     def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
@@ -85,6 +94,19 @@ class ResultStep:
             return self.schema.empty_table()
         rows = session.createDataFrame(results, self._type)
         return conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
+
+
+class ChosenColumns:
+    """Some columns of the results, and no others; the operator gives no more than these."""
+
+    def __init__(self, columns: tuple[str, ...], results: pa.Schema) -> None:
+        """UsageError where results of the schema `results` lack one of them."""
+        self.schema = chosen_schema(results, columns)
+        self.taken = frames.with_kind(self.schema)  # of the frames of a batch
+
+    def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
+        """What the sink gets of a batch's results."""
+        return results.select(self.schema.names)
 
 
 def _nothing(session: SparkSession, of: StructType) -> DataFrame:

@@ -125,7 +125,7 @@ def test_a_wrong_database_gets_a_sentence_with_the_place_and_no_password(
         (('["sequence", "xoffset"]', '["ts"]'), "[sink]: the mirror's position 'ts' must be a long or an int"),
         (('table = "people" }', "table = 5 }"), "[sink]: 'only' must give a text for 'table', got 5"),
         (('table = "people" }', 'id = "5" }'), "[sink]: the mirror looks at the text in 'id'"),
-        (('mode = "apply"', 'mode = "results"'), "[sink]: 'columns' is not known here"),
+        (('mode = "apply"', 'mode = "results"'), "[sink]: 'key' is not known here"),
         (
             ('key = ["id"]', 'key = ["rate"]\noperation = "type"'),
             "[sink]: the mirror's key 'rate' must be one of its columns",

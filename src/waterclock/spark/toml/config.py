@@ -29,7 +29,7 @@ from waterclock.spark.toml.paths import check_places, place, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from
 from waterclock.spark.toml.steps import NAMES as STEPS
-from waterclock.spark.toml.steps import Step, step_from
+from waterclock.spark.toml.steps import Step, columns_from, step_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import count as _count
@@ -73,6 +73,7 @@ class Config:
     cores: int | None
     spark_conf: Mapping[str, str]
     step: Step | None = None  # what is done with results before they reach the sink
+    columns: tuple[str, ...] = ()  # of results, that the sink is given; all where none is named
 
 
 def load(path: str | Path) -> Config:
@@ -120,6 +121,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         rules=None if changes else rules_from(_part(table, "rules", None)),
         sink=destination_from(_without_step(table), folder, changes),
         step=step_from("[sink]", _part(table, "sink", None), folder),
+        columns=() if _mirrors(table) else columns_from("[sink]", _part(table, "sink", None)),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
     )
@@ -144,11 +146,16 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
 
 
 def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """[sink] without `query` and `transform`, which are for results alone."""
-    sink = _part(table, "sink", None)
-    if set(STEPS) & set(sink) and (sink.get("mode") == "apply" or _brings_changes(table)):
+    """[sink] without `query`, `transform` and `columns` of results; a mirror has columns of its own."""
+    sink, mirrors = _part(table, "sink", None), _mirrors(table)
+    if set(STEPS) & set(sink) and mirrors:
         raise UsageError("[sink]: 'query' and 'transform' are for results: a mirror follows its changes as they are")
-    return {name: value for name, value in sink.items() if name not in STEPS}
+    without = STEPS if mirrors else (*STEPS, "columns")
+    return {name: value for name, value in sink.items() if name not in without}
+
+
+def _mirrors(table: Mapping[str, Any]) -> bool:
+    return _part(table, "sink", None).get("mode") == "apply" or _brings_changes(table)
 
 
 def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Reader:

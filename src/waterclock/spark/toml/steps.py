@@ -4,7 +4,9 @@
     transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
                 first
 
-Where both are given, the query comes first.
+Where both are given, the query comes first. Between results and a sink there may be instead
+
+    columns     which columns of the results the sink is given
 """
 
 from __future__ import annotations
@@ -36,6 +38,21 @@ class Step:
         if callable(named):
             named = f"{named.__module__}:{named.__qualname__}"
         return {name: value for name, value in (("query", self.query), ("transform", named)) if value is not None}
+
+
+def columns_from(where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns of results that `table` asks for, none where it asks for all; UsageError says what is wrong and where."""
+    if "columns" not in table:
+        return ()
+    names = get(table, where, "columns", list)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise UsageError(f"{where}: 'columns' must be a list of columns' names, each once, got {names!r}")
+    if both := [name for name in NAMES if table.get(name) is not None]:
+        raise UsageError(
+            f"{where}: 'columns' chooses among the columns of results, and {both[0]!r} makes columns of its own: "
+            "leave one out"
+        )
+    return tuple(names)
 
 
 def step_from(where: str, table: Mapping[str, Any], folder: Path) -> Step | None:
