@@ -97,14 +97,15 @@ def store(database: Database) -> Store:
     return database
 
 
-@pytest.fixture(params=[*DATABASES, "delta", "topic"])
+@pytest.fixture(params=[*DATABASES, "delta", "iceberg", "topic"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""
-    from tests.sinks.stores import DeltaStore, TopicStore
+    from tests.sinks.stores import DeltaStore, IcebergStore, TopicStore
 
     if request.param == "topic":
         return TopicStore(request.getfixturevalue("kafka_broker").bootstrap)
-    return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
+    in_a_folder = {"delta": DeltaStore, "iceberg": IcebergStore}.get(request.param)
+    return _database(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
 
 
 def _database(request: pytest.FixtureRequest, folder: Path) -> Database:

@@ -168,6 +168,7 @@ ONLY_IN = {
     "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres_copy.py",),
     "deltalake": ("sinks/delta.py",),
+    "pyiceberg": ("sinks/iceberg.py",),
     "kio": ("broker/wire/",),
     "pymysql": ("cdc/mysql/",),
     "pymysqlreplication": ("cdc/mysql/",),

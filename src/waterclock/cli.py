@@ -39,6 +39,7 @@ _EXTRAS = {
     "psycopg": "postgres",
     "pgpq": "postgres",
     "deltalake": "delta",
+    "pyiceberg": "iceberg",
 }
 
 

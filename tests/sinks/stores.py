@@ -169,6 +169,59 @@ class DeltaStore:
         return [tuple(row.values()) for row in rows]
 
 
+class IcebergStore:
+    """A catalog of SQLite in a folder, and its warehouse beside it."""
+
+    impossible_tables = ("", "a b", ".a", "lake.", 'a"b', "a\x00b", "é", "lake")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "deep"
+        self.settings = {
+            "type": "sql",
+            "uri": f"sqlite:///{self.folder}/catalog.db",
+            "warehouse": f"file://{self.folder}/warehouse",
+        }
+
+    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.IcebergSink:
+        assert mirror is None, "a table of Iceberg is no mirror"
+        return sinks.IcebergSink(self.named(table), self.settings)
+
+    def named(self, table: str) -> str:
+        return table if table in self.impossible_tables else f"lake.{table}"
+
+    def source(self) -> str:
+        return f"sinks.IcebergSink('lake.results', {self.settings!r})"
+
+    def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return sorted(self._rows(columns, table), key=lambda row: row[:2])
+
+    def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
+        return [row[2:] for row in sorted(self._rows(f"batch_id, batch_row, {columns}", table))]
+
+    def make_table_of_others(self, table: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        with closing(self.catalog()) as catalog:
+            catalog.create_namespace_if_not_exists("lake")
+            catalog.create_table(f"lake.{table}", pa.schema([("batch_id", pa.int64()), ("mine", pa.int64())]))
+
+    def tables(self) -> list[str]:
+        with closing(self.catalog()) as catalog:
+            return sorted(name for _, name in catalog.list_tables("lake"))
+
+    def catalog(self) -> Any:
+        from pyiceberg.catalog import load_catalog  # a child that writes to SQLite can do without
+
+        return load_catalog("default", **self.settings)
+
+    def table(self, table: str = "results") -> Any:
+        with closing(self.catalog()) as catalog:
+            return catalog.load_table(f"lake.{table}")
+
+    def _rows(self, columns: str, table: str) -> list[tuple[Any, ...]]:
+        names = columns.split(", ")
+        return [tuple(row[name] for name in names) for row in self.table(table).scan().to_arrow().to_pylist()]
+
+
 class TopicStore:
     """Topics of a broker; each test has names of its own."""
 

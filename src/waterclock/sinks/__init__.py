@@ -11,12 +11,14 @@ from waterclock.sinks.sqlite import SQLiteSink
 
 if TYPE_CHECKING:
     from waterclock.sinks.delta import DeltaSink
+    from waterclock.sinks.iceberg import IcebergSink
     from waterclock.sinks.postgres import PostgresSink
     from waterclock.sinks.topic import TopicSink
 
 __all__ = [
     "Batch",
     "DeltaSink",
+    "IcebergSink",
     "LastBatch",
     "Mirror",
     "PostgresSink",
@@ -34,6 +36,7 @@ __all__ = [
 _LATER = {
     "PostgresSink": "waterclock.sinks.postgres",
     "DeltaSink": "waterclock.sinks.delta",
+    "IcebergSink": "waterclock.sinks.iceberg",
     "TopicSink": "waterclock.sinks.topic",
 }
 

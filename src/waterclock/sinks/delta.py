@@ -33,15 +33,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
-from waterclock.sinks.results import COMMON, flat, flat_schema
+from waterclock.sinks.lake_rows import rows_of, schemas
+from waterclock.sinks.results import COMMON
 from waterclock.sinks.strangers import needed_of_results
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
 
-_TIME = pa.timestamp("us", tz="UTC")
-_PLACE = (("batch_id", pa.int64()), ("batch_row", pa.int64()))
-_DEAD = (pa.int64(), pa.string(), pa.int64(), pa.string(), pa.string())
-_BATCH = (pa.string(), pa.int64(), pa.string(), pa.string(), _TIME, pa.float64())
-_SIDES = {DEAD_LETTERS: pa.schema(zip(DEAD_NAMES, _DEAD)), BATCHES: pa.schema(zip(BATCH_NAMES, _BATCH))}  # noqa: B905
 _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
 _OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
 
@@ -66,7 +62,7 @@ class DeltaSink:
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        wanted = {**_SIDES, "": pa.schema([*_PLACE, *flat_schema(results)])}
+        wanted = schemas(results)
         for name in wanted[""].names:
             names.delta_column(name)
         with self._errors_of_delta():
@@ -122,18 +118,7 @@ class DeltaSink:
 
     def write(self, batch: Batch) -> None:
         """See `Sink`: made ready here, written by `commit`."""
-        rows, dead = flat(batch.results), batch.dead_letters
-        place = [[batch.batch_id] * rows.num_rows, range(rows.num_rows)]
-        counters = json.dumps(dict(batch.counters), sort_keys=True)
-        row = (batch.query_id, batch.batch_id, batch.offsets, counters, batch.watermark_us, batch.seconds)
-        self._prepared = (
-            batch,
-            {
-                DEAD_LETTERS: _typed([[batch.batch_id] * dead.num_rows, *dead.columns], _SIDES[DEAD_LETTERS]),
-                BATCHES: _typed([[value] for value in row], _SIDES[BATCHES]),
-                "": _typed([*place, *rows.columns], pa.schema([*_PLACE, *rows.schema])),
-            },
-        )
+        self._prepared = (batch, rows_of(batch))
 
     def commit(self) -> None:
         """See `Sink`; the steps stand at the top."""
@@ -244,16 +229,6 @@ class DeltaSink:
 def _is_begun(path: Path) -> bool:
     """Whether `path` is all that a kill leaves of making a table: a log without a commit."""
     return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
-
-
-def _typed(columns: list[Any], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays(
-        [
-            column.cast(field.type) if isinstance(column, pa.ChunkedArray) else pa.array(column, field.type)
-            for column, field in zip(columns, schema, strict=True)
-        ],
-        schema=schema,
-    )
 
 
 def _described(part: str, schema: Any) -> Table:

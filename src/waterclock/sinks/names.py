@@ -109,6 +109,19 @@ def kafka_topic(name: str) -> str:
     return name
 
 
+def iceberg_table(name: str) -> str:
+    """`name` of a table with its namespace; UsageError where it has none, or one that not every catalog takes.
+
+    >>> iceberg_table("lake.orders")
+    'lake.orders'
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+", name):
+        raise UsageError(
+            f"sink table {name!r} must be named with its namespace, as lake.orders: letters, digits, _ and -, with points"
+        )
+    return name
+
+
 def delta_column(name: str) -> str:
     """`name` of a column; UsageError where Delta Lake takes none of that name.
 

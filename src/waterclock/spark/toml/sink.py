@@ -3,6 +3,7 @@
 format = "sqlite"      path, table
 format = "postgres"    url, schema, table
 format = "delta"       path of the table: a folder, or a URL of an object store
+format = "iceberg"     table with its namespace; [sink.catalog] has pyiceberg's settings of a catalog
 format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
@@ -20,23 +21,24 @@ from typing import Any
 import pyarrow as pa
 
 from waterclock.errors import UsageError
-from waterclock.kafka.settings import WHY_SENDING
+from waterclock.kafka.settings import WHY_SENDING, from_environment
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
-from waterclock.sinks.names import delta_location, kafka_topic, postgres_name, postgres_url
+from waterclock.sinks.names import delta_location, iceberg_table, kafka_topic, postgres_name, postgres_url
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 from waterclock.spark.toml.clients import client_from, servers_from
 from waterclock.spark.toml.paths import place
-from waterclock.spark.toml.values import get, one_of
+from waterclock.spark.toml.values import flat, get, one_of
 
-_WHERE, _CLIENT = "[sink]", "[sink.client]"
+_WHERE, _CLIENT, _CATALOG = "[sink]", "[sink.client]", "[sink.catalog]"
 _OWN: Mapping[str, str] = {**WHY_SENDING, "bootstrap.servers": "servers in [sink] says it"}
 _MOST_PARTITIONS = 10_000
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "sqlite": ("path", "table"),
     "postgres": ("url", "schema", "table"),
     "delta": ("path",),
+    "iceberg": ("table", "catalog"),
     "kafka": ("servers", "topic", "partitions", "client"),
 }
 _MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
@@ -104,6 +106,27 @@ class DeltaLakeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """A table in a catalog of Apache Iceberg; `settings` are pyiceberg's for that catalog."""
+
+    table: str
+    catalog: str
+    settings: Mapping[str, str] = field(repr=False)  # may hold secrets
+    mirror: None = None
+
+    def sink(self) -> Sink:
+        """The sink on it, not connected yet."""
+        from waterclock.sinks import IcebergSink  # its package is that of the extra `iceberg`
+
+        return IcebergSink(self.table, self.settings, catalog=self.catalog)
+
+    def remove(self) -> None:
+        """Drop the tables of the sink."""
+        with closing(self.sink()) as sink:
+            sink.remove()
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaTopic:
     """A topic of Kafka, and those beside it; `partitions`: how many it gets where it is made, -1: the broker says it."""
 
@@ -125,7 +148,7 @@ class KafkaTopic:
             sink.remove()
 
 
-Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable | KafkaTopic
+Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable | IcebergTable | KafkaTopic
 
 
 def place_of(sink: Destination) -> str:
@@ -136,6 +159,8 @@ def place_of(sink: Destination) -> str:
     """
     if isinstance(sink, DeltaLakeTable):
         return f"the table {sink.location}"
+    if isinstance(sink, IcebergTable):
+        return f"the table {sink.table!r} in the catalog {sink.catalog!r}"
     if isinstance(sink, KafkaTopic):
         return f"the topic {sink.topic!r} at {sink.servers}"
     where = sink.path if isinstance(sink, SQLiteFile) else f"the schema {sink.schema!r} of {sink.url}"
@@ -153,6 +178,8 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
     if format_ == "delta":
         return _delta(sink, mode, folder)
+    if format_ == "iceberg":
+        return _iceberg(sink, mode, folder)
     if format_ == "kafka":
         return _topic(sink, mode)
     table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
@@ -174,6 +201,31 @@ def _delta(sink: Mapping[str, Any], mode: str, folder: Path) -> DeltaLakeTable:
         return DeltaLakeTable(delta_location(given), None)
     path = place(_WHERE, "path", given, folder)
     return DeltaLakeTable(delta_location(str(path)), path)
+
+
+def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
+    if mode != "results":
+        raise UsageError(
+            f"{_WHERE}: a table of Iceberg cannot be a mirror: what was written to it stays. Take format = 'sqlite', "
+            "'postgres' or 'delta' for mode = 'apply'"
+        )
+    given = from_environment(_CATALOG, get(sink, _WHERE, "catalog", dict, {}))
+    settings = {name: _in_folder(name, value, folder) for name, value in flat(_CATALOG, given)}
+    return IcebergTable(iceberg_table(get(sink, _WHERE, "table", str)), settings.pop("name", "default"), settings)
+
+
+def _in_folder(name: str, value: str, folder: Path) -> str:
+    """Of a catalog's settings, what is a path is relative to the pipeline's file.
+
+    >>> _in_folder("uri", "sqlite:///lake.db", Path("/in")), _in_folder("warehouse", "lake", Path("/in"))
+    ('sqlite:////in/lake.db', 'file:///in/lake')
+    >>> _in_folder("uri", "https://catalog", Path("/in")), _in_folder("warehouse", "s3://lake", Path("/in"))
+    ('https://catalog', 's3://lake')
+    """
+    file = value.removeprefix("sqlite:///")
+    if name == "uri" and file not in (value, "", ":memory:"):
+        return f"sqlite:///{folder / file}"
+    return f"file://{folder / value}" if name == "warehouse" and "://" not in value else value
 
 
 def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:

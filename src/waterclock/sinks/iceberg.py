@@ -1,0 +1,263 @@
+"""Results as a table of Apache Iceberg, in any catalog that pyiceberg knows, and two tables beside it (lake_rows.py).
+
+Iceberg has no transaction over several tables that all catalogs take. So a commit goes in numbered steps, each a commit of
+Iceberg that sets the query's mark, a property of the table, together with the rows, and each is skipped where its table
+has that mark:
+
+    1. dead letters, where there are any
+    2. the batch: offsets, counters, watermark
+    3. the results: from here on, and not before, the batch is applied
+
+Rule 1: what is applied follows from the mark of the table of results alone. It is a property and not a snapshot's summary:
+        who expires snapshots takes no mark away.
+Rule 2: of two writers that loaded the same state the second is refused, and looks again. pyiceberg itself would put what is
+        refused upon the new state, mark or not: tables have `commit.retry.num-retries` = 0, and others are not written to.
+Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
+Rule 4: a kill between a file and its commit leaves a file that no snapshot names: nobody reads it, and it is written anew
+        under another name.
+Rule 5: a row with a time outside of the years 1 to 9999 is a dead letter: pyiceberg writes none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+
+from waterclock.errors import CommitUnknown, SinkLost, UsageError, WaterclockError
+from waterclock.sinks import letters, names
+from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.lake_rows import rows_of, schemas
+from waterclock.sinks.results import flat
+from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
+from waterclock.sinks.topic_marks import Mark, Marks
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as IcebergTable
+
+_PARTS: Final = (DEAD_LETTERS, BATCHES, "")
+_OURS, _MARK = "waterclock.table", "waterclock.mark."  # properties of a table: which of a sink's it is, the marks
+_RETRIES: Final = "commit.retry.num-retries"
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
+_NO_SUCH = (NoSuchTableError, NoSuchNamespaceError)
+
+
+class IcebergSink:
+    """A `Sink` on `table`, such as "lake.orders", in a catalog; `settings` are pyiceberg's for it, beside its name.
+
+    >>> IcebergSink("lake.orders", {"type": "sql", "uri": "sqlite:////lake/catalog.db"}).describe()
+    "the table 'lake.orders' in the catalog 'default'"
+    """
+
+    def __init__(self, table: str, settings: Mapping[str, str] | None = None, *, catalog: str = "default") -> None:
+        self._table, self._settings, self._name = names.iceberg_table(table), dict(settings or {}), catalog
+        self._catalog: Catalog | None = None
+        self._tables: dict[str, IcebergTable] = {}
+        self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
+
+    def open(self, results: pa.Schema) -> None:
+        """See `Sink`."""
+        wanted = schemas(results)
+        with self._errors_of_catalog():
+            found = {part: table for part in _PARTS if (table := self._found(part)) is not None}
+            for part, table in found.items():
+                refuse_unlike(
+                    self._at(part), _described(part, table.schema().as_arrow()), _described(part, wanted[part])
+                )
+                self._refuse_another(part, table)
+            holds = {part: _has_marks(found[part]) if part in found else None for part in _PARTS}
+            refuse_lost(self._table, self._place(), holds)
+            self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
+            for part in _PARTS:  # the results come last: where they are, the others are
+                self._tables[part] = found.get(part) or self._made(part, wanted[part])
+
+    def remove(self) -> None:
+        """Drop the three tables with their files; UsageError, and nothing is dropped, where one is somebody else's."""
+        with self._errors_of_catalog():
+            found = [(part, table) for part in _PARTS if (table := self._found(part)) is not None]
+            for part, table in found:
+                if table.properties.get(_OURS) != _what(part):
+                    raise UsageError(f"{self._at(part)} is none that waterclock made, so it is not removed")
+            for part, _ in reversed(found):
+                self._open_catalog().purge_table(self._table + part)
+            self._tables = {}
+
+    def last_applied(self) -> LastBatch | None:
+        """See `Sink`."""
+        with self._errors_of_catalog():
+            self._tables[""].refresh()
+        return self._marks().last()
+
+    def begin(self) -> None:
+        """See `Sink`. Alone it is at the commit: whoever loaded the table before another one's commit is refused there."""
+        self._prepared = None
+        try:
+            for part in _PARTS:
+                self._tables[part] = self._open_catalog().load_table(self._table + part)
+        except Exception as error:  # each kind of catalog has errors of its own
+            raise SinkLost(f"{self.describe()} could not be read: {_words(error)}") from error
+        for part, table in self._tables.items():
+            self._refuse_another(part, table)
+
+    def is_applied(self, query_id: str, batch_id: int) -> bool:
+        """See `Sink`."""
+        return self._marks().is_applied(query_id, batch_id)
+
+    def write(self, batch: Batch) -> Batch:
+        """See `Sink`: made ready here, written by `commit`."""
+        batch = _with_times_that_fit(batch)
+        self._prepared = (batch, rows_of(batch))
+        return batch
+
+    def commit(self) -> None:
+        """See `Sink`; the steps stand at the top."""
+        assert self._prepared is not None, "commit without write"
+        batch, parts = self._prepared
+        with self._lost():
+            for part, rows in parts.items():  # 1 2 3
+                is_there = self._marks(part).is_applied(batch.query_id, batch.batch_id)
+                if not is_there and (rows.num_rows or part != DEAD_LETTERS):
+                    self._append(part, rows, batch)
+        self._prepared = None
+
+    def rollback(self) -> None:
+        """See `Sink`."""
+        self._prepared = None
+
+    def totals(self) -> dict[str, int]:
+        """See `Sink`."""
+        return self._marks().totals()
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._tables, self._prepared = {}, None
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+    def describe(self) -> str:
+        """See `Sink`."""
+        return self._at("")
+
+    @property
+    def place(self) -> str:
+        """Where the table is, in the words that a checkpoint keeps."""
+        return self.describe()
+
+    # Tables ----------------------------------------------------------------------------------------------------
+
+    def _at(self, part: str) -> str:
+        return f"the table {self._table + part!r} in {self._place()}"
+
+    def _place(self) -> str:
+        return f"the catalog {self._name!r}"
+
+    def _open_catalog(self) -> Catalog:
+        if self._catalog is None:
+            file = re.fullmatch(r"sqlite:///(.+)", self._settings.get("uri", ""))
+            if file and file[1] != ":memory:":
+                Path(file[1]).parent.mkdir(parents=True, exist_ok=True)
+            self._catalog = load_catalog(self._name, **self._settings)
+        return self._catalog
+
+    def _found(self, part: str) -> IcebergTable | None:
+        with suppress(*_NO_SUCH):
+            return self._open_catalog().load_table(self._table + part)
+        return None
+
+    def _made(self, part: str, schema: pa.Schema) -> IcebergTable:
+        return self._open_catalog().create_table(
+            self._table + part, schema, properties={_OURS: _what(part), _RETRIES: "0"}
+        )
+
+    def _refuse_another(self, part: str, table: IcebergTable) -> None:
+        if table.properties.get(_OURS) != _what(part):
+            raise UsageError(f"{self._at(part)} is none that waterclock made: name another table in [sink]")
+        if table.properties.get(_RETRIES) != "0":
+            raise UsageError(
+                f"{self._at(part)} has {_RETRIES} = {table.properties.get(_RETRIES)}: a second writer could write a batch "
+                "twice. Set that property of the table to 0"
+            )
+
+    # Rows and marks --------------------------------------------------------------------------------------------
+
+    def _marks(self, part: str = "") -> Marks:
+        marks = Marks()
+        for name, told in self._tables[part].properties.items():
+            if name.startswith(_MARK):
+                mark = json.loads(told)
+                marks.note(name.removeprefix(_MARK), Mark(mark["batch_id"], mark["totals"]))
+        return marks
+
+    def _append(self, part: str, rows: pa.Table, batch: Batch) -> None:
+        after = self._marks(part).after(batch)
+        mark = json.dumps({"batch_id": after.batch_id, "totals": after.totals}, sort_keys=True)
+        told = {"waterclock.query": batch.query_id, "waterclock.batch": str(batch.batch_id)}
+        with self._tables[part].transaction() as transaction:
+            transaction.set_properties({_MARK + batch.query_id: mark})
+            transaction.append(rows, snapshot_properties=told)
+
+    @contextmanager
+    def _errors_of_catalog(self) -> Iterator[None]:
+        """What a catalog or the system says of a place, as an error of ours that names it."""
+        try:
+            yield
+        except WaterclockError:
+            raise
+        except Exception as error:  # each kind of catalog has errors of its own
+            raise UsageError(
+                f"{self.describe()} cannot be used: {_words(error)}. Look at [sink.catalog], and at the table's name"
+            ) from error
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """A collision is tried again, and so is what a catalog did not answer: the table knows what got through."""
+        try:
+            yield
+        except CommitFailedException as error:
+            raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
+        except Exception as error:  # each kind of catalog has errors of its own
+            raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+
+
+def _what(part: str) -> str:
+    return part.removeprefix("_") or "results"
+
+
+def _has_marks(table: IcebergTable) -> bool:
+    return any(name.startswith(_MARK) for name in table.properties)
+
+
+def _described(part: str, schema: pa.Schema) -> Table:
+    """The columns in Arrow's words, of which Iceberg reads some as their large kin."""
+    return Table(part, tuple((field.name, str(field.type).replace("large_", "")) for field in schema))
+
+
+def _with_times_that_fit(batch: Batch) -> Batch:
+    """The batch with those results put aside that have a time which no file of Iceberg's takes (rule 5)."""
+    rows = flat(batch.results)
+    is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
+    for field in rows.schema:
+        if pa.types.is_timestamp(field.type):
+            us = rows.column(field.name).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
+            outside = pc.or_(pc.less(us, _FIRST_US), pc.greater(us, _LAST_US))
+            is_far = pc.or_(is_far, pc.fill_null(outside, False))
+    if not pc.any(is_far).as_py():
+        return batch
+    reasons = pc.if_else(is_far, "a time outside of the years 1 to 9999, which Iceberg does not keep", None)
+    kept = pc.invert(is_far)
+    return letters.with_letters(replace(batch, results=batch.results.filter(kept)), letters.refused(rows, reasons))
+
+
+def _words(error: Exception) -> str:
+    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(". ")
