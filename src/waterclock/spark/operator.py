@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PACKED = "bucket int, origin string, frame binary"
-BUCKETS = 16
 _CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
 

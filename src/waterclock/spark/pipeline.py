@@ -34,6 +34,7 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
+from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
 from waterclock.spark.fresh import Removal
@@ -108,6 +109,7 @@ class Pipeline:
         watermark_delay: Duration = 0,
         close: bool = True,
         name: str = "pipeline",
+        buckets: int | None = None,
     ) -> None:
         self._step: Step | None = sink.step if isinstance(sink, StepSink) else None
         sink = sink.sink if isinstance(sink, StepSink) else sink
@@ -119,6 +121,7 @@ class Pipeline:
         check_source(source, rules, getattr(sink, "mirror", None))
         check_places(None, getattr(source, "path", None), folder, _path_of(self._sink))
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
         self._schema = self._results_schema()
@@ -150,7 +153,7 @@ class Pipeline:
         """
         session = self._session or session or session_for(self._name)
         check_session(session)
-        check_state_store(session)
+        check_state_store(session, self._count(session))
         self.check(session)
         self._checkpoint.sweep()
         self._checkpoint.close_again()
@@ -198,6 +201,7 @@ class Pipeline:
             self._schema = self._results_schema()
             if self._step is not None and self._schema is not None:
                 self._reshapes = ResultStep(self._step, session, self._schema)
+        self.buckets = self._count(session)
         if self._schema is not None and (self._step is None or self._reshapes is not None):
             self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
 
@@ -212,6 +216,9 @@ class Pipeline:
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
+
+    def _count(self, session: SparkSession | None) -> int:
+        return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
 
     def _results_schema(self) -> pa.Schema | None:
         event, rules = self._stream.schema(), self._rules
@@ -234,7 +241,7 @@ class Pipeline:
             self._stop()
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
-        packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
+        packed, trigger = self._stream.packed(session, live, self.buckets), self._stream.trigger(live)
         rules = self._rules
         worked = packed.select("frame").where("frame IS NOT NULL") if rules is None else operator.apply(rules, packed)
         writer = worked.writeStream.queryName(self._name)
@@ -348,7 +355,7 @@ class Pipeline:
         mirror = getattr(self._sink, "mirror", None)
         return {
             "state": bucket.VERSION,
-            "buckets": operator.BUCKETS,
+            "buckets": self.buckets,
             "rules": repr(self._rules),
             "watermark_delay_us": self._delay_us,
             **self._stream.settings(),
@@ -366,6 +373,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
         watermark_delay=config.watermark_delay_us,
         close=config.close,
         name=config.name,
+        buckets=config.buckets or Checkpoint(config.checkpoint).buckets() or by_cores(config.cores),
     )
 
 
