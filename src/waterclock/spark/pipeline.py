@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, writte
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
+from waterclock.spark.checkpoint.carrying import number_in_sink, settle
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
 from waterclock.spark.fresh import Removal
@@ -45,6 +46,7 @@ from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
 from waterclock.spark.steps import ResultStep, StepSink
 from waterclock.spark.streams import check_source, stream_of
+from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
 from waterclock.spark.toml.steps import Step
@@ -61,34 +63,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.1
 _TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
 _STARTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a pipeline says after each batch: the totals of the sink so far, and how much of its source is done."""
-
-    batch_id: int
-    totals: dict[str, int]
-    done: int
-    found: int
-    unit: str  # of `done` and `found`: "files", "records"
-    watermark_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The end of a run. `totals` are the sink's over all runs; the rest is this run's."""
-
-    pipeline: str
-    sink: str
-    batches: int
-    events: int
-    seconds: float
-    totals: dict[str, int]
-
-    @property
-    def events_per_second(self) -> float:
-        return self.events / self.seconds if self.seconds else 0.0
 
 
 class Pipeline:
@@ -124,7 +98,7 @@ class Pipeline:
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        self._schema = self._results_schema()
+        self._schema, self._written = self._results_schema(), None
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -205,10 +179,16 @@ class Pipeline:
         if self._schema is not None and (self._step is None or self._reshapes is not None):
             self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
 
+    def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
+        """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
+        return self._checkpoint, self._rules, self._sink, self._written
+
     def _check_whole(self, schema: pa.Schema) -> None:
         self._sink.open(schema)  # 1
+        self._written = schema
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        last, done = checkpoint.last_batch(), checkpoint.last_done()
+        settle(checkpoint, self._sink.last_applied())
+        last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(self._settings())  # 2

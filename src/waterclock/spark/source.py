@@ -68,7 +68,7 @@ class Stream(Protocol):
 # What streams share --------------------------------------------------------------------------------------------
 
 
-def literal(folder: Path) -> str:
+def literal(folder: Path | str) -> str:
     """A folder's path as Spark is told it: it takes a path as it stands, no %20 for a space, but reads it as a pattern.
 
     >>> literal(Path("/in/a [1]"))
