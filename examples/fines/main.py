@@ -24,9 +24,10 @@ from waterclock.broker import Broker
 from waterclock.clock import SystemClock
 from waterclock.errors import UsageError
 from waterclock.examples.folders import alone_in
-from waterclock.spark.pipeline import Progress, Summary, configured
+from waterclock.spark.pipeline import configured
 from waterclock.spark.progress import Bar
 from waterclock.spark.session.session import Session, start
+from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.toml.config import load
 
 from .check import Verdict, check

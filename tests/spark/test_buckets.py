@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import buckets, frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def placed(keys: pa.Array, count: int = 16) -> list[int]:
     return buckets.places(keys, count).tolist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("count", [*COUNTS, operator.BUCKETS])
+@pytest.mark.parametrize("count", [*COUNTS, buckets.BUCKETS])
 def test_labels_are_spread_evenly_over_every_number_of_partitions_that_divides_their_count(
     count: int,
 ) -> None:
@@ -49,7 +49,7 @@ def test_the_hash_is_that_of_spark(value: int, hash_: int) -> None:
 
 @pytest.mark.spark
 def test_the_hash_is_that_of_the_spark_that_is_installed(spark: SparkSession) -> None:
-    values = [0, 1, 2, 7, 41, 1000, 65_536, -1, -(2**31), 2**31 - 1, *buckets.labels(operator.BUCKETS)]
+    values = [0, 1, 2, 7, 41, 1000, 65_536, -1, -(2**31), 2**31 - 1, *buckets.labels(buckets.BUCKETS)]
     rows = spark.createDataFrame([(v,) for v in values], "value int").selectExpr("value", "hash(value) AS hash")
     assert {row.value: row.hash for row in rows.collect()} == {v: buckets.spark_hash(v) for v in values}
 

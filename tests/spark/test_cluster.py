@@ -18,7 +18,7 @@ from tests.spark.pipelines import make_pipeline, orders, table
 from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.operator import BUCKETS
+from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
@@ -82,7 +82,7 @@ def test_settings_for_one_machine_do_not_hold_on_a_cluster() -> None:
     made = cluster_settings(session.settings(3), {}, 3)
     assert not {"spark.driver.host", "spark.driver.bindAddress"} & made.keys()
     assert (made["spark.cores.max"], made["spark.sql.shuffle.partitions"]) == ("3", "3")
-    assert cluster_settings(session.settings(64), {}, 64)["spark.sql.shuffle.partitions"] == str(BUCKETS)
+    assert cluster_settings(session.settings(64), {}, 64, BUCKETS)["spark.sql.shuffle.partitions"] == str(BUCKETS)
 
 
 def test_a_cluster_of_which_nobody_says_how_much_to_take_is_refused() -> None:

@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
-from waterclock.spark.pipeline import Summary, configured
+from waterclock.spark.pipeline import configured
+from waterclock.spark.summary import Summary
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders, table
 from waterclock.errors import StateMismatch, WaterclockError
 from waterclock.sinks import Batch
-from waterclock.spark.pipeline import Summary, configured
+from waterclock.spark.pipeline import configured
+from waterclock.spark.summary import Summary
 from waterclock.spark.toml.config import load
 
 pytestmark = [

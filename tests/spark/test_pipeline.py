@@ -16,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table, write_files
 from waterclock.errors import StateMismatch, UsageError, WaterclockError
+from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
-from waterclock.spark.operator import BUCKETS
-from waterclock.spark.pipeline import Summary, _failure, configured
+from waterclock.spark.pipeline import _failure, configured
+from waterclock.spark.summary import Summary
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark

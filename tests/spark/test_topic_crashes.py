@@ -20,7 +20,8 @@ from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import WaterclockError
-from waterclock.spark.pipeline import Progress, configured
+from waterclock.spark.pipeline import configured
+from waterclock.spark.summary import Progress
 from waterclock.spark.toml.config import load
 from waterclock.testing import Broker
 

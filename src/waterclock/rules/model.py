@@ -227,12 +227,16 @@ class Rules:
 
         return run(self, events, duration_us(watermark_delay, "run(watermark_delay=)"))
 
-    def on_spark(self, watermark_delay: Duration = 0) -> Callable[[Any], Any]:
-        """A function for `DataFrame.transform`: the same rules on a streaming or a batch DataFrame."""
+    def on_spark(self, watermark_delay: Duration = 0, buckets: int | None = None) -> Callable[[Any], Any]:
+        """A function for `DataFrame.transform`: the same rules on a streaming or a batch DataFrame.
+
+        `buckets`, from 2 to 4,096, is how many parts the state has: by default 16, or the session's cores where these are
+        more. A checkpoint lives with one number. docs/spark.md says when to give one.
+        """
         # The one arrow upward of the package: `events.transform(rules.on_spark())` is a promise of the product.
         from waterclock.spark import transform_with
 
-        return transform_with(self, duration_us(watermark_delay, "on_spark(watermark_delay=)"))
+        return transform_with(self, duration_us(watermark_delay, "on_spark(watermark_delay=)"), buckets)
 
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that the rules read, each once."""

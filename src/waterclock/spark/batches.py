@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from waterclock.sinks import Batch
 from waterclock.spark import frames
+from waterclock.spark.checkpoint.carrying import ahead
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.transform import conform, up_to
@@ -27,7 +28,7 @@ def batch_of(
     assert query_id is not None
     return Batch(
         query_id=query_id,
-        batch_id=batch_id,
+        batch_id=batch_id + ahead(checkpoint),
         offsets=offsets,
         results=rows,
         dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),

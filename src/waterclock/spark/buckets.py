@@ -4,19 +4,59 @@ A bucket is what one `transformWithState` key stands for: a few hundred thousand
 bucket by murmur3(label) modulo the shuffle partitions; with labels 0, 1, 2, ... two partitions would get, say, 11 and 5
 of 16 buckets. So the labels are chosen: label i is the smallest unused number whose hash is i modulo the bucket count.
 
+How many there are is said by the user, or follows from the cores at the first start; from then on the checkpoint says it.
+
 Rule 1: the bucket of a key depends on the key and the bucket count alone, not on cores, runs or Python's hash seed.
+Rule 2: a checkpoint lives with one count: under another one its keys would look for their state where it is not.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BUCKETS = 16  # where nobody says how many, and there are no more cores
+FEWEST, MOST = 2, 4096
 _MASK = 0xFFFFFFFF
+
+
+def checked(name: str, count: int | None) -> int | None:
+    """`count` buckets, or None; TypeError or ValueError, which names the argument `name`, where it is no such number.
+
+    >>> checked("buckets", 64)
+    64
+    """
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be an integer, got {count!r}")
+    if not FEWEST <= count <= MOST:
+        raise ValueError(f"{name} must be from {FEWEST} to {MOST}, got {count}")
+    return count
+
+
+def by_cores(cores: int | None = None) -> int:
+    """How many buckets `cores` cores get, those of this machine where None is given: no core is without one.
+
+    >>> by_cores(2), by_cores(16), by_cores(100), by_cores(10_000)
+    (16, 16, 100, 4096)
+    """
+    return min(max(BUCKETS, cores or os.cpu_count() or 1), MOST)
+
+
+def cores_of(session: SparkSession) -> int:
+    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
+    context = session.sparkContext
+    return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))
 
 
 @cache

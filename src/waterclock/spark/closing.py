@@ -5,6 +5,8 @@ binds it to the folder of the checkpoint's heartbeats; each file in there is a h
 is written in another way is never bound, and never closes.
 
 Rule 1: an offset is the number of heartbeats, so a batch that is run again has the same ones whatever lies in the folder.
+        Beside it stands the number of buckets, where it is not 16: a checkpoint lives with one, and who writes without
+        `write_once` would notice another one only when keys had looked for their state in the wrong place.
 Rule 2: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
 """
 
@@ -24,6 +26,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from waterclock.errors import UsageError
+from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.packs import END_US, TIMED, Packs, as_time, timed
 
 try:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 NAME = "waterclock_close"
 _BINDING = "binding"  # the option that names the file which names the folder
+_COUNT = "buckets"
 _numbers = count()
 _made: dict[str, OnSpark] = {}
 
@@ -50,6 +54,7 @@ class OnSpark:
     rules: str
     watermark_delay_us: int
     columns: str
+    buckets: int
 
 
 def closes(session: SparkSession, made: OnSpark) -> DataFrame:
@@ -57,7 +62,8 @@ def closes(session: SparkSession, made: OnSpark) -> DataFrame:
     binding = str(_folder() / str(next(_numbers)))
     _made[binding] = made
     session.dataSource.register(ClosingSource)
-    return session.readStream.format(NAME).option(_BINDING, binding).load()
+    stream = session.readStream.format(NAME).option(_BINDING, binding).option(_COUNT, str(made.buckets))
+    return stream.load()
 
 
 def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
@@ -111,7 +117,7 @@ class ClosingSource(DataSource):  # type: ignore[misc]  # PySpark is untyped her
         return TIMED
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return ClosingReader(self.options[_BINDING])
+        return ClosingReader(self.options[_BINDING], int(self.options[_COUNT]))
 
 
 class Beats(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
@@ -121,21 +127,35 @@ class Beats(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
 class ClosingReader(_Ends, DataSourceStreamReader):  # type: ignore[misc]  # PySpark is untyped here
     """The planner's side, and `read`, which runs in workers."""
 
-    def __init__(self, binding: str) -> None:
-        self._binding = Path(binding)
+    def __init__(self, binding: str, count: int) -> None:
+        self._binding, self._count = Path(binding), count
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing: what is there is there."""
 
     def initialOffset(self) -> dict[str, int]:
-        return {"heartbeats": 0}
+        return self._offset(0)
 
     def latestOffset(self, *start_and_limit: Any) -> dict[str, int]:  # PySpark 4.1 gives neither
+        if start_and_limit:
+            self._refuse_others(start_and_limit[0])  # before Spark writes down a batch that could not be run
         folder = Path(self._binding.read_text()) if self._binding.exists() else None
-        return {"heartbeats": sum(1 for _ in folder.glob("*.jsonl")) if folder else 0}
+        return self._offset(sum(1 for _ in folder.glob("*.jsonl")) if folder else 0)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        self._refuse_others(start)
         return [Beats(None)] if end["heartbeats"] > start["heartbeats"] else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield timed(Packs(), as_time(END_US))
+
+    def _offset(self, heartbeats: int) -> dict[str, int]:
+        return {"heartbeats": heartbeats, **({} if self._count == BUCKETS else {_COUNT: self._count})}
+
+    def _refuse_others(self, start: dict[str, int]) -> None:
+        before = start.get(_COUNT, BUCKETS)
+        if before != self._count:
+            raise UsageError(
+                f"the checkpoint keeps its state in {before} buckets, and on_spark() has {self._count} now: keys would not "
+                f"find their state. Give on_spark(buckets={before}), or start with a new checkpoint and sink"
+            )

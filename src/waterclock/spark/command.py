@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         server = option.open_server(arguments.metrics, "run", pipeline.statistics, prometheus)
         with server, Bar(config.name, quiet=arguments.json) as bar:
             conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-            session = start(config.name, config.cores, conf, config.checkpoint / "spark.log")
+            session = start(config.name, config.cores, conf, config.checkpoint / "spark.log", pipeline.buckets)
             summary = pipeline.run(session.spark, arguments.live, bar.report)
     finally:
         pipeline.close()

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PACKED = "bucket int, origin string, frame binary"
-BUCKETS = 16
 _CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
 
@@ -78,12 +77,15 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         bucket = Bucket(self._rules, None if engine is None else StoredBucket(engine, held), self._blobs)
         # Spark's watermark starts at 0 and never lies before 1970: 0 says that there is none yet.
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
-        alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), alarm, rang_ms)
+        self._keep(bucket, watermark_ms, alarm, rang_ms)
+        results = frames.chosen(results, self._columns) if self._columns else results
+        return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
+
+    def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
+        alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), was_ms, rang_ms)
         after = bucket.store()
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))
-        results = frames.chosen(results, self._columns) if self._columns else results
-        return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
     def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
         if due_ms != was_ms:

@@ -18,7 +18,9 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import CLOSING
 
 TIMED = f"ts timestamp, {operator.PACKED}"
-FIRST = buckets.labels(operator.BUCKETS)[0]  # where what belongs to no key travels
+FIRST = buckets.labels(buckets.BUCKETS)[
+    0
+]  # where what belongs to no key travels: it leaves no state, so any label will do
 CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
 _SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
@@ -28,9 +30,11 @@ NO_TIME = pa.scalar(None, frames.TIMESTAMP)
 class Packs:
     """Packed rows, with `origin` for their order: where they come from, then the order in which they were made."""
 
-    def __init__(self, origin: str = "") -> None:
+    def __init__(self, origin: str = "", count: int = buckets.BUCKETS) -> None:
+        """`count` is the number of buckets."""
         context = TaskContext.get()
         self.origin = origin or f"{context.partitionId() if context else 0:08d}"
+        self._count = count
         self._made = 0
         self._rows: list[tuple[int, str, bytes | None]] = []
 
@@ -41,12 +45,20 @@ class Packs:
         self._rows.append((label, f"{self.origin} {self._made:08d}", frame))
         self._made += 1
 
+    def add_rows(self, rows: pa.RecordBatch, key: str) -> None:
+        """Add rows, whose column `key` has no nulls, to the buckets of their keys."""
+        for label, part in buckets.split(rows, rows.column(key), self._count):
+            self.add(label, frames.to_bytes(part))
+
+    def add_to_each(self, frame: bytes) -> None:
+        """Add a frame to every bucket."""
+        for label in buckets.labels(self._count):
+            self.add(label, frame)
+
     def add_early(self, watermark_us: int) -> None:
         """Tell every bucket of a watermark before 1970, which is none to Spark: its own never lies there."""
         if watermark_us < _SPARKS_FIRST_US:
-            clock = frames.to_bytes(frames.clock({"stream": watermark_us}))
-            for label in buckets.labels(operator.BUCKETS):
-                self.add(label, clock)
+            self.add_to_each(frames.to_bytes(frames.clock({"stream": watermark_us})))
 
     def take(self) -> pa.RecordBatch:
         label, origin, frame = zip(*self._rows, strict=True) if self._rows else ((), (), ())

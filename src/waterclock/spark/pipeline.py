@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
+from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
+from waterclock.spark.checkpoint.carrying import number_in_sink, settle
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import Owner
 from waterclock.spark.fresh import Removal
@@ -44,6 +46,7 @@ from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
 from waterclock.spark.steps import ChosenColumns, ResultStep, StepSink
 from waterclock.spark.streams import check_source, stream_of
+from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
 from waterclock.spark.watching.behind import Behind
@@ -59,34 +62,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 0.1
 _TOO_SLOW = "Python worker failed to connect back"  # Spark gives one ten seconds; a busy machine may need more
 _STARTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a pipeline says after each batch: the totals of the sink so far, and how much of its source is done."""
-
-    batch_id: int
-    totals: dict[str, int]
-    done: int
-    found: int
-    unit: str  # of `done` and `found`: "files", "records"
-    watermark_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The end of a run. `totals` are the sink's over all runs; the rest is this run's."""
-
-    pipeline: str
-    sink: str
-    batches: int
-    events: int
-    seconds: float
-    totals: dict[str, int]
-
-    @property
-    def events_per_second(self) -> float:
-        return self.events / self.seconds if self.seconds else 0.0
 
 
 class Pipeline:
@@ -107,6 +82,7 @@ class Pipeline:
         watermark_delay: Duration = 0,
         close: bool = True,
         name: str = "pipeline",
+        buckets: int | None = None,
     ) -> None:
         asked = sink if isinstance(sink, StepSink) else StepSink(sink)
         self._step, self._columns, sink = asked.step, asked.columns, asked.sink
@@ -118,9 +94,10 @@ class Pipeline:
         check_source(source, rules, getattr(sink, "mirror", None))
         check_places(None, getattr(source, "path", None), folder, _path_of(self._sink))
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
+        self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        self._schema = self._results_schema()
+        self._schema, self._written = self._results_schema(), None
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -149,7 +126,7 @@ class Pipeline:
         """
         session = self._session or session or session_for(self._name)
         check_session(session)
-        check_state_store(session)
+        check_state_store(session, self._count(session))
         self.check(session)
         self._checkpoint.sweep()
         self._checkpoint.close_again()
@@ -199,13 +176,20 @@ class Pipeline:
                 self._reshapes = ResultStep(self._step, session, self._schema)
         if self._schema is not None and self._columns:
             self._reshapes = ChosenColumns(self._columns, self._schema)
+        self.buckets = self._count(session)
         if self._schema is not None and (self._step is None or self._reshapes is not None):
             self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
 
+    def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
+        """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
+        return self._checkpoint, self._rules, self._sink, self._written
+
     def _check_whole(self, schema: pa.Schema) -> None:
         self._sink.open(schema)  # 1
+        self._written = schema
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        last, done = checkpoint.last_batch(), checkpoint.last_done()
+        settle(checkpoint, self._sink.last_applied())
+        last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
         check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
         self._stream.refuse_if_closed()
         checkpoint.claim(self._settings())  # 2
@@ -213,6 +197,9 @@ class Pipeline:
         self._owner.take()  # where the folder is new
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
+
+    def _count(self, session: SparkSession | None) -> int:
+        return self._asked or self._checkpoint.buckets() or by_cores(session and cores_of(session))
 
     def _results_schema(self) -> pa.Schema | None:
         event, rules = self._stream.schema(), self._rules
@@ -235,7 +222,7 @@ class Pipeline:
             self._stop()
 
     def _start(self, session: SparkSession, live: bool) -> StreamingQuery:
-        packed, trigger = self._stream.packed(session, live), self._stream.trigger(live)
+        packed, trigger = self._stream.packed(session, live, self.buckets), self._stream.trigger(live)
         if self._rules is None:
             worked = packed.select("frame").where("frame IS NOT NULL")
         else:
@@ -352,7 +339,7 @@ class Pipeline:
         mirror = getattr(self._sink, "mirror", None)
         return {
             "state": bucket.VERSION,
-            "buckets": operator.BUCKETS,
+            "buckets": self.buckets,
             "rules": repr(self._rules),
             "watermark_delay_us": self._delay_us,
             **self._stream.settings(),
@@ -370,6 +357,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
         watermark_delay=config.watermark_delay_us,
         close=config.close,
         name=config.name,
+        buckets=config.buckets or Checkpoint(config.checkpoint).buckets() or by_cores(config.cores),
     )
 
 

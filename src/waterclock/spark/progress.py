@@ -20,8 +20,8 @@ from rich.table import Table
 from waterclock.rules.durations import from_us
 
 if TYPE_CHECKING:
-    from waterclock.spark.pipeline import Progress as Told
-    from waterclock.spark.pipeline import Summary
+    from waterclock.spark.summary import Progress as Told
+    from waterclock.spark.summary import Summary
 
 _SHOWN = (
     ("events", "events taken"),

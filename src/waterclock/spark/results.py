@@ -77,7 +77,9 @@ class ResultStream:
 
     def settings(self) -> dict[str, Any]:
         made = self._results.made.values()
-        return {"rules": [each.rules for each in made], "columns": [each.columns for each in made]}
+        counts = [each.buckets for each in made]
+        both = {"rules": [each.rules for each in made], "columns": [each.columns for each in made]}
+        return {**both, **({"buckets": counts[0] if len(set(counts)) == 1 else counts} if counts else {})}
 
     def check(self) -> None:
         """Nothing: what Spark can know of it, it knew when the stream was made."""
@@ -85,7 +87,7 @@ class ResultStream:
     def refuse_if_closed(self) -> None:
         """Nothing that can be known yet: the first batch that has results is refused."""
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         bind(self._results.made, self._checkpoint.heartbeats)
         return self._results.rows.mapInArrow(as_frames, "frame binary")
 

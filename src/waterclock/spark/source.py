@@ -46,9 +46,9 @@ class Stream(Protocol):
     def refuse_if_closed(self) -> None:
         """UsageError where something came after the closing heartbeat: all of it would be late."""
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
-        """The packed rows with their watermark. Not `live`: up to where the source ends now, and after the close not
-        beyond what was read before it."""
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
+        """The packed rows, in `count` buckets, with their watermark. Not `live`: up to where the source ends now, and after
+        the close not beyond what was read before it."""
 
     def trigger(self, live: bool) -> dict[str, Any]:
         """How a query on `packed` is triggered; where it ends by itself, {"availableNow": True}."""
@@ -68,7 +68,7 @@ class Stream(Protocol):
 # What streams share --------------------------------------------------------------------------------------------
 
 
-def literal(folder: Path) -> str:
+def literal(folder: Path | str) -> str:
     """A folder's path as Spark is told it: it takes a path as it stands, no %20 for a space, but reads it as a pattern.
 
     >>> literal(Path("/in/a [1]"))

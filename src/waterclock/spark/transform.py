@@ -37,7 +37,8 @@ from waterclock.errors import UsageError
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.rules.truth import Kind, Unfit
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import frames, operator
+from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
 from waterclock.spark.closing import OnSpark, closes
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.packs import CLOSING_US, NO_TIME, TIMED, Packs, as_time, end_of, timed
@@ -65,19 +66,21 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
 _PLAIN = (StringType, NumericType, BooleanType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 
-def transform_with(rules: Rules, watermark_delay_us: int) -> Callable[[DataFrame], DataFrame]:
-    """The function behind `Rules.on_spark`."""
+def transform_with(rules: Rules, watermark_delay_us: int, asked: int | None = None) -> Callable[[DataFrame], DataFrame]:
+    """The function behind `Rules.on_spark`; `asked` is the number of buckets, by the session's cores where it is None."""
+    checked("on_spark(buckets=)", asked)
 
     def transform(events: DataFrame) -> DataFrame:
         check_columns(rules, events.schema)
+        count = asked or by_cores(cores_of(events.sparkSession))
         result = result_type(rules, events.schema)
         rows = events.withColumn(ROW_ID, made_id(rules, events.columns))
         if not events.isStreaming:
-            packed = rows.mapInArrow(packer(rules), operator.PACKED)
+            packed = rows.mapInArrow(packer(rules, count), operator.PACKED)
             done = packed.groupBy("bucket").applyInArrow(_whole_bucket(rules), "frame binary")
         else:
-            packed = rows.mapInArrow(timed_packer(rules, watermark_delay_us), TIMED)
-            made = OnSpark(repr(rules), watermark_delay_us, events.schema.simpleString())
+            packed = rows.mapInArrow(timed_packer(rules, watermark_delay_us, count), TIMED)
+            made = OnSpark(repr(rules), watermark_delay_us, events.schema.simpleString(), count)
             with_close = packed.unionByName(closes(events.sparkSession, made))
             timed_rows = with_close.withWatermark("ts", delay_text(watermark_delay_us)).drop("ts")
             done = operator.apply(rules, timed_rows)
@@ -172,11 +175,11 @@ def result_type(rules: Rules, schema: StructType) -> StructType:
     )
 
 
-def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows out; heartbeats have done their work at the watermark and end here."""
+def packer(rules: Rules, count: int = BUCKETS) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows of `count` buckets out; heartbeats have done their work at the watermark and end here."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packs = Packs()
+        packs = Packs(count=count)
         for batch in batches:
             _add(packs, batch, rules)
             yield packs.take()
@@ -184,12 +187,14 @@ def packer(rules: Rules) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return pack
 
 
-def timed_packer(rules: Rules, delay_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def timed_packer(
+    rules: Rules, delay_us: int, count: int = BUCKETS
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The same for a stream: beside what is packed, the largest time of all rows, heartbeats too (`packs.TIMED`). Its
     watermark stays `delay_us` behind."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packs = Packs()
+        packs = Packs(count=count)
         for batch in batches:
             _add(packs, batch, rules)
             latest_us = pc.max(batch.column(rules.time).cast(frames.TIMESTAMP).cast(pa.int64())).as_py()
@@ -204,8 +209,7 @@ def _add(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> None:
     keyed = batch.filter(pc.is_valid(batch.column(rules.key)))
     _check_heartbeats(rules, batch)
     _check_rows(rules, keyed)
-    for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
-        packs.add(label, frames.to_bytes(rows))
+    packs.add_rows(keyed, rules.key)
 
 
 def _check_heartbeats(rules: Rules, rows: pa.RecordBatch) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from waterclock.spark.pipeline import Pipeline, Summary
+from waterclock.spark.pipeline import Pipeline
 from waterclock.spark.results import results_of
+from waterclock.spark.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import PIPELINE, orders, table
 from tests.spark.test_pipeline_api import TOLD, expected
 from waterclock.errors import EnvironmentMissing, StateMismatch, UsageError, WaterclockError
-from waterclock.spark.pipeline import Summary, configured
+from waterclock.spark.pipeline import configured
+from waterclock.spark.summary import Summary
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,10 @@ from tests.spark.checkpoint.test_taken import write_entry
 from tests.spark.least_pipeline import LEAST
 from waterclock import Rules
 from waterclock.spark import frames
-from waterclock.spark.buckets import labels
+from waterclock.spark.buckets import BUCKETS, labels
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout
 from waterclock.spark.files.source import reader
-from waterclock.spark.operator import BUCKETS
 from waterclock.spark.streams import stream_of
 from waterclock.spark.toml.config import load
 

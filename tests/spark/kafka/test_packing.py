@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from waterclock import Rules
 from waterclock.kafka.partitions import Partition
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import buckets, frames
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import HEARTBEAT, Records, TopicLayout
 from waterclock.spark.packs import END_US, FIRST
@@ -49,7 +49,7 @@ def clocks(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, int | None]]]
 def test_every_bucket_hears_of_every_partition_and_how_far_this_one_allows() -> None:
     expected = {"orders/0": None, "orders/1": NOON_US - DELAY_US, "returns/0": None}
     found = clocks(packed(records(event("a", 11), event("b", 12), event("c", 3))))
-    assert found == {label: [expected] for label in buckets.labels(operator.BUCKETS)}
+    assert found == {label: [expected] for label in buckets.labels(buckets.BUCKETS)}
 
 
 def test_a_partition_without_a_time_yet_says_so() -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import UsageError
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import buckets, frames
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.kafka import datasource
 from waterclock.spark.packs import END_US, FIRST
@@ -153,7 +153,7 @@ def test_a_partition_that_is_gone_holds_nobody_back_though_its_batch_brings_no_r
         assert reader.partitions(after, after) == []
     told = {row["bucket"]: frames.from_bytes(row["frame"]).to_pydict() for row in rows}
     expected = {"partition": [f"{topic}/0", "was-there/0"], "watermark": [None, END_US]}
-    assert told == dict.fromkeys(buckets.labels(operator.BUCKETS), expected)
+    assert told == dict.fromkeys(buckets.labels(buckets.BUCKETS), expected)
 
 
 def test_a_partition_that_is_gone_is_told_of_though_its_batch_reads_nothing_but_aborted_records(

@@ -132,11 +132,19 @@ class Checkpoint:
             raise self._of_another_version(before.get("state"), settings.get("state"))
         if changed == ["path"] and "path" in before:
             raise self._of_another_folder(before.get("path"), settings.get("path"))
+        if changed == ["buckets"]:
+            raise self._of_other_buckets(before.get("buckets"), settings.get("buckets"))
         if changed:
             raise StateMismatch(
                 f"the pipeline changed since the checkpoint {self.path} was made ({', '.join(changed)}): its state "
                 "would mean something else now. Undo the change, or start over with --fresh."
             )
+
+    def buckets(self) -> int | None:
+        """In how many buckets the state is kept; None where there is none yet, or where that is several operators'."""
+        file = self.path / "waterclock.json"
+        kept = stored(file).get("buckets") if file.exists() else None
+        return kept if isinstance(kept, int) else None
 
     def lies_where_it_was_made(self) -> bool:
         """Whether it was neither moved nor copied, as far as it shows."""
@@ -148,6 +156,13 @@ class Checkpoint:
         return StateMismatch(
             f"the checkpoint {self.path} was written by another version of waterclock: its state has version {written}, "
             f"this waterclock reads {read}. Use the version that wrote it, or start over with --fresh."
+        )
+
+    def _of_other_buckets(self, kept: Any, asked: Any) -> StateMismatch:
+        return StateMismatch(
+            f"the checkpoint {self.path} keeps its state in {kept} buckets, and {asked} are asked for: keys would not find "
+            f"their state. Leave 'buckets' out, or say {kept}; to have {asked}, carry the state into a new checkpoint with "
+            f"waterclock state rescale PIPELINE.toml --buckets {asked}."
         )
 
     def _of_another_folder(self, read: Any, named: Any) -> StateMismatch:

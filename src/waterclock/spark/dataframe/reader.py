@@ -74,9 +74,9 @@ class ReaderStream:
     def refuse_if_closed(self) -> None:
         """Nothing that can be known yet: its options say which files count. The first batch that has rows is refused."""
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         assert self._rows is not None  # as `begin` made it
-        return self._rows.packed(session, live)
+        return self._rows.packed(session, live, count)
 
     def trigger(self, live: bool) -> dict[str, Any]:
         return {}

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import frames
+from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
 from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, end_of, timed
 
@@ -23,11 +24,14 @@ ASIDE = (FILE, CORRUPT)
 _NOT_READ = "the reader cannot read it by the columns"
 
 
-def row_packer(rules: Rules, delay_us: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows in, packed rows with the largest time beside them out (`packs.TIMED`); the watermark stays `delay_us` behind."""
+def row_packer(
+    rules: Rules, delay_us: int, count: int = BUCKETS
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows in, packed rows of `count` buckets with the largest time beside them out (`packs.TIMED`); the watermark stays
+    `delay_us` behind."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packs = Packs()
+        packs = Packs(count=count)
         for batch in batches:
             if batch.num_rows:
                 yield _packed(packs, batch, rules, delay_us)
@@ -52,8 +56,7 @@ def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) ->
     letters = _letters(batch.filter(bad), reasons.filter(bad))
     good = _without(batch.filter(pc.invert(bad)), *ASIDE)
     keyed = good.filter(pc.is_valid(good.column(rules.key)))
-    for label, rows in buckets.split(keyed, keyed.column(rules.key), operator.BUCKETS):
-        packs.add(label, frames.to_bytes(rows))
+    packs.add_rows(keyed, rules.key)
     counters = {"dead_letters": letters.num_rows, "heartbeats": good.num_rows - keyed.num_rows}
     if any(counters.values()):
         packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))

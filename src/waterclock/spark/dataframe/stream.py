@@ -76,9 +76,9 @@ class DataFrameStream:
     def refuse_if_closed(self) -> None:
         """Nothing that can be known yet: the first batch that has rows is refused."""
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         named = self._rows.withColumn(ROW_ID, made_id(self._rules, self._rows.drop(*ASIDE).columns))
-        rows = named.mapInArrow(row_packer(self._rules, self._delay_us), TIMED)
+        rows = named.mapInArrow(row_packer(self._rules, self._delay_us, count), TIMED)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
         if self._letters is not None:
             rows = rows.unionByName(self._letters.mapInArrow(pack_letters, TIMED))

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waterclock.rules.model import Rules
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import frames
+from waterclock.spark.buckets import BUCKETS
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout, name_of, read_file
 from waterclock.spark.layout import dead_letters
@@ -57,10 +58,10 @@ class FileStream:
     def refuse_if_closed(self) -> None:
         self._checkpoint.refuse_if_closed(self._source.path)
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
         files = names_of(session, self._source.path, self._source.files_per_batch, beat=False)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True)
-        rows = files.unionByName(beats).mapInArrow(reader(self._layout, self._delay_us), TIMED)
+        rows = files.unionByName(beats).mapInArrow(reader(self._layout, self._delay_us, count), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:
@@ -88,16 +89,19 @@ class FileStream:
         pass
 
 
-def reader(layout: Layout | None, delay_us: int = 0) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def reader(
+    layout: Layout | None, delay_us: int = 0, count: int = BUCKETS
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Names of files in, packed rows out; a file's rows are ordered by when it was written, then by its name.
 
-    Without a layout there are heartbeats only. `delay_us` is how far the watermark stays behind.
+    Without a layout there are heartbeats only. `delay_us` is how far the watermark stays behind, `count` the number of
+    buckets.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for file in batch.to_pylist():
-                packs = Packs(f"{file['written']:020d} {file['path']}")
+                packs = Packs(f"{file['written']:020d} {file['path']}", count)
                 if file["beat"] or layout is None:
                     yield timed(packs, _time(END_US))  # the closing heartbeat: there is no other file beside the source
                 else:
@@ -127,8 +131,7 @@ def _add_rows(packs: Packs, rows: pa.Table, key: str) -> int:
     """Add the events; how many rows are heartbeats, which do their work at the watermark."""
     keyed = rows.filter(pc.is_valid(rows.column(key))).combine_chunks()
     for batch in keyed.to_batches():
-        for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
-            packs.add(label, frames.to_bytes(part))
+        packs.add_rows(batch, key)
     return rows.num_rows - keyed.num_rows  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from waterclock.kafka.partitions import Partition
-from waterclock.spark import buckets, frames, operator
+from waterclock.spark import buckets, frames
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
 from waterclock.spark.packs import END_US, FIRST, NO_TIME, Packs, end_of, timed
 
@@ -31,20 +31,20 @@ class PacksRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowPacker:
-    """What every task needs to pack: the layout of the records, and how far the watermark stays behind."""
+    """What every task needs to pack: the layout of the records, how far the watermark stays behind, how many buckets."""
 
     layout: TopicLayout
     delay_us: int
+    count: int = buckets.BUCKETS
 
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more: they hold
         nobody back."""
-        packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
+        packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}", self.count)
         taken = read_records(records, self.layout)
         key = self.layout.rules.key
         for batch in taken.rows.combine_chunks().to_batches():
-            for label, part in buckets.split(batch, batch.column(key), operator.BUCKETS):
-                packs.add(label, frames.to_bytes(part))
+            packs.add_rows(batch, key)
         counted = frames.with_counters(taken.dead, taken.counters, b"dead")
         packs.add(FIRST, frames.to_bytes(counted))
         own = None if taken.latest_us is None else end_of(taken.latest_us) - self.delay_us
@@ -52,7 +52,7 @@ class RowPacker:
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
         """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more."""
-        return _with_clocks(Packs("gone"), _watermarks(known, gone))
+        return _with_clocks(Packs("gone", self.count), _watermarks(known, gone))
 
 
 def _watermarks(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
@@ -61,7 +61,5 @@ def _watermarks(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[s
 
 
 def _with_clocks(packs: Packs, watermarks: dict[str, int | None]) -> pa.RecordBatch:
-    clock = frames.to_bytes(frames.clock(watermarks))
-    for label in buckets.labels(operator.BUCKETS):
-        packs.add(label, clock)
+    packs.add_to_each(frames.to_bytes(frames.clock(watermarks)))
     return timed(packs, NO_TIME)

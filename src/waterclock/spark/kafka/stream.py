@@ -10,6 +10,7 @@ Rule 3: the heartbeats of the checkpoint are the only rows that have a time for 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow as pa
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.rules.model import Rules
+from waterclock.spark.buckets import cores_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.source import reader
 from waterclock.spark.kafka.changes import ChangeLayout, ChangePacker
@@ -46,12 +48,6 @@ def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker 
     if rules is None:
         return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
     return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
-
-
-def cores_of(session: SparkSession) -> int:
-    """How many tasks the session runs at once; of a cluster, as many as it was asked for."""
-    context = session.sparkContext
-    return int(context.getConf().get("spark.cores.max", str(context.defaultParallelism)))
 
 
 class TopicStream:
@@ -107,7 +103,9 @@ class TopicStream:
                 "[time]."
             )
 
-    def packed(self, session: SparkSession, live: bool) -> DataFrame:
+    def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
+        if isinstance(self._packing, RowPacker):
+            self._packing = replace(self._packing, count=count)
         rows = self._by_connector(session) if self._topics.way == "connector" else self._by_python(session, live)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
         return rows.unionByName(beats).withWatermark("ts", delay_text(self._packing.delay_us)).drop("ts")

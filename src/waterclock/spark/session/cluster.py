@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import waterclock.errors
 from waterclock.errors import UsageError
-from waterclock.spark.operator import BUCKETS
+from waterclock.spark.buckets import by_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +55,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def cluster_settings(ours: Mapping[str, str], given: Mapping[str, str], cores: int | None) -> dict[str, str]:
-    """`ours`, for one machine, as they serve on a cluster; UsageError where nobody said how much of it to take."""
+def cluster_settings(
+    ours: Mapping[str, str], given: Mapping[str, str], cores: int | None, count: int | None = None
+) -> dict[str, str]:
+    """`ours`, for one machine, as they serve on a cluster with `count` buckets; UsageError where nobody said how much of it
+    to take."""
     if cores is None and _PARTITIONS not in given:
         raise UsageError(
             "a pipeline on a cluster needs 'cores' in [spark]: how many of the cluster's cores it takes, and in how many "
@@ -66,7 +69,7 @@ def cluster_settings(ours: Mapping[str, str], given: Mapping[str, str], cores: i
     if cores is not None:
         kept |= {
             "spark.cores.max": str(cores),
-            _PARTITIONS: str(min(cores, BUCKETS)),
+            _PARTITIONS: str(min(cores, count or by_cores(cores))),
         }  # more parts than buckets would stay empty
     return kept
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waterclock.errors import EnvironmentMissing, UsageError
-from waterclock.spark.operator import BUCKETS
+from waterclock.spark.buckets import by_cores
 from waterclock.spark.session import cluster
 from waterclock.spark.session.interrupts import Interrupted
 from waterclock.spark.session.java import use_java
@@ -32,8 +32,8 @@ _FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
-def settings(cores: int) -> dict[str, str]:
-    """The settings of a local session for `cores` cores, by Spark's names."""
+def settings(cores: int, count: int | None = None) -> dict[str, str]:
+    """The settings of a local session for `cores` cores and `count` buckets, by Spark's names."""
     log = files("waterclock.spark.session") / "log4j2.properties"
     return {
         "spark.driver.host": "127.0.0.1",
@@ -44,7 +44,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.shuffle.partitions": str(min(cores, count or by_cores(cores))),  # more than buckets would stay empty
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
@@ -62,10 +62,15 @@ class Session:
 
 
 def start(
-    name: str, cores: int | None = None, extra: Mapping[str, str] | None = None, log: Path | None = None
+    name: str,
+    cores: int | None = None,
+    extra: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    count: int | None = None,
 ) -> Session:
     """A session named `name` on `cores` cores of this machine, or of the cluster that "spark.master" names.
 
+    State is kept in as many parts as there are cores, but no more than `count`, the buckets.
     `extra` settings win over those that spark-submit gave, and those over ours.
     What the JVM and its Python workers say goes to the file `log` where one is given.
     Raises EnvironmentMissing where no Java is found, or Spark does not start; UsageError for a cluster without `cores`.
@@ -78,7 +83,7 @@ def start(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", given.get("spark.pyspark.python", sys.executable))
     here = cores or os.cpu_count() or 1
-    ours = settings(here) if local else cluster.cluster_settings(settings(here), given, cores)
+    ours = settings(here, count) if local else cluster.cluster_settings(settings(here, count), given, cores, count)
     chosen = {"spark.master": f"local[{here}]", "spark.app.name": name, **_both(ours, given)}
     with nullcontext() if local else cluster.shipped() as package:
         spark = _started(chosen, log)
@@ -120,8 +125,9 @@ def check(spark: SparkSession) -> None:
         )
 
 
-def check_state_store(spark: SparkSession) -> None:
-    """Raise UsageError where the session keeps state in a way that rules cannot be kept in; warn of what makes it slow."""
+def check_state_store(spark: SparkSession, count: int) -> None:
+    """Raise UsageError where the session keeps state in a way that rules cannot be kept in; warn of what makes it slow with
+    `count` buckets."""
     name = "spark.sql.streaming.stateStore.providerClass"
     if "RocksDB" not in spark.conf.get(name, ""):
         raise UsageError(
@@ -129,12 +135,12 @@ def check_state_store(spark: SparkSession) -> None:
             f'spark.conf.set("{name}", "{_ROCKSDB}"), or let waterclock.spark.start_session() make the session'
         )
     parts = int(spark.conf.get("spark.sql.shuffle.partitions", "200"))
-    if parts > BUCKETS:
+    if parts > count:
         log.warning(
             "spark.sql.shuffle.partitions is %d: each batch commits that many state stores, and all but %d stay empty; set "
             "it to the number of cores before the first batch of a checkpoint, which keeps it",
             parts,
-            BUCKETS,
+            count,
         )
 
 

@@ -124,7 +124,7 @@ class Bucket:
         return frames.with_watermark(frames.with_counters(both, counted), self._engine.watermark)
 
     def _load(self, stored: StoredBucket) -> None:
-        state = _read_state(stored.engine)
+        state = read_state(stored.engine)
         schema = state["schema"]
         self._schema = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
         self._watermarks = Watermarks(state["watermarks"])
@@ -202,7 +202,8 @@ def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
     return max((us for us in largest if us is not None), default=None)
 
 
-def _read_state(blob: bytes) -> Any:
+def read_state(blob: bytes) -> Any:
+    """What `Bucket.store` packed as `engine`; StateMismatch where another version of waterclock did."""
     if blob[0] != VERSION:
         raise StateMismatch(
             f"the stored state has version {blob[0]}, this waterclock reads {VERSION}: "

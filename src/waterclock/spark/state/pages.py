@@ -97,6 +97,10 @@ class Pages:
         self._store = store
         self._pages = [Page(store, *page) for page in stored]
 
+    def all(self) -> list[Page]:
+        """Every page, the oldest first."""
+        return list(self._pages)
+
     def dump(self) -> list[Any]:
         """What `Pages(store, stored)` takes."""
         return [page.dump() for page in self._pages]

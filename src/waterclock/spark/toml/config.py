@@ -8,7 +8,7 @@
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
     [rules] ...       see rules/toml.py; with changes of tables (kafka/table.py) there are neither [rules] nor [time]
     [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
-    [spark]           cores, and [spark.conf] with Spark's own settings
+    [spark]           cores, buckets, and [spark.conf] with Spark's own settings
 
 Paths are relative to the file.
 """
@@ -24,6 +24,7 @@ from typing import Any
 from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
+from waterclock.spark.buckets import checked
 from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import check_places, place, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
@@ -74,6 +75,7 @@ class Config:
     spark_conf: Mapping[str, str]
     step: Step | None = None  # what is done with results before they reach the sink
     columns: tuple[str, ...] = ()  # of results, that the sink is given; all where none is named
+    buckets: int | None = None  # None: as the checkpoint has them, or by the cores
 
 
 def load(path: str | Path) -> Config:
@@ -109,7 +111,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     folder = file.parent
     pipeline = _part(table, "pipeline", ("name", "checkpoint"))
     time = _part(table, "time", ("watermark_delay", "close"))
-    spark = _part(table, "spark", ("cores", "conf"))
+    spark = _part(table, "spark", ("buckets", "cores", "conf"))
     name = plain_name("[pipeline]", _get(pipeline, "[pipeline]", "name", str, "pipeline"))
     checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
     config = Config(
@@ -124,11 +126,19 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         columns=() if _mirrors(table) else columns_from("[sink]", _part(table, "sink", None)),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
+        buckets=_buckets(spark),
     )
     check_fits(config.source.all_columns(), config.rules, config.sink.mirror)
     check_no_loop(config.sink, config.source)
     check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
     return config
+
+
+def _buckets(spark: Mapping[str, Any]) -> int | None:
+    try:
+        return checked("'buckets'", None if "buckets" not in spark else _get(spark, "[spark]", "buckets", int))
+    except ValueError as error:
+        raise UsageError(f"[spark]: {error}") from None
 
 
 def _brings_changes(table: Mapping[str, Any]) -> bool:

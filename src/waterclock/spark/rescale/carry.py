@@ -1,0 +1,241 @@
+"""A pipeline's state into a new checkpoint with another number of buckets, or in more parts; the sink goes with it.
+
+Numbered; a test dies between any two of them:
+
+    1. what cannot be carried over is refused; nothing is written yet
+    2. the new folder says that it is being made; what a killed try left in it goes
+    3. the old state is read, taken apart by the keys' new buckets, and laid down as parts
+    4. a query of Spark's puts the parts together: the new state, batch 0 of a query with an id of its own
+    5. offsets, the sources' logs, heartbeats and settings are laid beside it
+    6. the old folder says which one is to take its place
+    7. the sink is handed over: a batch without rows, of the new query, in one transaction of the sink
+    8. the new folder's mark goes, and the parts with it
+
+Rule 1: the sink decides. Before 7 it belongs to the old checkpoint, and the new one is refused; after 7 it is the other way
+        round. So one of the two can be used at every moment, and never both.
+Rule 2: the old checkpoint is kept. Nothing in it changes but the note of step 6.
+Rule 3: as many keys and deadlines are written as were read, or nothing is handed over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from waterclock.disk import make_folder
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.rules.model import Rules
+from waterclock.sinks import Batch, Sink, written_once
+from waterclock.spark.buckets import MOST, checked, cores_of
+from waterclock.spark.checkpoint import carrying
+from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.checkpoint.owner import LOCK, Owner
+from waterclock.spark.frames import DEAD_SCHEMA
+from waterclock.spark.rescale.offsets import carry_offsets, settings_of
+from waterclock.spark.rescale.reading import StateSeen, look, parts
+from waterclock.spark.rescale.writing import PartsProcessor, Written, lay_down, write_state
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from waterclock.spark.pipeline import Pipeline
+
+Report = Callable[[str], None]
+_PARTS = "parts"
+_OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """A state that was carried over: the new checkpoint, its buckets and partitions, and how much was moved."""
+
+    checkpoint: Path
+    buckets: int
+    partitions: int
+    keys: int
+    deadlines: int
+    bytes: int
+
+
+def rescale(
+    pipeline: Pipeline,
+    buckets: int,
+    to: str | Path | None = None,
+    session: SparkSession | None = None,
+    report: Report = lambda told: None,
+) -> Rescaled:
+    """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
+
+    The new one is the folder `to`, by default beside the old one under its name with the number behind. The pipeline must
+    not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with the
+    new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
+
+    Its state is in as many partitions as `session` has cores, or buckets where these are fewer.
+    """
+    from waterclock.spark.session.session import session_for
+
+    checked("rescale(buckets=)", buckets)
+    spark = session or session_for("rescale")
+    pipeline.check(spark)
+    old, rules, sink, schema = pipeline.kept()
+    if rules is None or schema is None:
+        raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
+    new = Checkpoint(Path(to or old.path.with_name(f"{old.path.name}-{buckets}")).absolute())
+    with closing(_Owned(new)) as owned:
+        return _Carrying(spark, old, new, rules, buckets, report).run(sink, schema, owned)
+
+
+class _Owned:
+    """The right to work on the new checkpoint, from the moment on at which there is a folder."""
+
+    def __init__(self, new: Checkpoint) -> None:
+        self._owner = Owner(new.path)
+
+    def take(self) -> None:
+        self._owner.take()
+
+    def close(self) -> None:
+        self._owner.let_go()
+
+
+class _Carrying:
+    """One rescale, from step 1 to 8."""
+
+    def __init__(
+        self, session: SparkSession, old: Checkpoint, new: Checkpoint, rules: Rules, buckets: int, report: Report
+    ) -> None:
+        self._session, self._old, self._new = session, old, new
+        self._rules, self._buckets, self._report = rules, buckets, report
+        self._partitions = min(cores_of(session), buckets, MOST)
+        self._query_id = str(uuid4())
+
+    def run(self, sink: Sink, schema: pa.Schema, owned: _Owned) -> Rescaled:
+        before = self._refuse()  # 1
+        self._begin(owned)  # 2
+        self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
+        laid = lay_down(self._session, self._parts(before), self._folder, self._buckets)  # 3
+        self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
+        written = self._write(before, laid)  # 4
+        self._lay_beside(before)  # 5
+        carrying.carried_over(self._old, self._new)  # 6
+        self._report("hands the sink over")
+        written_once(sink, self._handing_over(sink, schema, before, written))  # 7
+        self._end()  # 8
+        made = (self._new.path, self._buckets, self._partitions)
+        return Rescaled(*made, written.keys, written.deadlines, written.bytes)
+
+    # 1 ---------------------------------------------------------------------------------------------------------
+
+    def _refuse(self) -> StateSeen:
+        if self._old.last_done() is None:
+            raise UsageError(
+                f"no batch of the checkpoint {self._old.path} is done yet, so there is no state to carry over: let the "
+                "pipeline run, or start over with --fresh and the number of buckets that it is to have"
+            )
+        if self._old.is_source_closed():
+            raise UsageError(
+                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
+                "would go on. Start over with --fresh; and for input that goes on, set close = false under [time]"
+            )
+        before = look(self._session, self._old)
+        if (before.buckets, before.partitions) == (self._buckets, self._partitions):
+            raise UsageError(
+                f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
+            )
+        self._refuse_other_things()
+        return before
+
+    def _refuse_other_things(self) -> None:
+        """UsageError where the new folder is no place for a checkpoint."""
+        path = self._new.path
+        if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
+            raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
+        names = {part.name for part in path.iterdir()} - {LOCK} if path.is_dir() else set()
+        if names and not carrying.is_begun(self._new, self._old):
+            raise UsageError(
+                f"the folder {path} holds other things ({min(names)}, ...): name a folder that is empty, or is not there "
+                "yet (--to)"
+            )
+
+    # 2 ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, owned: _Owned) -> None:
+        make_folder(self._new.path)
+        owned.take()
+        self._refuse_other_things()  # once more: nobody else is at it now
+        carrying.begin(self._new, self._old)
+        for part in self._new.path.iterdir():
+            if part.name not in (LOCK, carrying.CARRYING):
+                shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+
+    # 3 and 4 ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _folder(self) -> str:
+        return f"file:{self._new.path / _PARTS}"
+
+    def _parts(self, before: StateSeen) -> Any:
+        return parts(self._session, self._old, before, self._rules, self._buckets)
+
+    def _write(self, before: StateSeen, laid: Written) -> Written:
+        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
+        watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
+        processor = PartsProcessor(self._rules, before.clock, watermark_ms)
+        folder = str(self._new.path / _PARTS)
+        written = write_state(self._session, self._new, folder, processor, self._partitions)
+        counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
+        if any(len(set(each)) != 1 for each in counts):
+            raise StateMismatch(
+                f"of {before.keys} keys {laid.keys} were read and {written.keys} written, of {laid.deadlines} deadlines "
+                f"{written.deadlines}: nothing was handed over, and the old checkpoint goes on. Please report this"
+            )
+        return written
+
+    # 5 ---------------------------------------------------------------------------------------------------------
+
+    def _lay_beside(self, before: StateSeen) -> None:
+        begun = self._begun()
+        carry_offsets(self._old, self._new, before.batch_id, begun)
+        shutil.copytree(self._old.heartbeats, self._new.heartbeats)
+        for name in _OURS:
+            if (self._old.path / name).exists():
+                write(self._new.path / name, (self._old.path / name).read_text())
+        carrying.carried_from(self._new, self._old, carrying.ahead(self._old) + begun + 1)
+        settings = stored(self._old.path / "waterclock.json")
+        own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
+        write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
+
+    def _begun(self) -> int:
+        last = self._old.last_batch()
+        assert last is not None  # one is done
+        return last
+
+    # 7 and 8 ---------------------------------------------------------------------------------------------------
+
+    def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
+        """A batch that says whose the sink is now. A batch that the old checkpoint had begun may be in the sink or not."""
+        applied, begun = sink.last_applied(), self._begun()
+        both = applied is not None and begun > before.batch_id and applied.batch_id == carrying.ahead(self._old) + begun
+        return Batch(
+            query_id=self._query_id,
+            batch_id=carrying.ahead(self._new) + both,
+            offsets=self._new.offsets(0),
+            results=schema.empty_table(),
+            dead_letters=DEAD_SCHEMA.empty_table(),
+            counters={"state_bytes": written.bytes - before.bytes},
+            watermark_us=None,
+            seconds=0.0,
+        )
+
+    def _end(self) -> None:
+        shutil.rmtree(self._new.path / _PARTS)
+        (self._new.path / carrying.CARRYING).unlink()

@@ -1,0 +1,168 @@
+"""The state of a bucket taken apart by the buckets that its keys will have, and put together again. No Spark in this file.
+
+    stored bucket -> its keys' states, its deadlines -> parts, a few thousand keys each -> stored bucket of another count
+
+A key's bucket is a hash of it modulo the count (buckets.py), so 16 to 64 only splits and 64 to 8 only joins; any other pair
+of counts does both, and all go the same way.
+
+Rule 1: nothing is worked out anew: a key's state, its deadlines and the rows that they hold move as they are stored.
+Rule 2: the bucket that is put together stands at the furthest watermark of all. None of its deadlines lies before that:
+        Spark calls a bucket in the batch in which one is due. Where one does, the bucket stands just before it.
+Rule 3: counters move as sums: a batch reports by how much they changed, so it is all the same in which bucket they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from waterclock.rules.deadlines import Deadline
+from waterclock.rules.engine import NO_WATERMARK
+from waterclock.rules.events import Counters
+from waterclock.rules.model import Rules
+from waterclock.spark.buckets import places
+from waterclock.spark.state import chunks, states
+from waterclock.spark.state.blobs import Blobs, BlobStore
+from waterclock.spark.state.bucket import Bucket, StoredBucket, read_state
+from waterclock.spark.state.pages import Pages
+from waterclock.spark.state.rows import Rows
+from waterclock.spark.state.states import States
+from waterclock.spark.state.watermarks import Watermarks
+
+KEYS_A_PART = 20_000  # a part is a row of Spark's: a few megabytes
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far all buckets have come: the watermark of the furthest one, and of each partition of a topic."""
+
+    watermark_us: int = NO_WATERMARK
+    partitions: Mapping[str, int | None] = field(default_factory=dict)
+
+    def furthest(self, other: Clock) -> Clock:
+        """The further one of the two, each partition by itself."""
+        both = [(place, self.partitions.get(place), other.partitions.get(place)) for place in _each(self, other)]
+        known = {place: max((us for us in two if us is not None), default=None) for place, *two in both}
+        return Clock(max(self.watermark_us, other.watermark_us), known)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a stored bucket says of itself without being unpacked."""
+
+    clock: Clock
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some keys' states, or some deadlines, of one bucket, for one place of the new count."""
+
+    schema: bytes | None
+    states: tuple[bytes, bytes] = (b"", b"")
+    chunk: bytes = b""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    keys: int = 0
+    deadlines: int = 0
+
+    def to_bytes(self) -> bytes:
+        """What `part_of` takes."""
+        return msgpack.packb(  # type: ignore[no-any-return]
+            [self.schema, self.states, self.chunk, dict(self.counters), self.keys, self.deadlines]
+        )
+
+
+def part_of(packed: bytes) -> Part:
+    """The part that `to_bytes` packed."""
+    schema, columns, *rest = msgpack.unpackb(packed)
+    return Part(schema, tuple(columns), *rest)
+
+
+def seen(engine: bytes) -> Seen:
+    """What every batch reads of a bucket, looked at: its watermarks, and how many keys it holds."""
+    state = read_state(engine)
+    awake = len(states.from_blobs(state["awake"], b"")) if state["awake"] else 0
+    clock = Clock(state["engine"]["watermark"], state["watermarks"])
+    return Seen(clock, awake + sum(map(len, Pages(BlobStore({}), state["pages"]).all())))
+
+
+def split(rules: Rules, stored: StoredBucket, blobs: Blobs, count: int, place: int) -> Iterator[tuple[int, Part]]:
+    """(place, part) for all that the bucket holds, which stood at `place`; places are those of `count` buckets."""
+    state, store = read_state(stored.engine), BlobStore(blobs)
+    counters = state["engine"]["counters"]
+    if any(counters.values()):
+        yield place % count, Part(state["schema"], counters=counters)
+    kept = _kept(state, stored, store)
+    if kept is not None:
+        for at, numbers in _by_place(kept.keys, count):
+            yield at, Part(state["schema"], states.to_blobs(kept.take(numbers)), keys=len(numbers))
+    yield from _deadlines(rules, state, store, count)
+
+
+def _each(*clocks: Clock) -> list[str]:
+    return sorted({place for clock in clocks for place in clock.partitions})
+
+
+def _kept(state: Any, stored: StoredBucket, store: BlobStore) -> States | None:
+    """The states of all keys, those that rest and those that are awake."""
+    found = [page.take(page.alive()) for page in Pages(store, state["pages"]).all() if len(page)]
+    if state["awake"]:
+        found.append(states.from_blobs(state["awake"], stored.rows))
+    return states.joined(found) if found else None
+
+
+def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:
+    """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
+    rows, packed = Rows(rules), state["schema"]
+    schema = None if packed is None else pa.ipc.read_schema(pa.py_buffer(packed))
+    stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]
+    lying = [each for chunk in stored for each in ([chunk] if isinstance(chunk, bytes) else _fetched(chunk, store))]
+    found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, schema, rules, rows)]
+    if not found:
+        return
+    for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
+        (chunk,) = chunks.pack([[found[number] for number in numbers.tolist()]], rows)
+        yield at, Part(packed, chunk=chunk, deadlines=len(numbers))
+
+
+def _fetched(number: int, store: BlobStore) -> list[bytes]:
+    return msgpack.unpackb(store.get(number))  # type: ignore[no-any-return]
+
+
+def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(place, numbers of its keys in their order), not too many at a time."""
+    of = places(keys, count)
+    order = np.argsort(of, kind="stable")
+    for run in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
+        for start in range(0, len(run), KEYS_A_PART):
+            yield int(of[run[0]]), run[start : start + KEYS_A_PART]
+
+
+class Joined(Bucket):
+    """A bucket that is put together of parts; `store` gives its state as after any step."""
+
+    def __init__(self, rules: Rules, clock: Clock, parts: Iterable[Part], blobs: Blobs | None = None) -> None:
+        super().__init__(rules, None, blobs)
+        self._watermarks = Watermarks(clock.partitions)
+        taken, counters = list(parts), Counters().to_dict()
+        deadlines = [deadline for part in taken for deadline in self._taken(part)]
+        for part in taken:
+            counters = {name: value + part.counters.get(name, 0) for name, value in counters.items()}
+        first = min((deadline[0] for deadline in deadlines), default=None)
+        at = clock.watermark_us if first is None else min(clock.watermark_us, first - 1)
+        self._engine.load({**self._engine.frame(), "watermark": at, "counters": counters})
+        for part in taken:
+            if part.keys:
+                self._join(states.from_blobs(*part.states))
+        for due, kind, key, a, b in deadlines:
+            self._engine.when_due(kind, key, due, a, b)
+
+    def _taken(self, part: Part) -> list[Deadline]:
+        schema = None if part.schema is None else pa.ipc.read_schema(pa.py_buffer(part.schema))
+        self._schema = self._schema or schema
+        return chunks.unpack(part.chunk, schema, self._rules, self._rows) if part.deadlines else []

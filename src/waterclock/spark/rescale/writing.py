@@ -1,0 +1,94 @@
+"""Parts of state become the state of a new checkpoint: its batch 0, of a query that reads nothing else.
+
+In all that Spark stores of it, the query has the pipeline's own operator: key, names and types of state, timers.
+So the pipeline's query goes on where this one ends.
+
+Rule 1: one batch, and its watermark is none: no timer rings in it. Each bucket's alarm is the one that it would have set
+        in the old checkpoint's last batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+from pyspark.sql import Row
+
+from waterclock.errors import StateMismatch
+from waterclock.rules.model import Rules
+from waterclock.spark.buckets import labels
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.operator import RulesProcessor
+from waterclock.spark.rescale.parts import Clock, Joined, Part, part_of
+from waterclock.spark.rescale.reading import PARTS
+from waterclock.spark.source import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_Frame = Row("frame")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: keys, deadlines, bytes of state."""
+
+    keys: int
+    deadlines: int
+    bytes: int
+
+
+class PartsProcessor(RulesProcessor):
+    """Puts each bucket together of its parts; its frames say what it wrote."""
+
+    def __init__(self, rules: Rules, clock: Clock, watermark_ms: int) -> None:
+        super().__init__(rules)
+        self._clock, self._watermark_ms = clock, watermark_ms
+
+    def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
+        taken = sorted((row.origin, bytes(row.frame)) for row in rows)
+        parts = [part_of(frame) for _, frame in taken]
+        bucket = Joined(self._rules, self._clock, parts, self._blobs)
+        self._keep(bucket, self._watermark_ms)
+        yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
+
+
+def lay_down(session: SparkSession, parts: DataFrame, folder: str, count: int) -> Written:
+    """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
+    empty = [(None, label, "", Part(None).to_bytes()) for label in labels(count)]
+    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(folder)
+    frames = session.read.schema(PARTS).parquet(folder).select("frame").toLocalIterator()
+    laid = [(part.keys, part.deadlines) for part in (part_of(bytes(row.frame)) for row in frames)]
+    return Written(sum(keys for keys, _ in laid), sum(deadlines for _, deadlines in laid), 0)
+
+
+def write_state(
+    session: SparkSession, new: Checkpoint, folder: str, processor: PartsProcessor, partitions: int
+) -> Written:
+    """Run the query over the parts in `folder` with the checkpoint `new`, its state in so many `partitions`."""
+    found: list[Written] = []
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        told = [msgpack.unpackb(row.frame) for row in batch.collect()]
+        found.append(Written(*map(sum, zip(*told, strict=True))))
+
+    before = session.conf.get(_PARTITIONS)
+    session.conf.set(_PARTITIONS, str(partitions))
+    try:
+        rows = session.readStream.schema(PARTS).parquet(literal(folder))
+        packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
+        worked = packed.transformWithState(processor, "frame binary", outputMode="append", timeMode="EventTime")
+        writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(take)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        session.conf.set(_PARTITIONS, str(before))
+    if len(found) != 1 or new.last_done() != 0:
+        raise StateMismatch(f"the state was not written in one batch but in {len(found)}: nothing was handed over")
+    return found[0]
+
+
+def _sum(parts: list[Part], name: str) -> int:
+    return sum(getattr(part, name) for part in parts)
