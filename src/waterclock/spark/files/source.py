@@ -9,12 +9,15 @@ Rule 1: the watermark is taken from packed rows (`ts` is the largest time in the
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.errors import EnvironmentMissing
 from waterclock.rules.model import Rules
 from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -77,12 +80,35 @@ class FileStream:
         read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
         gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
+        self._refuse_unseen(taken, {*unread} - {*gone})
         letters = dead_letters([(f"file:{folder}/{name}", None, _GONE, None) for name in gone])
         counters = {"files": len(unread), "dead_letters": len(gone)}
         return [frames.with_counters(letters, counters, b"dead")] if unread else []
 
+    def _refuse_unseen(self, taken: Sequence[pa.Table], there: set[str]) -> None:
+        """A worker that does not see what is there has another folder under that path, or none."""
+        unseen = [told for frame in taken if (told := frames.unseen_of(frame)) is not None and told[0] in there]
+        if unseen:
+            name, host = min(unseen)
+            raise EnvironmentMissing(self._not_seen(name, f"the worker on {host}"))
+
+    def _not_seen(self, name: str, by: str) -> str:
+        return (
+            f"the file {name} is in the source folder {self._source.path}, and {by} does not see it: mount the folder "
+            "there under the same path. Nothing of the batch was written; the same command goes on from there"
+        )
+
     def explain(self, story: str) -> str | None:
-        return None
+        """Spark looks at each file before a worker gets its name, and fails where one is not there for it."""
+        missing = re.search(r"FileNotFoundException: File (file:/.+?) does not exist", story)
+        if missing is None:
+            return None
+        name = name_of(missing[1])
+        if (self._source.path / name).exists():
+            return self._not_seen(name, "a machine of the cluster")
+        return (
+            f"the file {name} was taken away while its batch began. The same command goes on, and notes that it is gone"
+        )
 
     def close(self) -> None:
         pass
@@ -101,9 +127,17 @@ def reader(layout: Layout | None, delay_us: int = 0) -> Callable[[Iterator[pa.Re
                 if file["beat"] or layout is None:
                     yield timed(packs, _time(END_US))  # the closing heartbeat: there is no other file beside the source
                 else:
-                    yield from _file(packs, file["path"], layout, delay_us)
+                    yield from _file_if_there(packs, file["path"], layout, delay_us)
 
     return read
+
+
+def _file_if_there(packs: Packs, path: str, layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from _file(packs, path, layout, delay_us)
+    except FileNotFoundError:
+        packs.add(FIRST, frames.to_bytes(frames.unseen(name_of(path), socket.gethostname())))
+        yield timed(packs, NO_TIME)
 
 
 def _file(packs: Packs, path: str, layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
