@@ -44,13 +44,14 @@ _OF_THE_FILE = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
-def read_file(path: str, layout: Layout) -> Iterator[Block]:
+def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> Iterator[Block]:
     """The blocks of one file; one that is no such file, or that nobody could open, is one dead letter.
 
+    Its bytes are `content` where they were brought, else those that lie at `path`.
     FileNotFoundError where it is not there; EnvironmentMissing where it is the place that fails.
     """
     try:
-        with open_file(path) as file:
+        with open_file(path) if content is None else pa.BufferReader(content) as file:
             if _is_packed(file):
                 yield dead_file(path, layout, "compressed files are not read: decompress it first")
             elif layout.format == "parquet":
