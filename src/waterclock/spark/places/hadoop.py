@@ -101,11 +101,10 @@ class HadoopPath:
     def entries(self) -> list[Entry]:
         """What the folder lists, by one call to its store; FileNotFoundError where there is none."""
         with self._errors():
-            listed = self._system.listStatus(self._java)
-            java = _context()._jvm
-            paths = java.java.util.Arrays.toString(java.org.apache.hadoop.fs.FileUtil.stat2Paths(listed))
-            told = java.java.util.Arrays.toString(listed)
-            return _entries(paths, told, str(self._system.makeQualified(self._java).toString()).rstrip("/"))
+            listed = _context()._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(
+                self._system.listStatusIterator(self._java)
+            )
+            return _entries(str(listed.toString()), str(self._system.makeQualified(self._java).toString()).rstrip("/"))
 
     def written_ms(self) -> int:
         """When it was last written, in milliseconds since 1970 by its store's clock; s3a counts whole seconds."""
@@ -241,23 +240,22 @@ def _context() -> Any:
     return context
 
 
-def _entries(paths: str, told: str, folder: str) -> list[Entry]:
-    """Of Java's texts of a list of paths, and of what their store told of each: no name holds a slash, so none can be taken
-    for the end of another.
+def _entries(told: str, folder: str) -> list[Entry]:
+    """Of Java's text of a list of what is in `folder`. No name holds a slash, so where one begins is sure; and what follows
+    it is the store's: it ends before the last mark of that.
 
-    >>> _entries("[f:/a/x, f:/a/y, z]", "[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; "
+    >>> _entries("[S{path=f:/a/x; isDirectory=true; modification_time=5; x=1}, S{path=f:/a/y, z; isDirectory=true; "
     ...     "isDirectory=false; length=3; modification_time=7}]", "f:/a")
-    [Entry(name='x', is_folder=True, written_ms=5), Entry(name='y, z', is_folder=False, written_ms=7)]
+    [Entry(name='x', is_folder=True, written_ms=5), Entry(name='y, z; isDirectory=true', is_folder=False, written_ms=7)]
     """
-    start, found, at = f"{folder}/", [], 0
-    names = paths[1:-1].removeprefix(start).split(f", {start}") if paths != "[]" else []
-    for name in names:
-        mark = f"path={start}{name}; isDirectory="
-        at = told.index(mark, at) + len(mark)
-        written = _WRITTEN.search(told, at)
-        assert written is not None  # every status tells it
-        found.append(Entry(name, told.startswith("true", at), int(written[1])))
-    return found
+    return [_entry(text) for text in told.split(f"path={folder}/")[1:]]
+
+
+def _entry(text: str) -> Entry:
+    name, _, rest = text.rpartition("; isDirectory=")
+    written = _WRITTEN.search(rest)
+    assert written is not None  # every status tells it
+    return Entry(name, rest.startswith("true"), int(written[1]))
 
 
 _WRITTEN = re.compile(r"; modification_time=(\d+)")
