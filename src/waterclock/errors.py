@@ -8,6 +8,7 @@
     │   └── PurgatoryClosed you: an operation was handed to a purgatory after `close()`
     ├── TimerFull           your load: as many timers wait as `max_pending` allows
     ├── ConnectionLost      the other side: a server went away in the middle; the same command goes on from there
+    │   ├── PlaceLost       the store of a checkpoint or of files: it, or the way to it, went away
     │   └── SinkLost        the sink's server: it, or the way to it, went away before a batch was committed
     │       └── CommitUnknown   the same while a commit was on its way: it may have got through
     ├── EnvironmentMissing  your machine: Java, a package or a server is not there
@@ -51,6 +52,10 @@ class ConnectionLost(WaterclockError):
 
 class SinkLost(ConnectionLost):
     """The connection to a sink went away: nothing of the batch stays, and it can be applied again."""
+
+
+class PlaceLost(ConnectionLost):
+    """The store of a checkpoint or of files could not be reached; nothing that was committed is lost."""
 
 
 class CommitUnknown(SinkLost):

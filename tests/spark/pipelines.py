@@ -86,6 +86,13 @@ def make_pipeline(folder: Path, rows: list[dict[str, Any]], files: int = 3, file
     return file
 
 
+def behind(uri: str, file: Path) -> Path:
+    """The same pipeline, but with its checkpoint and its files behind `uri`."""
+    text = file.read_text().replace('path = "in"', f'path = "{uri}/in"')
+    file.write_text(text.replace('checkpoint = "checkpoint"', f'checkpoint = "{uri}/checkpoint"'))
+    return file
+
+
 def into_postgres(file: Path, url: str, schema: str) -> Path:
     """The same pipeline, but with its results in a schema of PostgreSQL."""
     place = f'format = "postgres"\nurl = "{url}"\nschema = "{schema}"'

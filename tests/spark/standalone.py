@@ -20,6 +20,8 @@ import pyspark
 
 HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 90
+# a command that has an empty folder in the place of one: as a machine on which nobody mounted it
+WITHOUT = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
 
 
 def free_port() -> int:
@@ -43,8 +45,10 @@ def python_without_waterclock(folder: Path) -> Path:
 class Cluster:
     """Its processes; everything they write lies in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unseen: Path | None = None) -> None:
+        """The workers, and what they start, see nothing of what lies in the folder `unseen`."""
         self.folder, self.web = folder, free_port()
+        self._unseen = unseen
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -94,6 +98,8 @@ class Cluster:
             "127.0.0.1",
             *arguments,
         ]
+        if self._unseen is not None and name.startswith("worker"):
+            command = [*WITHOUT, str(self._unseen), *command]
         with log:
             self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment()))
 
@@ -121,10 +127,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """A running cluster."""
+def cluster(folder: Path, unseen: Path | None = None) -> Iterator[Cluster]:
+    """A running cluster, whose workers see nothing of what lies in the folder `unseen`."""
     folder.mkdir(parents=True)
-    made = Cluster(folder)
+    made = Cluster(folder, unseen)
     try:
         made.wait_for_workers()
         yield made

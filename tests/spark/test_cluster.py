@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders, table
-from tests.spark.standalone import HOME, Cluster, cluster, driver_environment, kill, python_without_waterclock
+from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_environment, kill, python_without_waterclock
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.buckets import BUCKETS
@@ -147,3 +148,24 @@ def test_spark_submit_runs_a_pipeline_with_its_own_settings(two_workers: Cluster
     assert done.returncode == 0, f"{done.stderr}\n{two_workers.logs()}"
     assert json.loads(done.stdout[done.stdout.index("{") :])["totals"]["events"] == len(rows)
     assert two_workers.started_executors() == before + 2
+
+
+def can_hide_a_folder(tmp_path: Path) -> bool:
+    return subprocess.run([*WITHOUT, str(tmp_path), "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.long(seconds=40)
+def test_a_folder_that_no_worker_has_mounted_ends_the_run_and_nothing_is_a_dead_letter(
+    python: Path, tmp_path: Path
+) -> None:
+    if not can_hide_a_folder(tmp_path):
+        pytest.skip("it takes rights to mount something over a folder")
+    file = for_a_cluster(make_pipeline(tmp_path / "p", orders(20), files=2))
+    with cluster(tmp_path / "cluster", unseen=tmp_path / "p" / "in") as made:
+        process = driver(file, made.url, python)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out
+    assert "a machine of the cluster does not see it: mount the folder there" in err, err
+    assert table(file.parent) == []
+    with closing(sqlite3.connect(tmp_path / "p" / "out.db")) as db:
+        assert db.execute("SELECT * FROM results_dead_letters").fetchall() == []

@@ -33,6 +33,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.lake_rows import rows_of, schemas
 from waterclock.sinks.results import COMMON
 from waterclock.sinks.strangers import needed_of_results
@@ -49,6 +50,7 @@ class DeltaSink:
         self._location = names.delta_location(str(location))
         self._tables: dict[str, DeltaTable] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
+        self._epoch: Epoch | None = None
 
     @property
     def path(self) -> Path | None:
@@ -101,6 +103,17 @@ class DeltaSink:
         applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
         return max(applied, key=lambda each: each.batch_id, default=None)
 
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py. A commit that was under way then is refused by
+        Delta, for it carries the same application transaction."""
+        with self._errors_of_delta():
+            for part, table in self._tables.items():
+                table.update_incremental()
+                may_follow(self._owner(epoch, part), epoch, self.describe())
+                told = CommitProperties(app_transactions=[_transaction_of(epoch)])
+                table.create_write_transaction([], "append", table.schema(), commit_properties=told)
+        self._epoch = epoch
+
     def begin(self) -> None:
         """See `Sink`. Alone it is at the commit: a second writer of the same query is refused there."""
         self._prepared = None
@@ -110,6 +123,9 @@ class DeltaSink:
                     table.update_incremental()
         except CommitUnknown as error:  # nothing was committed here: a batch that is applied then is not by this call
             raise SinkLost(str(error)) from error
+        if self._epoch is not None:
+            for part in self._tables:
+                judge(self._owner(self._epoch, part), self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
@@ -124,7 +140,8 @@ class DeltaSink:
         """See `Sink`; the steps stand at the top."""
         assert self._prepared is not None, "commit without write"
         batch, parts = self._prepared
-        once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id)])
+        own = [] if self._epoch is None else [_transaction_of(self._epoch)]
+        once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id), *own])
         with self._lost():
             for part, rows in parts.items():  # 1 2 3
                 version = self._version(batch.query_id, part)
@@ -173,6 +190,11 @@ class DeltaSink:
 
     def _version(self, query_id: str, part: str = "") -> int | None:
         return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
+
+    def _owner(self, own: Epoch, part: str) -> Epoch | None:
+        """The epoch that the table was told of last, of the lineage of `own`."""
+        number = self._version(_transaction_of(own).app_id, part)
+        return None if number is None else Epoch(own.lineage, number)
 
     def _batches(self, columns: list[str]) -> pa.Table:
         return self._tables[BATCHES].to_pyarrow_table(columns=columns)
@@ -224,6 +246,10 @@ class DeltaSink:
             raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
         except (DeltaError, OSError) as error:
             raise CommitUnknown(f"{self.describe()} could not be written: {_words(error)}") from error
+
+
+def _transaction_of(epoch: Epoch) -> Transaction:
+    return Transaction(f"waterclock-owner {epoch.lineage}", epoch.number)
 
 
 def _is_begun(path: Path) -> bool:

@@ -6,7 +6,7 @@
     commit()           end it: from here on the batch survives a crash
     rollback()         undo what was begun; nothing where nothing was
 
-What else a `Sink` has may be there: `open(schema)`, `is_applied`, `totals()`, `describe()`, `close()`.
+What else a `Sink` has may be there: `open(schema)`, `is_applied`, `totals()`, `describe()`, `close()`, `fence(epoch)`.
 
 Rule 1: exactly once is these verbs' promise to keep: rows and (query id, batch id) are committed together, or not at all.
 Rule 2: what an object lacks is answered for it from `last_applied`, or is left out; nothing is guessed.
@@ -61,6 +61,11 @@ class OwnSink:
         """See `Sink`."""
         last = self._given.last_applied()
         return last if last is None or isinstance(last, LastBatch) else LastBatch(*last)
+
+    @property
+    def fence(self) -> Any:
+        """What lets nobody of an earlier epoch write any more (epochs.py), if the object has it."""
+        return getattr(self._given, "fence", None)
 
     def begin(self) -> None:
         """See `Sink`."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.postgres_copy import columns_of, copy_rows, escaped, without_nul
 from waterclock.sinks.postgres_replica import POSITION_TYPES, PostgresTables
@@ -51,6 +52,8 @@ _KEY = """
     SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
     WHERE i.indrelid = to_regclass(%s) AND i.indisprimary
 """
+# so long a run that stands still in its transaction keeps the table from one that took over
+_NO_STANDING_STILL = "SET LOCAL idle_in_transaction_session_timeout = '60s'"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -68,6 +71,7 @@ class PostgresSink:
         self._schema = names.postgres_name("schema", schema)
         self._mirror = mirror
         self._session = Session(url)
+        self._epoch: Epoch | None = None
 
     @property
     def mirror(self) -> Mirror | Replica | None:
@@ -98,7 +102,8 @@ class PostgresSink:
             refuse_to_drop(self._mirror, self._table, self._place(), self._found)
             if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
                 empty_all(PostgresTables(self._session), self._name(POSITIONS))
-            for part in needed_names(self._mirror):
+            is_ours = tuple(name for name, _ in self._found(OWNER).columns) == OWNER_NAMES
+            for part in (*needed_names(self._mirror), *((OWNER,) if is_ours else ())):
                 self._session.run(f"DROP TABLE IF EXISTS {self._name(part)}")
 
     def last_applied(self) -> LastBatch | None:
@@ -107,9 +112,21 @@ class PostgresSink:
         rows = self._session.ask(query)
         return LastBatch(*rows[0]) if rows else None
 
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py."""
+        with self._transaction():
+            if not self._found(OWNER).columns:
+                self._session.run(f"CREATE TABLE {self._name(OWNER)} ({definition('text', 'bigint')})")
+            store_in(self._session.run, self._name(OWNER), epoch, self.describe())
+        self._epoch = epoch
+
     def begin(self) -> None:
         """See `Sink`."""
         self._session.begin(self._name())
+        if self._epoch is not None:
+            self._session.run(_NO_STANDING_STILL)
+            there = self._found(OWNER).columns
+            judge(stored_in(self._session.run, self._name(OWNER)) if there else None, self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""

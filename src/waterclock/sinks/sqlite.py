@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from waterclock.errors import UsageError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import OWNER, OWNER_NAMES, Epoch, definition, judge, store_in, stored_in
 from waterclock.sinks.mirror import Mirror
 from waterclock.sinks.replica import Replica, apply, empty_all, positions_table
 from waterclock.sinks.results import event_schema, flat, flat_schema
@@ -49,6 +50,7 @@ class SQLiteSink:
         self._path = Path(path)
         self._table = names.sqlite_table(table)
         self._mirror = mirror
+        self._epoch: Epoch | None = None
         with _errors_of(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._db = connect(self._path, _WAIT_S)
@@ -92,7 +94,8 @@ class SQLiteSink:
             refuse_to_drop(self._mirror, self._table, str(self._path), self._found)
             if isinstance(self._mirror, Replica) and self._found(POSITIONS).columns:
                 empty_all(self._replicated(), f'"{self._table}{POSITIONS}"')
-            for part in needed_names(self._mirror):
+            is_ours = tuple(name for name, _ in self._found(OWNER).columns) == OWNER_NAMES
+            for part in (*needed_names(self._mirror), *((OWNER,) if is_ours else ())):
                 self._db.execute(f'DROP TABLE IF EXISTS "{self._table}{part}"')
 
     def last_applied(self) -> LastBatch | None:
@@ -102,9 +105,19 @@ class SQLiteSink:
             row = self._db.execute(query).fetchone()
         return LastBatch(*row) if row else None
 
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py."""
+        with _errors_of(self._path), self._transaction():
+            self._db.execute(f'CREATE TABLE IF NOT EXISTS "{self._table}{OWNER}" ({definition("TEXT", "INTEGER")})')
+            store_in(self._rows, f'"{self._table}{OWNER}"', epoch, self.describe())
+        self._epoch = epoch
+
     def begin(self) -> None:
         """See `Sink`."""
         self._db.execute("BEGIN IMMEDIATE")
+        if self._epoch is not None:
+            there = self._found(OWNER).columns
+            judge(stored_in(self._rows, f'"{self._table}{OWNER}"') if there else None, self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
@@ -184,6 +197,9 @@ class SQLiteSink:
     def _holds_rows(self, part: str) -> bool | None:
         there = self._found(part).columns
         return bool(self._db.execute(f'SELECT 1 FROM "{self._table}{part}" LIMIT 1').fetchall()) if there else None
+
+    def _rows(self, statement: str) -> list[tuple[object, ...]]:
+        return self._db.execute(statement).fetchall()
 
     # Rows ------------------------------------------------------------------------------------------------------
 

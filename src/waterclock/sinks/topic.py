@@ -37,9 +37,10 @@ from waterclock.kafka.settings import READING, base_settings
 from waterclock.kafka.transactions import TransactionalProducer
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.results import flat, flat_schema
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_unlike
-from waterclock.sinks.topic_marks import Columns, Marks, record_of, record_of_columns
+from waterclock.sinks.topic_marks import Columns, Marks, record_of, record_of_columns, record_of_owner
 from waterclock.sinks.topic_rows import records, text_of_time
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class TopicSink:
         self._marks = Marks()
         self._written: Batch | None = None  # by the open transaction
         self._limits: dict[str, int] = {}
+        self._epoch: Epoch | None = None
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
@@ -87,7 +89,7 @@ class TopicSink:
         if self._marks.columns is None:
             self._begin_anew()
         if self._marks.columns is None:
-            self._write_columns(wanted)
+            self._write_mark(record_of_columns(wanted))
         elif self._marks.columns != wanted:
             refuse_unlike(self.describe(), Table("", self._marks.columns), Table("", wanted), "topic")
 
@@ -109,10 +111,18 @@ class TopicSink:
         self._look()
         return self._marks.last()
 
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py. Who is only fenced by Kafka begins anew."""
+        self._begin_anew()
+        may_follow(self._marks.owner, epoch, self.describe())
+        self._write_mark(record_of_owner(epoch))
+        self._epoch = epoch
+
     def begin(self) -> None:
         """See `Sink`. Alone it is by the transaction: whoever begins later has this one's commit refused."""
         if self._producer is None:
             self._begin_anew()
+        judge(self._marks.owner, self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
@@ -251,10 +261,10 @@ class TopicSink:
         assert self._producer is not None, "begin comes first"
         return self._producer
 
-    def _write_columns(self, columns: Columns) -> None:
+    def _write_mark(self, mark: tuple[bytes, bytes]) -> None:
         producer = self._fenced()
         producer.begin()
-        key, value = record_of_columns(columns)
+        key, value = mark
         producer.send(self._name(BATCHES), value, key, 0)
         producer.commit()
         self._look()

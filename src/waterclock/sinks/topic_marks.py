@@ -1,6 +1,7 @@
 """What a sink on topics remembers beside its results: the records of TOPIC_batches, in one partition, compacted.
 
     key "columns"       the columns of the results: [[name, type], ...]
+    key "owner"         where a checkpoint may be taken over, whose turn it is (epochs.py): [lineage, epoch]
     key "query QUERY"   the last batch of a query: query_id, batch_id, offsets, counters, watermark, seconds, and `totals`,
                         the sums of the counters of all its batches
 
@@ -18,8 +19,9 @@ from typing import Any
 
 from waterclock.errors import StateMismatch
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import Epoch
 
-COLUMNS = b"columns"
+COLUMNS, OWNER = b"columns", b"owner"
 Columns = tuple[tuple[str, str], ...]
 
 
@@ -38,6 +40,7 @@ class Marks:
     columns: Columns | None = None
     queries: dict[str, Mark] = field(default_factory=dict)
     position: int = 0
+    owner: Epoch | None = None
 
     def take(self, key: bytes | None, value: bytes | None, where: str) -> None:
         """Take in one record, which stands at `where`; StateMismatch if it is none of these."""
@@ -45,6 +48,8 @@ class Marks:
             told = json.loads(value or b"")
             if key == COLUMNS:
                 self.columns = tuple((str(name), str(kind)) for name, kind in told)
+            elif key == OWNER:
+                self.owner = Epoch(str(told[0]), int(told[1]))
             else:
                 self.note(told["query_id"], Mark(told["batch_id"], dict(told["totals"])))
         except (ValueError, TypeError, KeyError) as error:
@@ -107,3 +112,8 @@ def record_of(batch: Batch, mark: Mark, watermark: str | None) -> tuple[bytes, b
 def record_of_columns(columns: Columns) -> tuple[bytes, bytes]:
     """Key and value of the columns' record."""
     return COLUMNS, json.dumps(columns, ensure_ascii=False).encode()
+
+
+def record_of_owner(epoch: Epoch) -> tuple[bytes, bytes]:
+    """Key and value of the owner's record."""
+    return OWNER, json.dumps([epoch.lineage, epoch.number]).encode()

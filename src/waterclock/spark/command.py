@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from typing import Any
 
 from waterclock.arguments import describe
@@ -28,11 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
     from waterclock.spark.fresh import start_over
     from waterclock.spark.pipeline import configured
     from waterclock.spark.progress import Bar
-    from waterclock.spark.session.session import start
-    from waterclock.spark.toml.config import load
+    from waterclock.spark.session.session import conf_for, start
+    from waterclock.spark.toml.config import load, log_of
     from waterclock.spark.watching.prometheus import prometheus
 
     config = load(arguments.pipeline)
+    conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
+    begin = partial(
+        start, config.name, config.cores, conf_for(config.checkpoint, conf), log_of(config, arguments.pipeline)
+    )
+    session = begin(config.buckets) if config.is_remote() else None  # its places are reached through Spark
     if arguments.fresh:
         start_over(config)
     pipeline = configured(config)
@@ -40,8 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         pipeline.check()
         server = option.open_server(arguments.metrics, "run", pipeline.statistics, prometheus)
         with server, Bar(config.name, quiet=arguments.json) as bar:
-            conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-            session = start(config.name, config.cores, conf, config.checkpoint / "spark.log", pipeline.buckets)
+            session = session or begin(pipeline.buckets)
             summary = pipeline.run(session.spark, arguments.live, bar.report)
     finally:
         pipeline.close()

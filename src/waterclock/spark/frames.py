@@ -31,6 +31,7 @@ _KIND = b"waterclock"
 _WATERMARK = b"watermark"
 _NEWEST = b"newest"
 _FILE = b"file"
+_UNSEEN = b"unseen"
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -114,6 +115,21 @@ def with_file(rows: pa.Table, name: str) -> pa.Table:
 def file_of(frame: pa.Table) -> str | None:
     stored = (frame.schema.metadata or {}).get(_FILE)
     return None if stored is None else stored.decode()
+
+
+def unseen(name: str, host: str) -> pa.Table:
+    """A dead frame without a letter: the file `name` was not there for the worker on `host`."""
+    told = json.dumps([name, host]).encode()
+    return DEAD_SCHEMA.empty_table().replace_schema_metadata({_KIND: b"dead", _UNSEEN: told})
+
+
+def unseen_of(frame: pa.Table) -> tuple[str, str] | None:
+    """The file that an `unseen` frame tells of, and the host."""
+    stored = (frame.schema.metadata or {}).get(_UNSEEN)
+    if stored is None:
+        return None
+    name, host = json.loads(stored)
+    return name, host
 
 
 def more_counted(rows: pa.Table, counters: Mapping[str, int]) -> pa.Table:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing, suppress
+from pathlib import Path
 
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.spark.checkpoint.folder import Checkpoint, write
-from waterclock.spark.checkpoint.owner import LOCK, Owner
+from waterclock.spark.checkpoint.lease import OWNERS
+from waterclock.spark.checkpoint.owner import LOCK, owner_of
+from waterclock.spark.places.place import names_in, remove
 from waterclock.spark.streams import stream_of
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.sink import place_of
@@ -15,15 +17,15 @@ from waterclock.spark.toml.sink import place_of
 _MARK = "waterclock.removing"
 _SINK = "waterclock.sink"
 _OF_A_CHECKPOINT = {"waterclock.json", "metadata", "heartbeats", _MARK}  # one of these is in every one
-_BESIDE_IT = {"spark.log", LOCK}
+_BESIDE_IT = {"spark.log", LOCK, OWNERS}
 
 
 def start_over(config: Config) -> None:
-    """Remove the checkpoint and the sink's tables: the next run starts from nothing.
+    """Remove the checkpoint and the sink's tables: the next run starts from nothing. Of one behind a URI its owners stay.
 
     Raises UsageError, and removes nothing, where the run could not start or one of the two is something else.
     """
-    checkpoint, owner = Checkpoint(config.checkpoint), Owner(config.checkpoint)
+    checkpoint, owner = Checkpoint(config.checkpoint), owner_of(config.checkpoint)
     try:
         with closing(stream_of(config.source, config.rules, config.watermark_delay_us, checkpoint)) as stream:
             stream.check()
@@ -71,7 +73,7 @@ class Removal:
             raise UsageError(
                 f"the checkpoint {self._path} is a file, so it is not removed: name a folder in [pipeline]"
             )
-        names = {part.name for part in self._path.iterdir()}
+        names = set(names_in(self._path))
         if names - _BESIDE_IT and not names & _OF_A_CHECKPOINT:
             raise UsageError(
                 f"the folder {self._path} holds other things ({min(names)}, ...) and no checkpoint, so it is not "
@@ -91,8 +93,9 @@ class Removal:
                 f"the checkpoint {self._path} cannot be removed: {error.strerror or error}. The sink's tables are gone "
                 "already, so remove it by hand"
             ) from error
-        with suppress(OSError):
-            self._path.rmdir()
+        if isinstance(self._path, Path):
+            with suppress(OSError):
+                self._path.rmdir()
 
     def finish(self) -> None:
         """Remove the rest where a removal was killed: Spark would take the files named in it for read."""
@@ -100,10 +103,10 @@ class Removal:
             self.run()
 
     def _empty(self) -> None:
-        self._mark.touch()
-        for part in [part for part in self._path.iterdir() if part != self._mark]:
-            shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
-        self._mark.unlink()
+        write(self._mark, "")
+        for name in [name for name in names_in(self._path) if name not in (_MARK, OWNERS)]:
+            remove(self._path / name)
+        remove(self._mark)
 
     def _served(self) -> str | None:
         return self._sink.read_text() if self._sink.exists() else None

@@ -32,14 +32,16 @@ from waterclock.errors import UsageError, WaterclockError
 from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
+from waterclock.sinks.epochs import fence
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
 from waterclock.spark.checkpoint.carrying import number_in_sink, settle
 from waterclock.spark.checkpoint.folder import Checkpoint
-from waterclock.spark.checkpoint.owner import Owner
+from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.fresh import Removal
 from waterclock.spark.packs import CLOSING_US
+from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, session_for
@@ -77,7 +79,7 @@ class Pipeline:
         source: Source,
         rules: Rules | None,
         sink: Any,
-        checkpoint: str | Path,
+        checkpoint: str | Path | Place,
         *,
         watermark_delay: Duration = 0,
         close: bool = True,
@@ -89,8 +91,8 @@ class Pipeline:
         self._reshapes: ResultStep | ChosenColumns | None = None
         self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
-        folder = Path(checkpoint).absolute()
-        self._checkpoint, self._owner = Checkpoint(folder), Owner(folder)
+        folder = place_of(checkpoint, Path.cwd())
+        self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
         check_source(source, rules, getattr(sink, "mirror", None))
         check_places(None, getattr(source, "path", None), folder, _path_of(self._sink))
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
@@ -195,6 +197,7 @@ class Pipeline:
         checkpoint.claim(self._settings())  # 2
         removal.serves(_place_of(self._sink))
         self._owner.take()  # where the folder is new
+        fence(self._sink, self._owner.epoch)
         self._totals = self._sink.totals()
         self._gathering.holds(self._totals)
 
@@ -296,6 +299,7 @@ class Pipeline:
             rows = self._reshapes.of(batch.sparkSession, made.results)
             made = replace(made, results=rows, counters={**made.counters, "results": rows.num_rows})
         self._refuse_what_came_after_the_close(made)
+        self._owner.check()  # soon, and not for sure: that is the sink's to judge
         written = written_once(self._sink, made)  # 2 3 4 5
         if written is not None:
             self._batches += 1
@@ -378,7 +382,8 @@ def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     named = [line for line in lines if "Error" in line or "Exception" in line]
     cause = (named[-1:] or lines[:1] or [repr(error)])[0].rstrip(".")
+    story = "Spark's log" if is_remote(checkpoint.path) else f"{checkpoint.path}/spark.log or the session's log"
     return WaterclockError(
-        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {checkpoint.path}/spark.log "
-        "or the session's log. The same command goes on from there."
+        f"the pipeline failed: {cause}. What was committed stays; the whole story is in {story}. The same command goes on "
+        "from there."
     )

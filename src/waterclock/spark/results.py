@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from waterclock.errors import UsageError
 from waterclock.spark import frames
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.closing import OnSpark, bind, bindings_of, unbind
+from waterclock.spark.places.place import is_remote
 from waterclock.spark.plans import watermarks_in
 
 if TYPE_CHECKING:
@@ -82,13 +84,18 @@ class ResultStream:
         return {**both, **({"buckets": counts[0] if len(set(counts)) == 1 else counts} if counts else {})}
 
     def check(self) -> None:
-        """Nothing: what Spark can know of it, it knew when the stream was made."""
+        """What Spark can know of it, it knew when the stream was made."""
+        if self.closes and is_remote(self._checkpoint.path):
+            raise UsageError(
+                f"write_once cannot close a stream by the checkpoint {self._checkpoint.path}: the Python that plans it has "
+                "no way there. Give a path that this machine has, or the rows and rules to Pipeline(source=)"
+            )
 
     def refuse_if_closed(self) -> None:
         """Nothing that can be known yet: the first batch that has results is refused."""
 
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
-        bind(self._results.made, self._checkpoint.heartbeats)
+        bind(self._results.made, self._folder())
         return self._results.rows.mapInArrow(as_frames, "frame binary")
 
     def trigger(self, live: bool) -> dict[str, Any]:
@@ -105,7 +112,11 @@ class ResultStream:
         return None
 
     def close(self) -> None:
-        unbind(self._results.made, self._checkpoint.heartbeats)
+        if self.closes and not is_remote(self._checkpoint.path):
+            unbind(self._results.made, self._folder())
+
+    def _folder(self) -> Path:
+        return Path(str(self._checkpoint.heartbeats))
 
 
 def as_frames(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

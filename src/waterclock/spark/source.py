@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+
+from waterclock.spark.places.place import Place, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,19 +69,21 @@ class Stream(Protocol):
 # What streams share --------------------------------------------------------------------------------------------
 
 
-def literal(folder: Path | str) -> str:
+def literal(folder: Place | str) -> str:
     """A folder's path as Spark is told it: it takes a path as it stands, no %20 for a space, but reads it as a pattern.
 
+    >>> from pathlib import Path
     >>> literal(Path("/in/a [1]"))
     'file:/in/a \\\\[1\\\\]'
     """
-    return "file:" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))
+    return ("" if is_remote(folder) else "file:") + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(folder))
 
 
-def names_of(session: SparkSession, folder: Path, at_once: int, beat: bool) -> DataFrame:
-    """The names of new files of a folder, as a stream; `beat` says that they are heartbeats."""
+def names_of(session: SparkSession, folder: Place, at_once: int, beat: bool, *more: str) -> DataFrame:
+    """The names of new files of a folder, as a stream; `beat` says that they are heartbeats. `more` columns of Spark's may
+    stand beside them, such as "content"."""
     stream = (
         session.readStream.format("binaryFile").schema(_FILES).options(maxFilesPerTrigger=at_once, maxFileAge=FOREVER)
     )
     written = F.unix_micros("modificationTime").alias("written")
-    return stream.load(literal(folder)).select("path", written, F.lit(beat).alias("beat"))
+    return stream.load(literal(folder)).select("path", written, F.lit(beat).alias("beat"), *more)

@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from waterclock.spark.places.place import Place
 from waterclock.spark.toml.config import Files, source_from
 from waterclock.spark.toml.readers import Reader
 from waterclock.spark.toml.topics import Topics
 
 
-def folder(path: str | Path, *, columns: Mapping[str, str] | None = None, **more: Any) -> Files | Reader:
-    """Files of the folder at `path`; `more` are other keys of [source], such as format="csv" or files_per_batch=4.
+def folder(path: str | Path | Place, *, columns: Mapping[str, str] | None = None, **more: Any) -> Files | Reader:
+    """Files of the folder at `path`, or at a URI that Spark knows.
+
+    `more` are other keys of [source], such as format="csv" or files_per_batch=4.
 
     >>> folder("/in", columns={"order": "string", "at": "timestamp"}).files_per_batch
     16

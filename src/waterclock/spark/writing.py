@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waterclock.spark.pipeline import Pipeline
+from waterclock.spark.places.place import Place
 from waterclock.spark.results import results_of
 from waterclock.spark.summary import Summary
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def write_once(
     stream: DataFrame,
     sink: Any,
-    checkpoint: str | Path,
+    checkpoint: str | Path | Place,
     *,
     live: bool = False,
     close: bool = True,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
+from waterclock.spark.checkpoint.taken import TakenFile, files_of_entry, is_unchanged, taken_files
+from waterclock.spark.source_folder import written_in
 
 
 def write_entry(log: Path, name: str, *files: tuple[str, int], written_ms: int = 7) -> None:
@@ -39,11 +41,17 @@ def test_the_files_of_one_entry_are_found_alone_or_among_all(tmp_path: Path) -> 
 
 def test_a_file_is_unchanged_while_its_name_and_its_time_are_those_that_were_taken(tmp_path: Path) -> None:
     write_entry(tmp_path / "log", "0", ("a", 0))
-    (tmp_path / "a").touch()
-    os.utime(tmp_path / "a", ns=(0, 7_999_999))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").touch()
+    os.utime(tmp_path / "in" / "a", ns=(0, 7_999_999))
     taken = {file.name: file for file in taken_files(tmp_path / "log")}
-    assert is_unchanged(tmp_path / "a", taken)
-    (tmp_path / "a").rename(tmp_path / "b")
-    assert not is_unchanged(tmp_path / "b", taken)
-    (tmp_path / "a").touch()
-    assert not is_unchanged(tmp_path / "a", taken)
+    assert unchanged(tmp_path / "in", taken) == [True]
+    (tmp_path / "in" / "a").rename(tmp_path / "in" / "b")
+    assert unchanged(tmp_path / "in", taken) == [False]
+    (tmp_path / "in" / "b").rename(tmp_path / "in" / "a")
+    (tmp_path / "in" / "a").touch()
+    assert unchanged(tmp_path / "in", taken) == [False]
+
+
+def unchanged(folder: Path, taken: Mapping[str, TakenFile]) -> list[bool]:
+    return [is_unchanged(name, written, taken) for name, written, _ in written_in(folder)]

@@ -2,5 +2,6 @@
 
 folder.py  `Checkpoint`: every file in it, and what is refused once it is closed, moved or damaged
 taken.py   Spark's log of the files that it took
-owner.py   one run at a time on a checkpoint
+owner.py   one run at a time on a checkpoint: a lock
+lease.py   the same where there are no locks, and a number for each owner
 """

@@ -10,6 +10,7 @@ closed-at.json      ours: up to where the source was read when the closing heart
 source-closed       ours: the watermark has passed everything, in a batch that is done; there is nothing to wait for
 waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (owner.py)
+waterclock.owners/  ours: the same behind a URI, where there are no locks (lease.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """
@@ -24,22 +25,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from waterclock.disk import make_folder, write_whole
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.spark.checkpoint.taken import files_of_entry, is_unchanged, taken_files
-from waterclock.spark.source_folder import files_in
+from waterclock.spark.places.place import Place, make_folder, names_in, place_of, remove, write_whole, written_ms
+from waterclock.spark.source_folder import written_in
 
 CLOSING = "9999-12-31T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint folder on this machine; it need not exist yet."""
+    """A checkpoint folder; it need not exist yet."""
 
-    path: Path
+    path: Place
 
     @property
-    def heartbeats(self) -> Path:
+    def heartbeats(self) -> Place:
         return self.path / "heartbeats"
 
     def query_id(self) -> str | None:
@@ -61,12 +62,13 @@ class Checkpoint:
         return self._last("commits")
 
     def _last(self, folder: str) -> int | None:
-        return max((int(p.name) for p in self.path.glob(f"{folder}/*") if p.name.isdecimal()), default=None)
+        return max((int(name) for name in names_in(self.path / folder) if name.isdecimal()), default=None)
 
     def offsets(self, batch_id: int) -> str | None:
         """What batch `batch_id` read, in Spark's words."""
-        file = self.path / "offsets" / str(batch_id)
-        return file.read_text() if file.exists() else None
+        with suppress(FileNotFoundError):
+            return (self.path / "offsets" / str(batch_id)).read_text()
+        return None
 
     def source_offsets(self) -> dict[str, Any]:
         """Up to where the last batch read the pipeline's own source, as that keeps it; empty where there is none.
@@ -98,18 +100,18 @@ class Checkpoint:
         write(self._starting, json.dumps(starting) + "\n")
 
     @property
-    def _starting(self) -> Path:
+    def _starting(self) -> Place:
         return self.path / "starting.json"
 
     def source_closes(self) -> None:
         """Write down that the batch that is done was the last one; again is the same."""
-        self._source_closed.touch()
+        write(self._source_closed, "")
 
     def is_source_closed(self) -> bool:
         return self._source_closed.exists()
 
     @property
-    def _source_closed(self) -> Path:
+    def _source_closed(self) -> Place:
         return self.path / "source-closed"
 
     def claim(self, settings: Mapping[str, Any]) -> None:
@@ -119,7 +121,7 @@ class Checkpoint:
             make_folder(self.heartbeats)
         except OSError as error:
             raise UsageError(
-                f"the checkpoint {self.path} cannot be made: {error.strerror}. Name another folder as checkpoint "
+                f"the checkpoint {self.path} cannot be made: {error.strerror or error}. Name another folder as checkpoint "
                 "in [pipeline], or clear the way"
             ) from error
         if not file.exists():
@@ -173,7 +175,7 @@ class Checkpoint:
         )
 
     def _refuse_moved(self, made: Any) -> None:
-        if made is not None and not Path(made).exists():
+        if made is not None and not place_of(made, Path("/")).exists():
             raise StateMismatch(
                 f"the checkpoint {self.path} was made as {made}, and nothing is there now: Spark keeps that path in it. "
                 "Move it back, or leave a link to it there, or start over with --fresh."
@@ -182,8 +184,9 @@ class Checkpoint:
     def sweep(self) -> None:
         """Remove what a kill left of writing the very first offsets: Spark starts batch 0 in empty folders only."""
         if self.last_batch() is None:
-            for half in (*self.path.glob("offsets/.*"), *self.path.glob("commits/.*")):
-                half.unlink()
+            for folder in (self.path / "offsets", self.path / "commits"):
+                for half in filter(lambda name: name.startswith("."), names_in(folder)):
+                    remove(folder / half)
 
     def close(self) -> None:
         """Add the closing heartbeat, and write down before it how far the source was read; again is the same."""
@@ -196,7 +199,7 @@ class Checkpoint:
         return stored(self._closed_at) if self._closed_at.exists() else self.source_offsets()
 
     @property
-    def _closed_at(self) -> Path:
+    def _closed_at(self) -> Place:
         return self.path / "closed-at.json"
 
     def close_again(self) -> None:
@@ -206,20 +209,20 @@ class Checkpoint:
         make up for it by itself: only something new to read lets it make another batch.
         """
         if self.is_closed() and not self.is_source_closed():
-            count = sum(1 for _ in self.heartbeats.glob("*.jsonl"))
-            self._beat(self._closing.with_stem(f"closing-{count}"))
+            count = sum(1 for name in names_in(self.heartbeats) if name.endswith(".jsonl"))
+            self._beat(self.heartbeats / f"closing-{count}.jsonl")
 
-    def _beat(self, file: Path) -> None:
+    def _beat(self, file: Place) -> None:
         write(file, json.dumps({"closing": CLOSING}) + "\n")
 
     def is_closed(self) -> bool:
         return self._closing.exists()
 
     @property
-    def _closing(self) -> Path:
+    def _closing(self) -> Place:
         return self.heartbeats / "closing.jsonl"
 
-    def refuse_if_closed(self, source: Path) -> None:
+    def refuse_if_closed(self, source: Place) -> None:
         """Raise UsageError where files came after the closing heartbeat: all of them would be late.
 
         A file that is moved in keeps the time of its content; when it came follows from the time of its last change
@@ -228,8 +231,9 @@ class Checkpoint:
         """
         if not self.is_closed():
             return
-        closed, taken = self._closing.stat().st_mtime_ns, {file.name: file for file in taken_files(self._taken)}
-        late = [p.name for p in files_in(source) if _changed_ns(p) >= closed or not is_unchanged(p, taken)]
+        closed_ns, taken = _written_ns(self._closing), {file.name: file for file in taken_files(self._taken)}
+        found = written_in(source)
+        late = [name for name, ms, ns in found if ns >= closed_ns or not is_unchanged(name, ms, taken)]
         if late:
             count, more = ("1 file", "") if len(late) == 1 else (f"{len(late)} files", ", ...")
             raise UsageError(
@@ -238,11 +242,16 @@ class Checkpoint:
             )
 
     @property
-    def _taken(self) -> Path:
+    def _taken(self) -> Place:
         return self.path / "sources" / "0"
 
     def refuse_unusable(self) -> None:
-        """Raise UsageError where the folder, or something in it, is another user's and may not be read and written."""
+        """Raise UsageError where the folder, or something in it, is another user's and may not be read and written.
+
+        Elsewhere than on this machine only trying tells.
+        """
+        if not isinstance(self.path, Path):
+            return
         try:
             parts = [self.path, *self.path.iterdir()] if self.path.is_dir() else []
             foreign = next((part for part in parts if not os.access(part, os.R_OK | os.W_OK)), None)
@@ -255,12 +264,11 @@ class Checkpoint:
             )
 
 
-def _changed_ns(file: Path) -> int:
-    """When a file was last written, moved or changed in any other way."""
-    return max(file.stat().st_mtime_ns, file.stat().st_ctime_ns)
+def _written_ns(file: Place) -> int:
+    return file.stat().st_mtime_ns if isinstance(file, Path) else written_ms(file) * 1_000_000
 
 
-def stored(file: Path) -> dict[str, Any]:
+def stored(file: Place) -> dict[str, Any]:
     """What a JSON file of the checkpoint holds."""
     try:
         stored = json.loads(file.read_bytes())
@@ -271,13 +279,13 @@ def stored(file: Path) -> dict[str, Any]:
     return stored
 
 
-def _damaged(file: Path, why: str) -> StateMismatch:
+def _damaged(file: Place, why: str) -> StateMismatch:
     return StateMismatch(
         f"the checkpoint's file {file} is damaged: {why}. Restore the checkpoint and the sink from a copy of both, or "
         "start over with --fresh."
     )
 
 
-def write(file: Path, text: str) -> None:
+def write(file: Place, text: str) -> None:
     """Write it whole or not at all; when it returns, it outlasts a crash of the machine too."""
     write_whole(file, text.encode())

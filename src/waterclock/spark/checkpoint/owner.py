@@ -1,4 +1,7 @@
-"""One run at a time on a checkpoint: a lock of the system's, which ends with the process that has it, however it ends."""
+"""One run at a time on a checkpoint: a lock of the system's, which ends with the process that has it, however it ends.
+
+Behind a URI there are no locks: there it is a lease (lease.py).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from pathlib import Path
 
 from waterclock.disk import FolderLock, WithoutLocks
 from waterclock.errors import UsageError
+from waterclock.sinks.epochs import Epoch
+from waterclock.spark.checkpoint.lease import Lease
+from waterclock.spark.places.hadoop import HadoopPath
+from waterclock.spark.places.place import Place
 
 LOCK = "waterclock.lock"
 
@@ -16,6 +23,14 @@ class Owner:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = FolderLock(path, LOCK, WithoutLocks.ALLOW)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """None: a lock ends with its process, so no run is ever taken over."""
+        return None
+
+    def check(self) -> None:
+        """Nothing: nobody takes a lock over."""
 
     def take(self) -> None:
         """Have it, if there is a folder; again is the same. UsageError if another run has it."""
@@ -32,3 +47,8 @@ class Owner:
     def let_go(self) -> None:
         """Give it back."""
         self._lock.release()
+
+
+def owner_of(path: Place) -> Owner | Lease:
+    """The right to work on the checkpoint at `path`, not taken yet."""
+    return Lease(path) if isinstance(path, HadoopPath) else Owner(Path(str(path)))

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
+
+from waterclock.spark.places.place import Place, names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +28,27 @@ class TakenFile:
     entry: int
 
 
-def taken_files(log: Path) -> Iterator[TakenFile]:
+def taken_files(log: Place) -> Iterator[TakenFile]:
     """All files in the `log` of a source, in the order in which they were taken; none where there is no log."""
-    entries = {int(path.stem): path for path in log.glob("*") if path.stem.isdecimal()}
-    whole = max((number for number, path in entries.items() if path.suffix), default=0)
+    entries = {int(stem): name for name in names_in(log) if (stem := name.partition(".")[0]).isdecimal()}
+    whole = max((number for number, name in entries.items() if "." in name), default=0)
     for number in sorted(number for number in entries if number >= whole):
-        yield from _files_in(entries[number], b"}")
+        yield from _files_in(log / entries[number], b"}")
 
 
-def files_of_entry(log: Path, number: int) -> list[TakenFile]:
+def files_of_entry(log: Place, number: int) -> list[TakenFile]:
     """The files of one entry of the `log`; of one that holds all before it too, no more than its own are looked at."""
     alone, whole = log / str(number), log / f"{number}.compact"
     return list(_files_in(alone if alone.exists() else whole, b'"batchId":%d}' % number))
 
 
-def is_unchanged(file: Path, taken: Mapping[str, TakenFile]) -> bool:
-    """True where `file` is one of those that were taken, as it was then."""
-    before = taken.get(file.name)
-    return before is not None and before.written_ms == file.stat().st_mtime_ns // 1_000_000
+def is_unchanged(name: str, written_ms: int, taken: Mapping[str, TakenFile]) -> bool:
+    """True where the file `name`, written then, is one of those that were taken, as it was then."""
+    before = taken.get(name)
+    return before is not None and before.written_ms == written_ms
 
 
-def _files_in(path: Path, ending: bytes) -> Iterator[TakenFile]:
+def _files_in(path: Place, ending: bytes) -> Iterator[TakenFile]:
     for line in path.read_bytes().split(b"\n")[1:]:
         if line.endswith(ending):
             entry = json.loads(line)

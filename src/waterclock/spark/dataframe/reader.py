@@ -22,12 +22,12 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from waterclock.disk import make_folder
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.rules.model import Rules
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.dataframe.rows import CORRUPT, FILE
 from waterclock.spark.dataframe.stream import DataFrameStream, check_dataframe
+from waterclock.spark.places.place import is_remote, make_folder
 from waterclock.spark.source import FOREVER, literal
 from waterclock.spark.source_folder import check_readable
 from waterclock.spark.steps import SOURCE, applied
@@ -68,7 +68,7 @@ class ReaderStream:
         return {**columns, **place, **read, **({} if self._reader.step is None else self._reader.step.settings())}
 
     def check(self) -> None:
-        if self._reader.path is not None and "://" not in str(self._reader.path):
+        if self._reader.path is not None and not (is_remote(self._reader.path) and self._reader.format == "delta"):
             check_readable(self._reader.path)
 
     def refuse_if_closed(self) -> None:

@@ -1,7 +1,8 @@
 """The file source: new files of a folder, read by Python workers straight into packed rows.
 
 Spark's own file source finds the files and remembers which are done; only their names travel through it, so a file of
-any size is read in blocks, and each line keeps its number.
+any size is read in blocks, and each line keeps its number. Of a place behind a URI, Spark's executors bring the bytes too,
+each file whole: a Python worker has no way there, and Spark has everybody's (hdfs://, s3a://, with their passwords).
 
 Rule 1: the watermark is taken from packed rows (`ts` is the largest time in their block) and the column dropped before
         grouping: with no event time in its input, Spark drops nothing as late; the engine has its own rule for that.
@@ -9,12 +10,16 @@ Rule 1: the watermark is taken from packed rows (`ts` is the largest time in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waterclock.errors import EnvironmentMissing, PlaceLost
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.buckets import BUCKETS
@@ -22,6 +27,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.files.reading import Layout, name_of, read_file
 from waterclock.spark.layout import dead_letters
 from waterclock.spark.packs import END_US, FIRST, NO_TIME, TIMED, Packs, end_of, timed
+from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.source import names_of
 from waterclock.spark.source_folder import check_source, count_files
 from waterclock.spark.toml.config import Files
@@ -30,11 +36,15 @@ from waterclock.spark.transform import delay_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_NAMED = ["path", "written", "beat"]
+_MISSING = re.compile(
+    r"FileNotFoundException: (?:File |No such file or directory: )([a-z0-9]+:/.+?)(?: does not|$)", re.MULTILINE
+)
 _GONE = "it was moved or deleted before it was read: put it back under another name"
 
 
 class FileStream:
-    """A `Stream` of the files in a folder of this machine."""
+    """A `Stream` of the files in a folder."""
 
     unit = "files"
     closes = True
@@ -59,8 +69,9 @@ class FileStream:
         self._checkpoint.refuse_if_closed(self._source.path)
 
     def packed(self, session: SparkSession, live: bool, count: int) -> DataFrame:
-        files = names_of(session, self._source.path, self._source.files_per_batch, beat=False)
-        beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True)
+        content = ("content",) if is_remote(self._source.path) else ()
+        files = names_of(session, self._source.path, self._source.files_per_batch, False, *content)
+        beats = names_of(session, self._checkpoint.heartbeats, 1, True, *content)
         rows = files.unionByName(beats).mapInArrow(reader(self._layout, self._delay_us, count), TIMED)
         return rows.withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
@@ -71,22 +82,50 @@ class FileStream:
         done = totals.get("files", 0)
         try:
             return done, count_files(self._source.path)
-        except OSError:
+        except (OSError, PlaceLost):
             return done, done  # the folder is away: that is for the listing of files to wait for
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
         read, folder = {frames.file_of(frame) for frame in taken}, self._source.path
         unread = [name for name in self._checkpoint.files_of(batch_id) if name not in read]
         gone = [name for name in unread if not (folder / name).exists()]  # others are empty: no worker is given these
-        letters = dead_letters([(f"file:{folder}/{name}", None, _GONE, None) for name in gone])
+        self._refuse_unseen(taken, {*unread} - {*gone})
+        letters = dead_letters([(literal_name(folder, name), None, _GONE, None) for name in gone])
         counters = {"files": len(unread), "dead_letters": len(gone)}
         return [frames.with_counters(letters, counters, b"dead")] if unread else []
 
+    def _refuse_unseen(self, taken: Sequence[pa.Table], there: set[str]) -> None:
+        """A worker that does not see what is there has another folder under that path, or none."""
+        unseen = [told for frame in taken if (told := frames.unseen_of(frame)) is not None and told[0] in there]
+        if unseen:
+            name, host = min(unseen)
+            raise EnvironmentMissing(self._not_seen(name, f"the worker on {host}"))
+
+    def _not_seen(self, name: str, by: str) -> str:
+        return (
+            f"the file {name} is in the source folder {self._source.path}, and {by} does not see it: mount the folder "
+            "there under the same path. Nothing of the batch was written; the same command goes on from there"
+        )
+
     def explain(self, story: str) -> str | None:
-        return None
+        """Spark looks at each file before a worker gets its name, and fails where one is not there for it."""
+        missing = _MISSING.search(story)
+        if missing is None:
+            return None
+        name = name_of(missing[1])
+        if (self._source.path / name).exists():
+            return self._not_seen(name, "a machine of the cluster")
+        return (
+            f"the file {name} was taken away while its batch began. The same command goes on, and notes that it is gone"
+        )
 
     def close(self) -> None:
         pass
+
+
+def literal_name(folder: Place, name: str) -> str:
+    """A file as Spark names it."""
+    return f"{'' if is_remote(folder) else 'file:'}{folder}/{name}"
 
 
 def reader(
@@ -100,19 +139,36 @@ def reader(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for file in batch.to_pylist():
+            for file, content in zip(batch.select(_NAMED).to_pylist(), _contents(batch), strict=True):
                 packs = Packs(f"{file['written']:020d} {file['path']}", count)
                 if file["beat"] or layout is None:
                     yield timed(packs, _time(END_US))  # the closing heartbeat: there is no other file beside the source
                 else:
-                    yield from _file(packs, file["path"], layout, delay_us)
+                    yield from _file_if_there(packs, (file["path"], content), layout, delay_us)
 
     return read
 
 
-def _file(packs: Packs, path: str, layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
-    dead = heartbeats = 0
-    for block in read_file(path, layout):
+def _contents(batch: pa.RecordBatch) -> Iterable[pa.Buffer | None]:
+    """The bytes of each file, as they lie in memory, where Spark brought them."""
+    if "content" not in batch.schema.names:
+        return repeat(None, batch.num_rows)
+    return (value.as_buffer() for value in batch.column("content"))
+
+
+def _file_if_there(
+    packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, delay_us: int
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from _file(packs, file, layout, delay_us)
+    except FileNotFoundError:
+        packs.add(FIRST, frames.to_bytes(frames.unseen(name_of(file[0]), socket.gethostname())))
+        yield timed(packs, NO_TIME)
+
+
+def _file(packs: Packs, file: tuple[str, pa.Buffer | None], layout: Layout, delay_us: int) -> Iterator[pa.RecordBatch]:
+    dead, heartbeats, (path, content) = 0, 0, file
+    for block in read_file(path, layout, content):
         heartbeats += _add_rows(packs, block.rows, layout.rules.key)
         if block.dead.num_rows:
             packs.add(FIRST, frames.to_bytes(block.dead))

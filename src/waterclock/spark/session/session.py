@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
 _FILES = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+_CONTEXT = f"{_STREAMING}.checkpointing.FileContextBasedCheckpointFileManager"
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -47,10 +49,16 @@ def settings(cores: int, count: int | None = None) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(min(cores, count or by_cores(cores))),  # more than buckets would stay empty
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
+        _MANAGER: _FILES,
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "100",
     }
+
+
+def conf_for(checkpoint: object, given: Mapping[str, str]) -> dict[str, str]:
+    """The settings `given`, and what a `checkpoint` behind a URI needs: Spark's own way of putting files into their place,
+    which knows more stores than the one for a local disk."""
+    return dict(given) if isinstance(checkpoint, Path) else {_MANAGER: _CONTEXT, **given}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@
     [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
     [spark]           cores, buckets, and [spark.conf] with Spark's own settings
 
-Paths are relative to the file.
+Paths are relative to the file. The checkpoint and a source's path may be a URI that Spark knows, such as hdfs://host/folder.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from waterclock.errors import UsageError
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names, rules_from
 from waterclock.spark.buckets import checked
+from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.toml.fitting import check_fits, check_names_of
-from waterclock.spark.toml.paths import check_places, place, plain_name
+from waterclock.spark.toml.paths import any_place, check_places, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
 from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from
 from waterclock.spark.toml.steps import NAMES as STEPS
@@ -51,7 +52,7 @@ class Files:
     """A folder of files; new files are taken `files_per_batch` at a time, the oldest first."""
 
     format: str
-    path: Path
+    path: Place
     files_per_batch: int
     columns: Mapping[str, str]
 
@@ -65,7 +66,7 @@ class Config:
     """A checked pipeline."""
 
     name: str
-    checkpoint: Path
+    checkpoint: Place
     source: Files | Topics | Reader
     watermark_delay_us: int
     close: bool
@@ -76,6 +77,17 @@ class Config:
     step: Step | None = None  # what is done with results before they reach the sink
     columns: tuple[str, ...] = ()  # of results, that the sink is given; all where none is named
     buckets: int | None = None  # None: as the checkpoint has them, or by the cores
+
+    def is_remote(self) -> bool:
+        """Whether a place that it names is reached through Spark alone."""
+        return is_remote(self.checkpoint) or is_remote(getattr(self.source, "path", None))
+
+
+def log_of(config: Config, file: str | Path) -> Path:
+    """Where Spark's log goes: into the checkpoint's folder; beside the pipeline's `file` where that lies behind a URI."""
+    if isinstance(config.checkpoint, Path):
+        return config.checkpoint / "spark.log"
+    return Path(file).resolve().with_name(f"{config.name}-spark.log")
 
 
 def load(path: str | Path) -> Config:
@@ -116,7 +128,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     checkpoint = _get(pipeline, "[pipeline]", "checkpoint", str, f"{name}-checkpoint")
     config = Config(
         name=name,
-        checkpoint=place("[pipeline]", "checkpoint", checkpoint, folder),
+        checkpoint=any_place("[pipeline]", "checkpoint", checkpoint, folder),
         source=source_from(_part(table, "source", None), folder),
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=not changes and _get(time, "[time]", "close", bool, True),
@@ -185,5 +197,5 @@ def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Rea
 
 
 def _files(source: Mapping[str, Any], format_: str, folder: Path) -> Files:
-    path = place("[source]", "path", _get(source, "[source]", "path", str), folder)
+    path = any_place("[source]", "path", _get(source, "[source]", "path", str), folder)
     return Files(format_, path, _count(source, "[source]", "files_per_batch", 16), source["columns"])

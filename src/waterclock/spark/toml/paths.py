@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from waterclock.errors import UsageError
+from waterclock.spark.places.hadoop import HadoopPath
+from waterclock.spark.places.place import Place, is_uri, place_of
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -24,25 +26,35 @@ def plain_name(where: str, name: str) -> str:
 
 def place(where: str, name: str, given: str, folder: Path) -> Path:
     """The path `given` under `name`, relative to `folder`; UsageError where it is none."""
+    if is_uri(given):
+        raise UsageError(f"{where}: {name!r} must be a path of this machine, got {given!r}")
+    return Path(str(any_place(where, name, given, folder)))
+
+
+def any_place(where: str, name: str, given: str, folder: Path) -> Place:
+    """The place `given` under `name`: a path relative to `folder`, or a URI; UsageError where it is neither."""
     if not given.strip() or not given.isprintable():
         raise UsageError(f"{where}: {name!r} must be a path, got {given!r}")
-    return folder / given
+    try:
+        return place_of(given, folder)
+    except UsageError as error:
+        raise UsageError(f"{where}: {name!r}: {error}") from None
 
 
-def check_places(file: Path | None, source: Path | None, checkpoint: Path, sink: Path | None) -> None:
+def check_places(file: Path | None, source: Place | None, checkpoint: Place, sink: Path | None) -> None:
     """Raise UsageError where one of the places is, or lies in, another one; None where a place is no path."""
-    pipeline, checkpoint = file and _real(file), _real(checkpoint)
-    source, sink = source and _real(source), sink and _real(sink)
-    if pipeline and _is_in(pipeline, checkpoint):
+    pipeline, kept = _real(file) if file else None, _real(checkpoint)
+    read = _real(source) if source else None
+    sink = _local(_real(sink)) if sink else None
+    if pipeline and _is_in(pipeline, kept):
         raise UsageError(
-            f"[pipeline]: 'checkpoint' {checkpoint} holds the pipeline's file, and --fresh removes it: "
-            "name a folder of its own"
+            f"[pipeline]: 'checkpoint' {kept} holds the pipeline's file, and --fresh removes it: name a folder of its own"
         )
-    if source and (_is_in(checkpoint, source) or _is_in(source, checkpoint)):
-        raise UsageError(f"[pipeline]: 'checkpoint' {checkpoint} and the source folder {source} lie in each other")
+    if read and (_is_in(kept, read) or _is_in(read, kept)):
+        raise UsageError(f"[pipeline]: 'checkpoint' {kept} and the source folder {read} lie in each other")
     if sink is None:
         return
-    for other, what in ((source, "the source folder"), (checkpoint, "the checkpoint")):
+    for other, what in ((read, "the source folder"), (kept, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
     other_folder = sink.is_dir() and not (sink / "_delta_log").is_dir()  # a table of Delta Lake is a folder
@@ -50,11 +62,20 @@ def check_places(file: Path | None, source: Path | None, checkpoint: Path, sink:
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
 
 
-def _is_in(inner: Path, outer: Path) -> bool:
+def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:
     return inner == outer or outer in inner.parents
 
 
-def _real(path: Path) -> Path:
+def _local(real: Path | HadoopPath) -> Path:
+    assert isinstance(real, Path)
+    return real
+
+
+def _real(place: Place) -> Path | HadoopPath:
+    """Where it truly is; behind a URI there are no links, but for those of this machine."""
+    if isinstance(place, HadoopPath) and place.scheme != "file":
+        return place
+    path = Path(re.sub("^file:/+", "/", str(place), flags=re.IGNORECASE))
     try:
         real = path.resolve()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):

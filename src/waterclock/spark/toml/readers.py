@@ -19,7 +19,8 @@ from typing import Any
 
 from waterclock.errors import UsageError
 from waterclock.rules.toml import check_names
-from waterclock.spark.toml.paths import place
+from waterclock.spark.places.place import Place
+from waterclock.spark.toml.paths import any_place
 from waterclock.spark.toml.steps import NAMES as STEPS
 from waterclock.spark.toml.steps import Step, step_from
 from waterclock.spark.toml.values import count, flat, get
@@ -47,7 +48,7 @@ class Reader:
     """What one of Spark's readers reads. Without `columns` they are inferred; `table` is set where there is no `path`."""
 
     format: str
-    path: Path | None
+    path: Place | None
     table: str | None
     files_per_batch: int
     columns: Mapping[str, str] | None
@@ -83,7 +84,7 @@ def reader_from(source: Mapping[str, Any], folder: Path) -> Reader:
         raise UsageError(f"{_WHERE}: {wrong!r} has no place beside format = {format_!r}: name the {other} in {other!r}")
     return Reader(
         format="json" if format_ == "jsonl" else format_,
-        path=None if format_ == "table" else place(_WHERE, "path", get(source, _WHERE, "path", str), folder),
+        path=None if format_ == "table" else any_place(_WHERE, "path", get(source, _WHERE, "path", str), folder),
         table=get(source, _WHERE, "table", str) if format_ == "table" else None,
         files_per_batch=count(source, _WHERE, "files_per_batch", 16),
         columns=_columns(source, format_),

@@ -40,7 +40,7 @@ class Behind:
             if isinstance(self._source, Files):
                 return {"": max(0, count_files(self._source.path) - totals.get("files", 0))}
             return self._records(self._source) if isinstance(self._source, Topics) else None
-        except (WaterclockError, OSError):
+        except (WaterclockError, OSError):  # a folder behind a URI, too
             return None
 
     def close(self) -> None:

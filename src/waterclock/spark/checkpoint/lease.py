@@ -1,0 +1,193 @@
+"""One run at a time on a checkpoint behind a URI, where no system has locks: a lease, and a number for who has it.
+
+    waterclock.owners/000000000007    epoch 7: whose it is; written again every RENEW_S seconds by who holds it
+
+Taking it, in numbered steps:
+
+    1. look at the largest epoch: is it held? A run of this machine that is gone, one that let go, and one that did not
+       write it for LEASE_S seconds by the store's own clock hold it no more
+    2. make the next epoch, only if it is new: of two runs the store refuses one
+    3. write it again from time to time, until it is let go, or a larger one is there
+
+Rule 1: a lease only tells that another run is there. A run that stood still wakes up and does not know that its lease ran
+        out; so the epoch goes into the sink, whose transactions judge (sinks/epochs.py). A sink that keeps none is told of.
+Rule 2: no clock of ours is compared with another one: a file of this run's own tells what time the store has.
+Rule 3: epochs outlive `--fresh`: a smaller one never comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from uuid import uuid4
+
+from waterclock.clock import Clock, SystemClock
+from waterclock.errors import UsageError, WaterclockError
+from waterclock.sinks.epochs import Epoch
+from waterclock.spark.places.hadoop import HadoopPath
+from waterclock.spark.places.place import names_in
+
+log = logging.getLogger(__name__)
+OWNERS = "waterclock.owners"
+LEASE_S = 30.0
+RENEW_S = 5.0
+_LOOK_EVERY_S = 0.5
+
+
+class Lease:
+    """The right to work on the checkpoint at `path`, which lies behind a URI."""
+
+    def __init__(self, path: HadoopPath) -> None:
+        self._path, self._folder = path, path / OWNERS
+        self._clock: Clock = SystemClock()
+        self._mine = {**_this_process(), "run": uuid4().hex}
+        self._epoch: Epoch | None = None
+        self._ended = Event()
+        self._renewing: Thread | None = None
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epoch that this run has; None where it has none."""
+        return self._epoch
+
+    def take(self) -> None:
+        """Have it, if there is a folder; again is the same. UsageError if another run has it, or took it over."""
+        if self._epoch is not None:
+            self.check()
+        elif self._path.is_dir():
+            self._take()
+
+    def check(self) -> None:
+        """UsageError where another run took it over while this one stood still."""
+        if self._epoch is not None and self._largest() > self._epoch.number:
+            raise UsageError(
+                f"another run has taken the checkpoint {self._path} over, since nothing was heard of this one for "
+                f"{LEASE_S:.0f} s: this one writes nothing more"
+            )
+
+    def let_go(self) -> None:
+        """Give it back; where that cannot be said any more, it runs out."""
+        epoch, self._epoch = self._epoch, None
+        self._ended.set()
+        if self._renewing is not None:
+            self._renewing.join(RENEW_S)
+            self._renewing = None
+        with suppress(WaterclockError, OSError):
+            if epoch is not None and self._largest() == epoch.number:
+                self._file(epoch.number).write_whole(_told({**self._mine, "lineage": epoch.lineage, "released": True}))
+
+    def _take(self) -> None:
+        self._folder.make_folder()
+        last = self._largest()
+        before = self._held_by(last) if last else None  # 1
+        lineage = (before or {}).get("lineage") or uuid4().hex
+        told = _told({**self._mine, "lineage": lineage})
+        if not self._file(last + 1).create_new(told):  # 2
+            raise self._refused(_read(self._file(last + 1)))
+        self._epoch, self._ended = Epoch(lineage, last + 1), Event()
+        self._forget_before(last)
+        self._renewing = Thread(target=self._renew, args=(told,), name="lease of the checkpoint", daemon=True)
+        self._renewing.start()  # 3
+
+    def _held_by(self, number: int) -> Mapping[str, Any]:
+        """Who had it, once that one has it no more; UsageError where it is being written."""
+        file = self._file(number)
+        holder = _read(file)
+        if holder.get("released") or _is_gone(holder):
+            return holder
+        written, until = self._written(file), self._clock.monotonic_s() + LEASE_S - self._age_s(file)
+        while self._clock.monotonic_s() < until:
+            self._clock.sleep_s(_LOOK_EVERY_S)
+            if self._written(file) != written or self._largest() > number:
+                raise self._refused(holder)
+        return holder
+
+    def _written(self, file: HadoopPath) -> tuple[int, str]:
+        return file.written_ms(), str(_read(file).get("beat"))
+
+    def _age_s(self, file: HadoopPath) -> float:
+        """How long ago it was written, by the clock of the store (rule 2)."""
+        own = self._folder / f".now-{self._mine['run']}"
+        own.write_whole(b"")
+        now_ms = own.written_ms()
+        own.unlink()
+        return max(0.0, (now_ms - file.written_ms()) / 1000)
+
+    def _refused(self, holder: Mapping[str, Any]) -> UsageError:
+        return UsageError(
+            f"another run has the checkpoint {self._path} open (on {holder.get('host')}, process {holder.get('process')}): "
+            "wait for its end, or stop it. Two at once would write over each other's state"
+        )
+
+    def _renew(self, told: bytes) -> None:
+        epoch, beat, mine = self._epoch, 0, json.loads(told)
+        assert epoch is not None
+        while not self._ended.wait(RENEW_S):
+            beat += 1
+            try:
+                if self._largest() > epoch.number:
+                    log.warning("another run has taken the checkpoint %s over: this one will be refused", self._path)
+                    return
+                self._file(epoch.number).write_whole(_told({**mine, "beat": beat}))
+            except (WaterclockError, OSError) as error:
+                log.warning("the lease of the checkpoint %s could not be renewed: %s", self._path, error)
+
+    def _largest(self) -> int:
+        return max((int(name) for name in names_in(self._folder) if name.isdecimal()), default=0)
+
+    def _file(self, number: int) -> HadoopPath:
+        return self._folder / f"{number:012d}"
+
+    def _forget_before(self, number: int) -> None:
+        for name in names_in(self._folder):
+            if name.isdecimal() and int(name) < number:
+                (self._folder / name).unlink()
+
+
+def _told(what: Mapping[str, Any]) -> bytes:
+    return json.dumps(what).encode() + b"\n"
+
+
+def _read(file: HadoopPath) -> dict[str, Any]:
+    """What a file of an epoch tells; nothing where it is gone, or none of ours."""
+    with suppress(FileNotFoundError, ValueError):
+        told = json.loads(file.read_bytes())
+        return told if isinstance(told, dict) else {}
+    return {}
+
+
+# Who is this -----------------------------------------------------------------------------------------------------
+
+
+def _this_process() -> dict[str, Any]:
+    process = os.getpid()
+    return {"host": socket.gethostname(), "machine": _machine(), "process": process, "started": _started(process)}
+
+
+def _machine() -> str | None:
+    """What tells this start of this machine, and its set of process ids, from every other; None where that is not known."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    return None
+
+
+def _started(process: int) -> str | None:
+    """When a process of this machine started, in the kernel's count; None where there is none."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    return None
+
+
+def _is_gone(holder: Mapping[str, Any]) -> bool:
+    """Whether a run was one of this machine, and its process is there no more."""
+    if holder.get("machine") is None or holder["machine"] != _machine():
+        return False
+    return _started(int(holder.get("process", 0))) != holder.get("started")
