@@ -19,6 +19,7 @@ from typing import Any
 from waterclock.errors import StateMismatch
 from waterclock.sinks import LastBatch
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
+from waterclock.spark.places.place import remove
 
 CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"
 
@@ -71,7 +72,7 @@ def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
             f"the checkpoint {checkpoint.path} is being made out of {stored(mark).get('from')}, and that did not come to "
             "its end: the old one still counts. Run `waterclock state rescale` again, or go on with the old one"
         )
-    mark.unlink()
+    remove(mark)
 
 
 def _is_over(checkpoint: Checkpoint, new: Any) -> str:

@@ -40,6 +40,15 @@ class Checkpoint:
     path: Place
 
     @property
+    def local(self) -> Path:
+        """Its folder on this machine; UsageError where it lies behind a URI."""
+        if isinstance(self.path, Path):
+            return self.path
+        raise UsageError(
+            f"the checkpoint {self.path} lies behind a URI: this is done with a folder of this machine only"
+        )
+
+    @property
     def heartbeats(self) -> Place:
         return self.path / "heartbeats"
 

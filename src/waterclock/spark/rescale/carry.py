@@ -87,7 +87,7 @@ def rescale(
     old, rules, sink, schema = pipeline.kept()
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
-    new = Checkpoint(Path(to or old.path.with_name(f"{old.path.name}-{buckets}")).absolute())
+    new = Checkpoint(Path(to or old.local.with_name(f"{old.local.name}-{buckets}")).absolute())
     with closing(_Owned(new)) as owned:
         return _Carrying(spark, old, new, rules, buckets, report).run(sink, schema, owned)
 
@@ -96,7 +96,7 @@ class _Owned:
     """The right to work on the new checkpoint, from the moment on at which there is a folder."""
 
     def __init__(self, new: Checkpoint) -> None:
-        self._owner = Owner(new.path)
+        self._owner = Owner(new.local)
 
     def take(self) -> None:
         self._owner.take()
@@ -128,7 +128,7 @@ class _Carrying:
         self._report("hands the sink over")
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
         self._end()  # 8
-        made = (self._new.path, self._buckets, self._partitions)
+        made = (self._new.local, self._buckets, self._partitions)
         return Rescaled(*made, written.keys, written.deadlines, written.bytes)
 
     # 1 ---------------------------------------------------------------------------------------------------------
@@ -136,26 +136,26 @@ class _Carrying:
     def _refuse(self) -> StateSeen:
         if self._old.last_done() is None:
             raise UsageError(
-                f"no batch of the checkpoint {self._old.path} is done yet, so there is no state to carry over: let the "
+                f"no batch of the checkpoint {self._old.local} is done yet, so there is no state to carry over: let the "
                 "pipeline run, or start over with --fresh and the number of buckets that it is to have"
             )
         if self._old.is_source_closed():
             raise UsageError(
-                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
+                f"the pipeline of the checkpoint {self._old.local} was closed: all of its results are out, and nothing "
                 "would go on. Start over with --fresh; and for input that goes on, set close = false under [time]"
             )
         before = look(self._session, self._old)
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):
             raise UsageError(
-                f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
+                f"the checkpoint {self._old.local} has {before.buckets} buckets in {before.partitions} partitions already"
             )
         self._refuse_other_things()
         return before
 
     def _refuse_other_things(self) -> None:
         """UsageError where the new folder is no place for a checkpoint."""
-        path = self._new.path
-        if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
+        path = self._new.local
+        if path == self._old.local or self._old.local in path.parents or path in self._old.local.parents:
             raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
@@ -169,11 +169,11 @@ class _Carrying:
     # 2 ---------------------------------------------------------------------------------------------------------
 
     def _begin(self, owned: _Owned) -> None:
-        make_folder(self._new.path)
+        make_folder(self._new.local)
         owned.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         carrying.begin(self._new, self._old)
-        for part in self._new.path.iterdir():
+        for part in self._new.local.iterdir():
             if part.name not in (LOCK, carrying.CARRYING):
                 shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
 
@@ -181,16 +181,16 @@ class _Carrying:
 
     @property
     def _folder(self) -> str:
-        return f"file:{self._new.path / _PARTS}"
+        return f"file:{self._new.local / _PARTS}"
 
     def _parts(self, before: StateSeen) -> Any:
         return parts(self._session, self._old, before, self._rules, self._buckets)
 
     def _write(self, before: StateSeen, laid: Written) -> Written:
-        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
-        watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
+        write(self._new.local / "metadata", json.dumps({"id": self._query_id}))
+        watermark_ms = settings_of(self._old.local / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
         processor = PartsProcessor(self._rules, before.clock, watermark_ms)
-        folder = str(self._new.path / _PARTS)
+        folder = str(self._new.local / _PARTS)
         written = write_state(self._session, self._new, folder, processor, self._partitions)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
@@ -205,14 +205,14 @@ class _Carrying:
     def _lay_beside(self, before: StateSeen) -> None:
         begun = self._begun()
         carry_offsets(self._old, self._new, before.batch_id, begun)
-        shutil.copytree(self._old.heartbeats, self._new.heartbeats)
+        shutil.copytree(str(self._old.heartbeats), str(self._new.heartbeats))
         for name in _OURS:
-            if (self._old.path / name).exists():
-                write(self._new.path / name, (self._old.path / name).read_text())
+            if (self._old.local / name).exists():
+                write(self._new.local / name, (self._old.local / name).read_text())
         carrying.carried_from(self._new, self._old, carrying.ahead(self._old) + begun + 1)
-        settings = stored(self._old.path / "waterclock.json")
-        own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
-        write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
+        settings = stored(self._old.local / "waterclock.json")
+        own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.local)}
+        write(self._new.local / "waterclock.json", json.dumps(own, indent=1))
 
     def _begun(self) -> int:
         last = self._old.last_batch()
@@ -237,5 +237,5 @@ class _Carrying:
         )
 
     def _end(self) -> None:
-        shutil.rmtree(self._new.path / _PARTS)
-        (self._new.path / carrying.CARRYING).unlink()
+        shutil.rmtree(self._new.local / _PARTS)
+        (self._new.local / carrying.CARRYING).unlink()

@@ -24,19 +24,19 @@ _VERSION = "v1"
 
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
-    conf = settings_of(new.path / "offsets" / "0")["conf"]
-    commit = _lines(new.path / "commits" / "0")[1]
+    conf = settings_of(new.local / "offsets" / "0")["conf"]
+    commit = _lines(new.local / "commits" / "0")[1]
     reached = {**json.loads(commit), **_reached(old, done)}
-    logs = {str(n - done): _with(_lines(old.path / "offsets" / str(n)), conf) for n in range(done, begun + 1)}
+    logs = {str(n - done): _with(_lines(old.local / "offsets" / str(n)), conf) for n in range(done, begun + 1)}
     for folder in ("offsets", "commits", "sources"):
-        shutil.rmtree(new.path / folder, ignore_errors=True)
-    if (old.path / "sources").is_dir():
-        shutil.copytree(old.path / "sources", new.path / "sources")
+        shutil.rmtree(new.local / folder, ignore_errors=True)
+    if (old.local / "sources").is_dir():
+        shutil.copytree(old.local / "sources", new.local / "sources")
     for folder in ("offsets", "commits"):
-        (new.path / folder).mkdir()
+        (new.local / folder).mkdir()
     for name, text in logs.items():
-        write(new.path / "offsets" / name, text)
-    write(new.path / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
+        write(new.local / "offsets" / name, text)
+    write(new.local / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
 
 
 def settings_of(offsets: Path) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def settings_of(offsets: Path) -> dict[str, Any]:
 
 def _reached(old: Checkpoint, done: int) -> dict[str, Any]:
     """The watermark that follows batch `done`."""
-    told = json.loads(_lines(old.path / "commits" / str(done))[1])
+    told = json.loads(_lines(old.local / "commits" / str(done))[1])
     return {name: told[name] for name in ("nextBatchWatermarkMs",) if name in told}
 
 
