@@ -99,7 +99,7 @@ class Retries:
     def stray(self, message: Any, topic: str) -> OfAnother | None:
         """What is wrong with a message that is tried again and was not read from `topic` first: it is for another
         function. None for any other message."""
-        first = dict(headers_of(message) or ()).get(TOPIC, b"").decode("utf-8", "replace")
+        first = (dict(headers_of(message) or ()).get(TOPIC) or b"").decode("utf-8", "replace")
         return OfAnother(first, topic) if message.topic() == self.to and first not in ("", topic) else None
 
     def aside(self, message: Any, error: BaseException) -> SentOn:
