@@ -3,7 +3,7 @@
 For each keeper and each number of messages pending, which are due within a week after an hour:
 
     kept        putting them in; filing them, where that is another thing; memory and disk for each
-    idle        nothing is due, somebody waits for messages: shares of a core
+    idle        nothing is due, and what was put in was tidied; somebody waits for messages: shares of a core, and memory
     late 2,000  so many a second, each put in a second before it is due
     late 6,000  likewise
     burst       so many due at one instant: until the last one is in somebody's hands
@@ -46,6 +46,7 @@ HOUR_MS: Final = 3_600_000
 WEEK_MS: Final = 7 * 24 * HOUR_MS
 RATES: Final = (2_000, 6_000)
 LEAD_MS: Final = 1_000
+TIDIED_PER_S: Final = 500_000  # files that were just written are merged; that is no idling
 BURSTS: Final = (20_000, 100_000)  # times the seconds of a measurement
 CANCELS: Final = 10_000  # likewise
 CRASH_RATE: Final = 500
@@ -148,14 +149,15 @@ class Run:
 
     def _idle(self) -> Figures:
         with self._keeper.taking(self._keeper.target(), 1) as taker:
-            time.sleep(0.5)
+            time.sleep(max(0.5, self._pending / TIDIED_PER_S))
             kinds = self._keeper.processes()
             before = {kind: cpu_of(pids) for kind, pids in kinds.items()}
             takers_s, began_s = taker.cpu_s(), time.monotonic()
             time.sleep(max(1.0, self._seconds))
             took_s = time.monotonic() - began_s
             shares = {kind: (cpu_of(pids) - before[kind]) / took_s for kind, pids in kinds.items()}
-            return {**shares, "taker": (taker.cpu_s() - takers_s) / took_s}
+            shares["taker"] = (taker.cpu_s() - takers_s) / took_s
+            return {**shares, "resident_mb": self._keeper.resident_mb()}
 
     # What is due
 

@@ -33,7 +33,7 @@ def _percent(value: float) -> str:
 KEPT: Final[list[Column]] = [
     ("put, a second", "put_per_s", _number, True),
     ("filed, a second", "filed_per_s", _number, None),
-    ("resident MB", "resident_mb", _number, None),
+    ("resident MB then", "resident_mb", _number, None),
     ("bytes each", "resident_bytes", _number, None),
     ("files, bytes each", "disk_files_bytes", _number, None),
     ("log, bytes each", "disk_log_bytes", _number, None),
@@ -55,6 +55,7 @@ IDLE: Final[list[Column]] = [
     ("server", "server", _percent, None),
     ("broker", "broker", _percent, None),
     ("who waits", "taker", _percent, None),
+    ("resident MB", "resident_mb", _number, None),
 ]
 CRASH: Final[list[Column]] = [("delivers again after, ms", "again_ms", _number, None)]
 TAKE_OVER: Final[list[Column]] = [("cold, ms", "cold_ms", _number, None), ("warm, ms", "warm_ms", _number, None)]

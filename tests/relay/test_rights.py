@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.relay.world import step_until
 from tests.test_readme import ROOT
 from waterclock.broker import Access
 from waterclock.clock import ManualClock
+from waterclock.errors import UsageError
 from waterclock.relay import Delays, holes
 from waterclock.relay.relay import Relay, RelayOptions
 from waterclock.testing import Broker
@@ -66,6 +68,15 @@ def admin(broker: Broker) -> AdminClient:
     for done in [*made.create_acls(rights).values(), *made.create_topics([NewTopic("later.to", 1)]).values()]:
         done.result()
     return made
+
+
+def taken_away(admin: AdminClient, kind: Kind) -> AclBindingFilter:
+    """Carol's rights of a kind; they are gone."""
+    those = AclBindingFilter(
+        kind, "later", ResourcePatternType.PREFIXED, "User:carol", "*", Op.ANY, AclPermissionType.ALLOW
+    )
+    admin.delete_acls([those])[those].result()
+    return those
 
 
 @pytest.fixture
@@ -119,3 +130,15 @@ def test_where_the_right_to_describe_the_group_is_taken_away_it_is_said_once(
     admin.delete_acls([anyone])[anyone].result()
     step_until(lambda: look(relay) or relay._holes._may_look, relay)
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.GROUP, Kind.TRANSACTIONAL_ID], ids=["group", "transactional id"])
+def test_without_the_right_to_its_group_or_its_transactions_a_relay_ends_with_a_sentence(
+    kind: Kind, admin: AdminClient, broker: Broker, tmp_path: Path
+) -> None:
+    """It tried for ever, and said "Trying again"."""
+    taken_away(admin, kind)
+    relay = Relay(RelayOptions(broker.bootstrap, "later", tmp_path, "later", 1, settings=CAROL), ManualClock())
+    told = r"Kafka refuses .*(?i:authorization.failed).* Look at --kafka-config and the rights"
+    with closing(relay), pytest.raises(UsageError, match=told):
+        step_until(lambda: False, relay)

@@ -86,7 +86,7 @@ class Admin:
 def _error_of(told: str, raised: KafkaException) -> WaterclockError:
     """A refusal is the user's to mend; a broker that went away meanwhile is there again, or is not."""
     passing = raised.args[0].code() in _AWAY
-    return (EnvironmentMissing if passing else UsageError)(f"{told}: {words_of(raised)}.")
+    return (EnvironmentMissing if passing else UsageError)(f"{told}: {words_of(raised).rstrip('.')}.")
 
 
 def _once_known(ask: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 Rule 1: only what is committed is seen, whatever the settings say; nothing is committed, and no group is joined.
 Rule 2: a reading ends where it was to end, or with an error: records that do not come are no end.
+Rule 3: librdkafka looks for the group's coordinator all the same. Who has no right to the group is told so, and reads on.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from waterclock.clock import Clock
-from waterclock.errors import ConnectionLost
+from waterclock.errors import ConnectionLost, UsageError
+from waterclock.kafka.errors import is_refusal
 from waterclock.kafka.partitions import Partition
 from waterclock.kafka.settings import READING
 
 PATIENCE_S: Final = 30.0
 _AT_ONCE: Final = 1000
 _SOON: Final = {"fetch.wait.max.ms": 10}  # the end is asked for after the last record
-_HARMLESS: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT)
+HARMLESS: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)  # rule 3
 
 
 def committed(
@@ -30,7 +32,8 @@ def committed(
     clock: Clock,
     patience_s: float = PATIENCE_S,
 ) -> Iterator[Message]:
-    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`."""
+    """The records from `start` to before `end`; ConnectionLost if none comes for `patience_s`, UsageError where Kafka
+    refuses them."""
     if start >= end:
         return
     consumer = Consumer({**_SOON, **settings, **READING, "group.id": settings.get("group.id", "unused")})
@@ -50,7 +53,9 @@ def _until(consumer: Consumer, topic: str, end: int, clock: Clock, patience_s: f
             error = message.error()
             if error is None and message.offset() < end:
                 yield message
-            elif error is not None and error.code() not in _HARMLESS:
+            elif error is not None and is_refusal(error):
+                raise UsageError(f"Kafka refuses to have {topic} read: {error.str()}. Look at the rights.")
+            elif error is not None and error.code() not in HARMLESS:
                 raise ConnectionLost(f"{topic} cannot be read: {error.str()}.")
             if (message.offset() or 0) >= (end - 1 if error is None else end):
                 return

@@ -194,8 +194,9 @@ class TransactionalProducer:
             self.is_open = False
         with suppress(KafkaException, SystemError):
             self.producer.poll(_REPORTED_S)  # the transaction may know that a record was refused before we do
-        if self._refused and meaning_of(self._refused[0]) is Meaning.TOO_LARGE:
-            raise self._error_of(self._refused[0]) from None  # rule 3
+        for refused in self._refused:
+            if meaning_of(refused) in (Meaning.TOO_LARGE, Meaning.REFUSED):
+                raise self._error_of(refused) from None  # rule 3
         raise self._error_of(self._cause(raised.args[0])) from None
 
     def _cause(self, error: KafkaError) -> KafkaError:

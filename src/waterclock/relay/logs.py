@@ -13,12 +13,12 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from waterclock.clock import Clock, SystemClock
 from waterclock.errors import ConnectionLost, EnvironmentMissing
 from waterclock.kafka.client import Client, Remedies
-from waterclock.kafka.reading import PATIENCE_S, committed
+from waterclock.kafka.reading import HARMLESS, PATIENCE_S, committed
 from waterclock.kafka.settings import READING
 from waterclock.relay.headers import headers_of
 
@@ -96,7 +96,7 @@ class Reader:
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()
-        if error is not None and error.code() not in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
+        if error is not None and error.code() not in HARMLESS:
             raise ConnectionLost(f"{self._topic} cannot be read: {error.str()}.")
         return error is None
 

@@ -314,7 +314,7 @@ class Relay:
         if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
             self._join_again()
             return
-        if meaning_of(error) is Meaning.REFUSED:
+        if meaning_of(error) is Meaning.REFUSED or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise UsageError(f"Kafka refuses the relay: {error.str()}. Look at --kafka-config and the rights.")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._of(message.partition(), _reread)

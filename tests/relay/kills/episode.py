@@ -3,7 +3,8 @@
 Rule 1: the seed says which faults come and what they draw; the machine says at which steps they hit.
 Rule 2: a fault may begin while another one lasts: both relays may be gone, and the broker too.
 Rule 3: when the faults are over, everything runs, and within `PATIENCE_S` each request has its effect and its answer.
-Rule 4: a relay that starts while there is no broker ends with a sentence: it is started again, as who runs one would.
+Rule 4: a relay that starts while there is no broker waits for it; one that has ended all the same is started again, as who
+        runs one would.
 """
 
 from __future__ import annotations
