@@ -28,7 +28,6 @@ from waterclock.timer.loop_binding import LoopBinding, LoopThread
 from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
-from waterclock.timer.units import nanoseconds
 from waterclock.wheel import TimingWheel
 
 if TYPE_CHECKING:
