@@ -27,6 +27,7 @@ from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
 from waterclock.timer.report import report
 
 if TYPE_CHECKING:
+    from waterclock.purgatory.waiting import Waker
     from waterclock.timer import AsyncTimer, Timer
 
 Call: TypeAlias = "Callable[[DelayedOperation], Any]"
@@ -197,9 +198,8 @@ class Purgatory:
         False when `timeout_s` was over first, or `cancel_for_key` or `close` ended the wait. A task that is cancelled
         leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
         """
-        from waterclock.purgatory.waiting import Waker  # asyncio is imported for those who wait in it
-
-        op = DelayedOperation(lambda op: predicate(), (waker := Waker()).wake, timeout_s)
+        waker = (_WAKERS or _wakers())[0]()
+        op = DelayedOperation(lambda op: predicate(), waker.wake, timeout_s)
         try:
             if not self.try_complete_else_watch(op, keys):
                 await waker.woken
@@ -393,6 +393,17 @@ class Purgatory:
 
 def _expire(op: DelayedOperation) -> None:
     op._purgatory._end(op, EXPIRED)
+
+
+_WAKERS: list[type[Waker]] = []
+
+
+def _wakers() -> list[type[Waker]]:
+    """asyncio is imported for those who wait in it, and looked up once."""
+    from waterclock.purgatory.waiting import Waker
+
+    _WAKERS[:] = [Waker]
+    return _WAKERS
 
 
 # Where an operation is before a purgatory has it. In a forked child its lock may be held by a thread that is not there.

@@ -37,7 +37,7 @@ cdef extern from *:
 
 cdef object machine_clock = SystemClock.monotonic_ns
 cdef object call_later = plain.Adder.call_later, add_and_look = plain.Adder._add_and_look
-cdef object add_in = plain.Adder._add_in, move_in = plain.Adder._move_in
+cdef object deadline_in = plain.Adder._deadline_in, move_in = plain.Adder._move_in
 
 
 cdef inline bint is_ordinary(delay_s, int64_t *ns) noexcept:
@@ -90,7 +90,10 @@ cdef class Adder:
 
     cdef inline bint takes(self, delay_s, int64_t *deadline) except -1:
         """Whether the short way is open for so many seconds from now; and the deadline."""
-        if self.direct is None or not is_ordinary(delay_s, deadline):
+        return self.direct is not None and self.counts(delay_s, deadline)
+
+    cdef inline bint counts(self, delay_s, int64_t *deadline) except -1:
+        if not is_ordinary(delay_s, deadline):
             return False
         deadline[0] += self.now()
         return -ORDINARY_MOMENT < deadline[0] < ORDINARY_MOMENT
@@ -123,13 +126,15 @@ cdef class Adder:
     call_at = plain.Adder.call_at
 
     def _add_and_look(self, deadline, fn, /, *argument):
-        return add_and_look(self, deadline, fn, *argument)
+        cdef int overflow = 0
+        cdef int64_t moment = PyLong_AsLongLongAndOverflow(deadline, &overflow)
+        if self.direct is None or overflow or not -ORDINARY_MOMENT < moment < ORDINARY_MOMENT or len(argument) > 1:
+            return add_and_look(self, deadline, fn, *argument)
+        return self.put(moment, fn, <PyObject *>argument[0] if argument else NULL)
 
-    def _add_in(self, delay_s, fn, argument, /):
+    def _deadline_in(self, delay_s, /):
         cdef int64_t deadline
-        if not self.takes(delay_s, &deadline):
-            return add_in(self, delay_s, fn, argument)
-        return self.put(deadline, fn, <PyObject *>argument)
+        return deadline if self.counts(delay_s, &deadline) else deadline_in(self, delay_s)
 
     def _move_in(self, handle, delay_s, /):
         cdef int64_t deadline, before

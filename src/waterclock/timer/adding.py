@@ -103,13 +103,13 @@ class Adder:
             self._look(handle, deadline)
         return handle
 
-    def _add_in(self, delay_s: float, fn: Callable[..., Any], argument: Any, /) -> Handle:
-        """As `_add_and_look`, after `delay_s` seconds."""
-        return self._add_and_look(self._now_ns() + nanoseconds("delay_s", delay_s), fn, argument)
+    def _deadline_in(self, delay_s: float, /) -> int:
+        """The nanosecond of the driver's time that is `delay_s` seconds from now."""
+        return self._now_ns() + nanoseconds("delay_s", delay_s)
 
     def _move_in(self, handle: Handle, delay_s: float, /) -> bool:
         """What `reschedule` of the handles in the wheel does, in their driver's unit."""
-        return self._move(handle, self._now_ns() + nanoseconds("delay_s", delay_s))
+        return self._move(handle, self._deadline_in(delay_s))
 
     def _move(self, handle: Any, deadline: int, /) -> bool:
         """Move what waits, and see to it that the driver knows; False when it waits no more."""

@@ -28,7 +28,6 @@ from waterclock.timer.loop_binding import LoopBinding, LoopThread
 from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
-from waterclock.timer.units import nanoseconds
 from waterclock.wheel import TimingWheel
 
 if TYPE_CHECKING:
@@ -152,11 +151,11 @@ class AsyncTimer(Drive):
         >>> import asyncio
         >>> asyncio.run(AsyncTimer().sleep(0.001))
         """
-        delay_ns = nanoseconds("delay_s", delay_s)
-        if delay_ns <= 0:
+        deadline = self._deadline_in(delay_s)
+        if delay_s * 1e9 < 0.5:
             return await asyncio.sleep(0)
         sleeper = self._bound().create_future()
-        handle = self._add_and_look(self._now_ns() + delay_ns, _rouse, sleeper)
+        handle = self._add_and_look(deadline, _rouse, sleeper)
         self._sleepers.add(sleeper)
         try:
             await sleeper
@@ -180,7 +179,7 @@ class AsyncTimer(Drive):
         >>> asyncio.run(main())
         no minute
         """
-        return Timeout(self, None if delay_s is None else (self._now_ns() + nanoseconds("delay_s", delay_s)) / 1e9)
+        return Timeout(self, None if delay_s is None else self._deadline_in(delay_s))
 
     @asynccontextmanager
     async def idle_timeout(self, idle_s: float) -> AsyncIterator[IdleTimeout]:

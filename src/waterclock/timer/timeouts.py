@@ -14,6 +14,7 @@ Rule 1: `reschedule` is for an entered one; in every other state it raises Runti
 from __future__ import annotations
 
 import asyncio
+from asyncio import current_task
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -32,15 +33,17 @@ class Cancellable(Protocol):
 class Timeout:
     """The context manager that `AsyncTimer.timeout` gives; times are seconds of `timer.time()`, None is never."""
 
-    def __init__(self, timer: AsyncTimer, when_s: float | None) -> None:
+    __slots__ = ("__weakref__", "_cancelling", "_deadline_ns", "_handle", "_state", "_task", "_timer")
+
+    def __init__(self, timer: AsyncTimer, deadline_ns: int | None) -> None:
         self._timer = timer
-        self._when_s = when_s
+        self._deadline_ns = deadline_ns
         self._state: State = "created"
         self._handle: Cancellable | None = None
 
     def when(self) -> float | None:
         """The moment it expires, or did."""
-        return self._when_s
+        return None if self._deadline_ns is None else self._deadline_ns / 1e9
 
     def expired(self) -> bool:
         """Whether its time has come before the block ended."""
@@ -51,16 +54,11 @@ class Timeout:
         if self._state != "entered":
             raise RuntimeError(f"a timeout is rescheduled inside its block, and before it expires; it is {self._state}")
         self._disarm()
-        self._when_s = when_s
-        if when_s is None:
-            return
-        if when_s <= self._timer.time():
-            self._handle = asyncio.get_running_loop().call_soon(self._expire)
-        else:
-            self._handle = self._timer._add_and_look(nanoseconds("when_s", when_s), self._expire)
+        self._deadline_ns = None if when_s is None else nanoseconds("when_s", when_s)
+        self._arm()
 
     def __repr__(self) -> str:
-        return f"<Timeout, {self._state}, when={self._when_s}>"
+        return f"<Timeout, {self._state}, when={self.when()}>"
 
     def lapse(self) -> None:
         """Its time has come by other means than its own; nothing where the block has ended."""
@@ -71,18 +69,20 @@ class Timeout:
     async def __aenter__(self) -> Timeout:
         if self._state != "created":
             raise RuntimeError(f"a timeout is entered once; this one is {self._state}")
-        task = asyncio.current_task()
+        task = current_task()
         if task is None:
             raise RuntimeError("a timeout cancels its task: use it inside one")
         self._task, self._cancelling = task, task.cancelling()
         self._state = "entered"
-        self.reschedule(self._when_s)
+        self._arm()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._disarm()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
         if self._state == "entered":
             self._state = "exited"
         elif self._state == "expiring":
@@ -90,6 +90,15 @@ class Timeout:
             ours_alone = self._task.uncancel() <= self._cancelling
             if ours_alone and isinstance(error, asyncio.CancelledError):
                 raise TimeoutError from error
+
+    def _arm(self) -> None:
+        deadline_ns, timer = self._deadline_ns, self._timer
+        if deadline_ns is None:
+            return
+        if deadline_ns <= timer._now_ns():
+            self._handle = asyncio.get_running_loop().call_soon(self._expire)
+        else:
+            self._handle = timer._add_and_look(deadline_ns, self._expire)
 
     def _disarm(self) -> None:
         if self._handle is not None:
