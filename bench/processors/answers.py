@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -25,6 +26,7 @@ ROW: Final = ("kind", "key", "rule", "due", "source_id", "event_id", "event_deli
 TIMES: Final = (3, 6)  # of a row; T and Z are a form of JSON's
 DIGITS: Final = 26
 WITHIN_S: Final = 30.0
+AT_ONCE, AT_MOST_S = 10_000, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,12 @@ def _values(bootstrap: str, topic: str) -> Iterator[bytes]:
     try:
         left = set(consumer.list_topics(topic, WITHIN_S).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+        until_s = time.monotonic() + WITHIN_S
         while left:
-            messages = consumer.consume(10_000, WITHIN_S)
-            if not messages:
+            messages = consumer.consume(AT_ONCE, AT_MOST_S)
+            if messages:
+                until_s = time.monotonic() + WITHIN_S
+            elif time.monotonic() > until_s:
                 raise TimeoutError(f"{topic} gave nothing for {WITHIN_S:.0f} s")
             for message in messages:
                 if (error := message.error()) is None:

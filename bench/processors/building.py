@@ -35,7 +35,7 @@ def command(name: str, report: Report) -> list[str]:
         if not is_whole(folder):
             report(f"{name}: its jars by Maven, and the program")
             _make(folder, pom, sources)
-    path = os.pathsep.join([str(folder / "classes"), (folder / "class_path").read_text(encoding="utf-8")])
+    path = os.pathsep.join([str(folder / "classes"), *_jars(folder)])
     return ["java", *HEAP, *QUIET, *OPENED, "-cp", path, f"{name}.Main"]
 
 
@@ -45,8 +45,11 @@ def is_whole(folder: Path) -> bool:
     >>> is_whole(Path("nowhere"))
     False
     """
-    kept = folder / "class_path"
-    return kept.exists() and all(Path(jar).exists() for jar in kept.read_text(encoding="utf-8").split(os.pathsep))
+    return (folder / "class_path").exists() and all(Path(jar).exists() for jar in _jars(folder))
+
+
+def _jars(folder: Path) -> list[str]:
+    return (folder / "class_path").read_text(encoding="utf-8").strip().split(os.pathsep)
 
 
 def _sources(room: Path, name: str) -> list[Path]:

@@ -55,7 +55,7 @@ def make(events: int, folder: Path) -> Course:
 def lines(rows: Sequence[Row]) -> Iterator[str]:
     """Each row as a JSON object.
 
-    >>> next(lines([("o1-1", "o1", 1, "created", 0, 1_500_000)]))[-77:]
+    >>> next(lines([("o1-1", "o1", 1, "created", 0, 1_500_000)]))[-78:]
     '"ts":"1970-01-01T00:00:00.000000Z","deliver_at":"1970-01-01T00:00:01.500000Z"}'
     """
     ids, keys, numbers, kinds, times, delivered = zip(*rows, strict=True)

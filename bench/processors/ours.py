@@ -162,7 +162,7 @@ def loop(_: SparkSession, servers: str, given: str, output: str, place: str) -> 
 def _passed_on(consumer: Consumer, producer: Producer, output: str, most: int) -> int:
     passed = 0
     while passed < most:
-        for message in consumer.consume(min(most - passed, 1000), 10):
+        for message in consumer.consume(min(most - passed, 1000), 0.2):
             producer.produce(output, message.value(), message.key())
             passed += 1
         producer.poll(0)

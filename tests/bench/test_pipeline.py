@@ -23,14 +23,17 @@ def test_who_has_no_rules_is_compared_with_all_of_ours_alone() -> None:
 @pytest.mark.spark
 @pytest.mark.long(seconds=170)
 def test_everybody_answers_right_and_the_record_is_written(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "waterclock.cli", "bench", "pipeline", "--sizes", "100", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "waterclock.cli", "bench", "pipeline", "--contenders", "spark", "--sizes", "100"]
+    command += ["--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "pipeline.json").read_text())
-    assert found["command"] == "waterclock bench pipeline --sizes 100 --rounds 1"
+    shown = "waterclock bench pipeline --contenders spark --sizes 100 --events 100000,700000 --rounds 1"
+    assert found["command"] == shown
     from waterclock.bench.pipeline import EVERYBODY
 
-    assert [(figure["contender"], figure["right"]) for figure in found["figures"]] == [(n, True) for n in EVERYBODY]
+    by_hand = found["figures"]["by_hand"]
+    assert [(figure["contender"], figure["right"]) for figure in by_hand] == [(n, True) for n in EVERYBODY]
     assert (tmp_path / "pipeline.txt").read_text() == done.stdout
     assert (tmp_path / "pipeline.png").stat().st_size > 10_000
     told = done.stderr.splitlines()
