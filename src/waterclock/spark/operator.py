@@ -25,6 +25,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
+from waterclock.spark.compiled import refused_here
 from waterclock.spark.state.blobs import MapState
 from waterclock.spark.state.bucket import Bucket, StoredBucket
 
@@ -83,6 +84,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         bucket.close()
         self._state.update((alarm, after.engine, after.rows))
         results = frames.chosen(results, self._columns) if self._columns else results
+        results = frames.with_refused(results, refused) if (refused := refused_here()) else results
         return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
     def _set_alarm(self, due_ms: int | None, was_ms: int | None, rang_ms: int | None) -> int | None:
