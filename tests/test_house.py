@@ -44,6 +44,7 @@ MAY_IMPORT = {
 }
 # inside of spark: a folder or file -> those of spark that it may import
 INSIDE_SPARK = {
+    "compiled": set(),
     "frames": set(),
     "buckets": set(),
     "places": set(),
@@ -53,7 +54,7 @@ INSIDE_SPARK = {
     "checkpoint": {"places", "source_folder"},
     "state": {"frames", "layout"},
     "toml": {"layout", "places"},
-    "operator": {"frames", "state"},
+    "operator": {"compiled", "frames", "state"},
     "session": {"operator"},
     "packs": {"buckets", "checkpoint", "frames", "operator"},
     "closing": {"packs"},
@@ -64,7 +65,7 @@ INSIDE_SPARK = {
     "kafka": {"buckets", "checkpoint", "files", "frames", "layout", "operator", "packs", "source", "toml", "transform"},
     "sources": {"places", "toml"},
     "watching": {"checkpoint", "kafka", "source_folder", "toml"},
-    "batches": {"checkpoint", "frames", "layout", "transform"},
+    "batches": {"checkpoint", "compiled", "frames", "layout", "transform"},
     "plans": set(),
     "results": {"checkpoint", "closing", "frames", "places", "plans"},
     "steps": {"frames", "plans", "toml", "transform"},

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,12 @@ from tests.spark.standalone import HOME, WITHOUT, Cluster, cluster, driver_envir
 from tests.spark.test_interrupt import wait_for_batches
 from waterclock.errors import EnvironmentMissing, UsageError
 from waterclock.spark.buckets import BUCKETS
+from waterclock.spark.compiled import tell
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session import session
 from waterclock.spark.session.cluster import cluster_settings, packed
 from waterclock.spark.toml.config import load
+from waterclock.wheel import COMPILED
 
 pytestmark = pytest.mark.spark
 MORE = """
@@ -61,22 +64,66 @@ def driver(file: Path, master: str, python: Path) -> subprocess.Popen[str]:
 # Without a cluster
 
 
-def test_the_package_that_is_sent_holds_all_its_python_files_and_is_always_the_same(tmp_path: Path) -> None:
+def test_the_package_that_is_sent_holds_what_runs_here_and_is_always_the_same(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     first, again = packed(tmp_path), packed(tmp_path / "again")
     assert first.read_bytes() == again.read_bytes()
     names = set(zipfile.ZipFile(first).namelist())
-    assert {"waterclock/__init__.py", "waterclock/rules/engine.py", "waterclock/spark/kafka/fetcher.py"} <= names
-    assert not [name for name in names if not name.endswith(".py")]
+    assert {"__init__.py", "rules/engine.py", "spark/kafka/fetcher.py"} <= names
+    assert not [name for name in names if not name.endswith((".py", EXTENSION_SUFFIXES[0]))]
 
 
-def test_a_python_that_has_only_the_zip_applies_rules_with_it(tmp_path: Path, python: Path) -> None:
-    work = (
-        "import waterclock.spark.state.bucket as b; from waterclock.wheel import COMPILED; print(b.__file__, COMPILED)"
-    )
-    environment = {"PYTHONPATH": str(packed(tmp_path)), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([python, "-c", work], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout.split() == [f"{tmp_path}/waterclock.zip/waterclock/spark/state/bucket.py", "False"], done.stderr
+WORK = """
+import waterclock.spark.state.bucket as b
+from waterclock.spark.compiled import refused_here
+from waterclock.wheel import COMPILED
+print(b.__file__, COMPILED, refused_here())
+"""
+FOREIGN = ".cpython-311-riscv64-linux-musl.so"
+
+
+def said_by(python: Path, folder: Path) -> str:
+    environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([python, "-c", WORK], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout, done.stderr
+    return done.stdout.strip()
+
+
+def unpacked(folder: Path) -> list[Path]:
+    """What an executor makes of the package that is sent; the value is its compiled modules."""
+    with zipfile.ZipFile(packed(folder)) as archive:
+        archive.extractall(folder / "waterclock")
+    return sorted((folder / "waterclock").rglob("*.so"))
+
+
+def test_a_python_that_has_only_what_was_sent_applies_rules_with_it_compiled_where_it_is_here(
+    tmp_path: Path, python: Path
+) -> None:
+    unpacked(tmp_path)
+    assert said_by(python, tmp_path) == f"{tmp_path}/waterclock/spark/state/bucket.py {COMPILED}"
+
+
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+def test_modules_of_another_platform_or_a_broken_one_are_passed_over_and_told(tmp_path: Path, python: Path) -> None:
+    for module in (found := unpacked(tmp_path)):
+        module.rename(module.with_name(module.name.partition(".")[0] + FOREIGN))
+    told = said_by(python, tmp_path)
+    assert f"False {len(found)} of {len(found)} compiled modules on CPython 3." in told
+    assert told.endswith(": it was compiled for another platform or Python")
+    for module in (tmp_path / "waterclock").rglob(f"*{FOREIGN}"):
+        module.unlink()
+    (tmp_path / "waterclock" / "wheel" / f"_objects{EXTENSION_SUFFIXES[0]}").write_bytes(b"for another loader")
+    told = said_by(python, tmp_path)
+    assert "False 1 of 1 compiled modules on CPython 3." in told
+    assert "such as _objects: " in told
+    assert "another platform" not in told
+
+
+def test_what_executors_cannot_load_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        tell("1 of 5 compiled modules on CPython 3.12.1 on linux, s390x, such as _objects: why")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "executors cannot load 1 of 5 compiled modules" in caplog.text
 
 
 def test_settings_for_one_machine_do_not_hold_on_a_cluster() -> None:
@@ -169,3 +216,29 @@ def test_a_folder_that_no_worker_has_mounted_ends_the_run_and_nothing_is_a_dead_
     assert table(file.parent) == []
     with closing(sqlite3.connect(tmp_path / "p" / "out.db")) as db:
         assert db.execute("SELECT * FROM results_dead_letters").fetchall() == []
+
+
+ASK = """
+import sys
+from waterclock.spark.session import session
+
+def told(_):
+    import waterclock.spark.state.bucket as bucket
+    from waterclock.wheel import COMPILED
+    return bucket.__file__, COMPILED
+
+more = {"spark.master": sys.argv[1], "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
+print(session.start("ask", 1, more).spark.sparkContext.parallelize([0], 1).map(told).collect()[0])
+"""
+
+
+@pytest.mark.long(seconds=25)
+def test_executors_load_the_compiled_modules_that_were_sent(two_workers: Cluster, python: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ASK, two_workers.url]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=driver_environment(python), cwd=tmp_path
+    )
+    assert done.stdout.strip().endswith(f"/waterclock/spark/state/bucket.py', {COMPILED})"), (
+        f"{done.stdout}{done.stderr}"
+    )
+    assert str(two_workers.folder) in done.stdout

@@ -10,6 +10,7 @@ from waterclock.sinks import Batch
 from waterclock.spark import frames
 from waterclock.spark.checkpoint.carrying import ahead
 from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.compiled import tell
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.transform import conform, up_to
 
@@ -19,6 +20,8 @@ def batch_of(
 ) -> Batch:
     """The batch of the frames `taken`; `place` is (checkpoint, batch id), the close is shown at `last_us`."""
     checkpoint, batch_id = place
+    for refused in {frames.refused_of(f) for f in taken} - {""}:
+        tell(refused)
     found = [f for f in taken if not frames.is_dead(f) and f.num_rows]
     results = [conform(frames.chosen(f, schema.names), schema) for f in found]
     dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]

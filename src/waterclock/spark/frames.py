@@ -32,6 +32,7 @@ _WATERMARK = b"watermark"
 _NEWEST = b"newest"
 _FILE = b"file"
 _UNSEEN = b"unseen"
+_REFUSED = b"refused"
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -105,6 +106,15 @@ def with_newest(rows: pa.Table, newest_us: int) -> pa.Table:
 def newest_of(frame: pa.Table) -> int | None:
     stored = (frame.schema.metadata or {}).get(_NEWEST)
     return None if stored is None else int(stored)
+
+
+def with_refused(rows: pa.Table, modules: str) -> pa.Table:
+    """Results that say which compiled modules could not be loaded where they were made (compiled.py)."""
+    return rows.replace_schema_metadata({**(rows.schema.metadata or {}), _REFUSED: modules.encode()})
+
+
+def refused_of(frame: pa.Table) -> str:
+    return (frame.schema.metadata or {}).get(_REFUSED, b"").decode()  # type: ignore[no-any-return]
 
 
 def with_file(rows: pa.Table, name: str) -> pa.Table:

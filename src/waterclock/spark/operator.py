@@ -25,6 +25,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
+from waterclock.spark.compiled import refused_here
 from waterclock.spark.state.blobs import MapState
 from waterclock.spark.state.bucket import Bucket, StoredBucket
 
@@ -79,6 +80,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         results = bucket.step(events, watermark_ms * 1000 if watermark_ms else NO_WATERMARK, clocks)
         self._keep(bucket, watermark_ms, alarm, rang_ms)
         results = frames.chosen(results, self._columns) if self._columns else results
+        results = frames.with_refused(results, refused) if (refused := refused_here()) else results
         return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:

@@ -5,10 +5,12 @@
 
 Executors need a Python with the packages of the extra `spark` (and `kafka` for topics). waterclock itself is sent to them.
 
-Rule 1: what is sent is the package's Python files in one zip. Compiled modules cannot be imported from a zip, so executors
-        use the plain ones: same results, and the same bytes of state.
+Rule 1: what is sent is the package's Python files and compiled modules in one zip. Executors unpack it, since a compiled
+        module cannot be imported from a zip. One that was compiled for another platform or Python is passed over there, as
+        its name or the system's loader says: the plain one gives the same results, and the same bytes of state
+        (compiled.py).
 Rule 2: an operator with state has Spark start a Python on the driver too, which does not see what was sent. It finds the
-        zip by the PYTHONPATH with which Java is started.
+        package by the PYTHONPATH with which Java is started.
 Rule 3: nothing of the loopback settings holds here: executors must be able to reach the driver.
 """
 
@@ -21,6 +23,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress", "spark.sql.streaming.checkpointFileManagerClass")
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_NAME = "waterclock"
 _PACKAGE = Path(waterclock.errors.__file__).parent
 
 
@@ -76,12 +80,14 @@ def cluster_settings(
 
 @contextmanager
 def shipped() -> Iterator[Path]:
-    """The zip of waterclock; inside, a Java that is started hands it to Pythons that it starts itself."""
+    """The zip of waterclock; inside, a Java that is started hands the package to Pythons that it starts itself."""
     folder = Path(tempfile.mkdtemp(prefix="waterclock-"))
     atexit.register(shutil.rmtree, folder, True)  # executors may ask for it as long as this process lives
     file = packed(folder)
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(folder / _NAME)
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(file), before)))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
     try:
         yield file
     finally:
@@ -92,15 +98,18 @@ def shipped() -> Iterator[Path]:
 
 
 def packed(folder: Path) -> Path:
-    """waterclock's Python files as `waterclock.zip` in `folder`; the same files always give the same bytes."""
-    file = folder / "waterclock.zip"
+    """What is in waterclock's folder as a zip in `folder`: Python files, and modules that were compiled for this Python.
+
+    The same files always give the same bytes.
+    """
+    file = folder / f"{_NAME}.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(_PACKAGE.rglob("*.py")):
-            entry = zipfile.ZipInfo(f"waterclock/{path.relative_to(_PACKAGE).as_posix()}")  # the year 1980
+        for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob(f"*{EXTENSION_SUFFIXES[0]}")]):
+            entry = zipfile.ZipInfo(path.relative_to(_PACKAGE).as_posix())  # the year 1980
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return file
 
 
 def send(session: SparkSession, package: Path) -> None:
     """Have every executor import waterclock from `package`, before anything that it has installed."""
-    session.sparkContext.addPyFile(str(package))
+    session.sparkContext.addArchive(f"{package}#{_NAME}")  # unpacked as that folder, where Spark's Pythons look first
