@@ -8,13 +8,21 @@ from setuptools import Extension, setup
 
 WHEEL = "src/waterclock/wheel"
 PURGATORY = "src/waterclock/purgatory"
+BUCKET = "src/waterclock/spark/state/compiled"
 
 
-def compiled(module: str, source: str, *others: str) -> Extension:
+def compiled(module: str, source: str, *others: str, language: str = "c") -> Extension:
     """A module from `source`; it is built anew when one of `others`, which lie beside it, changes."""
     folder = source.rpartition("/")[0]
-    depends = [f"{folder}/{other}" for other in others]
-    return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=["-O3"], optional=True)
+    flags = ["-O3", *(["-std=c++17"] if language == "c++" else [])]
+    return Extension(
+        f"waterclock.{module}",
+        [source],
+        depends=[f"{folder}/{other}" for other in others],
+        extra_compile_args=flags,
+        language=language,
+        optional=True,
+    )
 
 
 HANDLES = (
@@ -30,6 +38,22 @@ HANDLES = (
     "collected.pxi",
 )
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
+COLUMNS = (
+    "text.h",
+    "rules.h",
+    "deadlines.h",
+    "core.h",
+    "watching.h",
+    "sequence.h",
+    "seen.h",
+    "engine.h",
+    "msgpack.h",
+    "chunks.h",
+    "stored.h",
+    "result_id.h",
+    "wanted.h",
+    "columns.h",
+)
 
 setup(
     ext_modules=[
@@ -39,5 +63,6 @@ setup(
         # the files that also run uncompiled, under other names and with the types of their .pxd
         compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),
         compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_completions.pxd", "_lock.pxd"),
+        compiled("spark.state.compiled._engine", f"{BUCKET}/_engine.pyx", *COLUMNS, language="c++"),
     ]
 )
