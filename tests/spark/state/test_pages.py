@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.state.blobs import Disk
+from waterclock.spark.state import states as stored_states
 from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.pages import KeySet, Pages, most_by
-from waterclock.spark.state.states import States, hashes
+from waterclock.spark.state.states import States
 
 ROWS = pa.schema([("row", pa.string())])
 
@@ -56,7 +57,7 @@ class Bench:
         assert plain(pages.take(wanted)) == {}
         fresh = {key: state for key, state in add.items() if key not in self.expected}
         if fresh:
-            pages.add(states(fresh), hashes(fresh), None)
+            pages.add(states(fresh), stored_states.hashes(fresh), None)
         pages.tidy()
         self.expected |= fresh
         self.free, self.stored = store.free, pages.dump()
@@ -139,8 +140,8 @@ def test_of_a_page_without_a_wanted_key_only_the_hashes_are_read() -> None:
 def test_a_page_wakes_whole_when_its_time_comes() -> None:
     store = BlobStore(Disk())
     pages = Pages(store, ())
-    pages.add(states(of := {"a": (b"1", []), "b": (b"2", [])}), hashes(of), 100)
-    pages.add(states(of := {"c": (b"3", [])}), hashes(of), None)
+    pages.add(states(of := {"a": (b"1", []), "b": (b"2", [])}), stored_states.hashes(of), 100)
+    pages.add(states(of := {"c": (b"3", [])}), stored_states.hashes(of), None)
     assert list(plain(pages.take(KeySet({"b"})))) == ["b"]
     assert plain(pages.take_due(99)) == {}
     assert list(plain(pages.take_due(100))) == ["a"]
@@ -150,16 +151,16 @@ def test_a_page_wakes_whole_when_its_time_comes() -> None:
 def test_all_pages_whose_time_has_come_wake_at_once() -> None:
     pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([90, 101, 100, None, 95]):
-        pages.add(states(of := {n: (b"x", [])}), hashes(of), wake_at)
+        pages.add(states(of := {n: (b"x", [])}), stored_states.hashes(of), wake_at)
     assert sorted(plain(pages.take_due(100))) == [0, 2, 4]
 
 
 def test_of_pages_that_become_one_the_time_of_most_counts() -> None:
     pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([101, None, 9_999_999, 100]):
-        pages.add(states(of := {n: (b"x", [])}), hashes(of), wake_at)
+        pages.add(states(of := {n: (b"x", [])}), stored_states.hashes(of), wake_at)
     for n in range(4, 7):
-        pages.add(states(of := {n: (b"x", []), -n: (b"x", [])}), hashes(of), 102)
+        pages.add(states(of := {n: (b"x", []), -n: (b"x", [])}), stored_states.hashes(of), 102)
     pages.tidy()
     assert [page[4] for page in pages.dump()] == [102]
 
