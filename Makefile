@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.px[di] src/waterclock/wheel/*.h) \
-	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) \
+	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) $(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.h) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py
 ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of

@@ -11,13 +11,21 @@ TIMER = "src/waterclock/timer"
 PURGATORY = "src/waterclock/purgatory"
 # a product and a sum are two roundings, as Python has them: never one step, which some processors have
 OPTIONS = ["-O3", "-ffp-contract=off"]
+BUCKET = "src/waterclock/spark/state/compiled"
 
 
-def compiled(module: str, source: str, *others: str) -> Extension:
+def compiled(module: str, source: str, *others: str, language: str = "c") -> Extension:
     """A module from `source`; it is built anew when one of `others`, which lie beside it, changes."""
     folder = source.rpartition("/")[0]
-    depends = [f"{folder}/{other}" for other in others]
-    return Extension(f"waterclock.{module}", [source], depends=depends, extra_compile_args=OPTIONS, optional=True)
+    flags = [*OPTIONS, *(["-std=c++17"] if language == "c++" else [])]
+    return Extension(
+        f"waterclock.{module}",
+        [source],
+        depends=[f"{folder}/{other}" for other in others],
+        extra_compile_args=flags,
+        language=language,
+        optional=True,
+    )
 
 
 HANDLES = (
@@ -35,6 +43,22 @@ HANDLES = (
     "_objects.pxd",
 )
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
+COLUMNS = (
+    "text.h",
+    "rules.h",
+    "deadlines.h",
+    "core.h",
+    "watching.h",
+    "sequence.h",
+    "seen.h",
+    "engine.h",
+    "msgpack.h",
+    "chunks.h",
+    "stored.h",
+    "result_id.h",
+    "wanted.h",
+    "columns.h",
+)
 
 setup(
     ext_modules=[
@@ -46,5 +70,6 @@ setup(
         # the files that also run uncompiled, under other names and with the types of their .pxd
         compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),
         compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_completions.pxd", "_lock.pxd"),
+        compiled("spark.state.compiled._engine", f"{BUCKET}/_engine.pyx", *COLUMNS, language="c++"),
     ]
 )

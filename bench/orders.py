@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,6 +77,11 @@ def write_file(rows: list[Row], folder: Path, number: int) -> None:
 
 
 def _table(rows: list[Row]) -> pa.Table:
-    columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
+    return table_of(list(zip(*rows, strict=True)))
+
+
+def table_of(values: Sequence[Sequence[Any]]) -> pa.Table:
+    """A table of the columns of SCHEMA; times are microseconds."""
+    columns = dict(zip(SCHEMA.names, values, strict=True))
     times = {name: pa.array(columns[name], pa.int64()).cast(SCHEMA.field(name).type) for name in ("ts", "deliver_at")}
     return pa.table({**columns, **times}, SCHEMA)

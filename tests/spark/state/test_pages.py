@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.state.blobs import Disk
+from waterclock.spark.state import states as stored_states
 from waterclock.spark.state.blobs import BlobStore
-from waterclock.spark.state.pages import Pages, most_by
+from waterclock.spark.state.pages import KeySet, Pages, most_by
 from waterclock.spark.state.states import States
 
 ROWS = pa.schema([("row", pa.string())])
@@ -51,11 +52,12 @@ class Bench:
     def step(self, add: dict[Any, tuple[bytes, list[str]]], take: set[Any]) -> None:
         store = BlobStore(self.disk, self.free)
         pages = Pages(store, self.stored)
-        assert plain(pages.take(take)) == {key: self.expected.pop(key) for key in take & self.expected.keys()}
-        assert plain(pages.take(take)) == {}
+        wanted = KeySet(take)
+        assert plain(pages.take(wanted)) == {key: self.expected.pop(key) for key in take & self.expected.keys()}
+        assert plain(pages.take(wanted)) == {}
         fresh = {key: state for key, state in add.items() if key not in self.expected}
         if fresh:
-            pages.add(states(fresh), None)
+            pages.add(states(fresh), stored_states.hashes(fresh), None)
         pages.tidy()
         self.expected |= fresh
         self.free, self.stored = store.free, pages.dump()
@@ -63,7 +65,9 @@ class Bench:
         assert self.size == self.disk.size()
 
     def all(self) -> dict[Any, tuple[bytes, list[str]]]:
-        return plain(Pages(BlobStore(self.disk, self.free), self.stored).take(self.expected.keys() | {"nobody"}))
+        return plain(
+            Pages(BlobStore(self.disk, self.free), self.stored).take(KeySet(self.expected.keys() | {"nobody"}))
+        )
 
 
 texts = st.sampled_from([f"k{n}" for n in range(30)])
@@ -138,9 +142,9 @@ def test_of_a_page_without_a_wanted_key_only_the_hashes_are_read() -> None:
 def test_a_page_wakes_whole_when_its_time_comes() -> None:
     store = BlobStore(Disk())
     pages = Pages(store, ())
-    pages.add(states({"a": (b"1", []), "b": (b"2", [])}), 100)
-    pages.add(states({"c": (b"3", [])}), None)
-    assert list(plain(pages.take({"b"}))) == ["b"]
+    pages.add(states(of := {"a": (b"1", []), "b": (b"2", [])}), stored_states.hashes(of), 100)
+    pages.add(states(of := {"c": (b"3", [])}), stored_states.hashes(of), None)
+    assert list(plain(pages.take(KeySet({"b"})))) == ["b"]
     assert plain(pages.take_due(99)) == {}
     assert list(plain(pages.take_due(100))) == ["a"]
     assert plain(pages.take_due(100)) == {}
@@ -149,16 +153,16 @@ def test_a_page_wakes_whole_when_its_time_comes() -> None:
 def test_all_pages_whose_time_has_come_wake_at_once() -> None:
     pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([90, 101, 100, None, 95]):
-        pages.add(states({n: (b"x", [])}), wake_at)
+        pages.add(states(of := {n: (b"x", [])}), stored_states.hashes(of), wake_at)
     assert sorted(plain(pages.take_due(100))) == [0, 2, 4]
 
 
 def test_of_pages_that_become_one_the_time_of_most_counts() -> None:
     pages = Pages(BlobStore(Disk()), ())
     for n, wake_at in enumerate([101, None, 9_999_999, 100]):
-        pages.add(states({n: (b"x", [])}), wake_at)
+        pages.add(states(of := {n: (b"x", [])}), stored_states.hashes(of), wake_at)
     for n in range(4, 7):
-        pages.add(states({n: (b"x", []), -n: (b"x", [])}), 102)
+        pages.add(states(of := {n: (b"x", []), -n: (b"x", [])}), stored_states.hashes(of), 102)
     pages.tidy()
     assert [page[4] for page in pages.dump()] == [102]
 

@@ -21,7 +21,6 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.events import Counters
 from waterclock.rules.model import Rules
@@ -30,6 +29,7 @@ from waterclock.spark.state import chunks, states
 from waterclock.spark.state.blobs import Blobs, BlobStore
 from waterclock.spark.state.bucket import Bucket, StoredBucket, read_state
 from waterclock.spark.state.pages import Pages
+from waterclock.spark.state.plain import PlainEngine
 from waterclock.spark.state.rows import Rows
 from waterclock.spark.state.states import States
 from waterclock.spark.state.watermarks import Watermarks
@@ -118,11 +118,11 @@ def _kept(state: Any, stored: StoredBucket, store: BlobStore) -> States | None:
 
 def _deadlines(rules: Rules, state: Any, store: BlobStore, count: int) -> Iterator[tuple[int, Part]]:
     """The deadlines of all levels and slots, in the order in which they would fire where they are due together."""
-    rows, packed = Rows(rules), state["schema"]
-    schema = None if packed is None else pa.ipc.read_schema(pa.py_buffer(packed))
+    packed = state["schema"]
+    rows = Rows(_schema(packed))
     stored = [chunk for level in state["engine"]["deadlines"] for _, slot in level for chunk in slot]
     lying = [each for chunk in stored for each in ([chunk] if isinstance(chunk, bytes) else _fetched(chunk, store))]
-    found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, schema, rules, rows)]
+    found = [deadline for chunk in lying for deadline in chunks.unpack(chunk, rules, rows)]
     if not found:
         return
     for at, numbers in _by_place(pa.array([deadline[2] for deadline in found]), count):
@@ -143,6 +143,10 @@ def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:
             yield int(of[run[0]]), run[start : start + KEYS_A_PART]
 
 
+def _schema(packed: bytes | None) -> pa.Schema | None:
+    return None if packed is None else pa.ipc.read_schema(pa.py_buffer(packed))
+
+
 class Joined(Bucket):
     """A bucket that is put together of parts; `store` gives its state as after any step."""
 
@@ -150,19 +154,17 @@ class Joined(Bucket):
         super().__init__(rules, None, blobs)
         self._watermarks = Watermarks(clock.partitions)
         taken, counters = list(parts), Counters().to_dict()
-        deadlines = [deadline for part in taken for deadline in self._taken(part)]
+        self._rows = Rows(next((_schema(part.schema) for part in taken if part.schema is not None), None))
+        self._engine = plain = PlainEngine(rules, self._rows, self._store, self._find)
+        deadlines = [
+            deadline for part in taken if part.deadlines for deadline in chunks.unpack(part.chunk, rules, self._rows)
+        ]
         for part in taken:
             counters = {name: value + part.counters.get(name, 0) for name, value in counters.items()}
         first = min((deadline[0] for deadline in deadlines), default=None)
         at = clock.watermark_us if first is None else min(clock.watermark_us, first - 1)
-        self._engine.load({**self._engine.frame(), "watermark": at, "counters": counters})
+        plain.load({**plain.frame(), "watermark": at, "counters": counters})
         for part in taken:
             if part.keys:
-                self._join(states.from_blobs(*part.states))
-        for due, kind, key, a, b in deadlines:
-            self._engine.when_due(kind, key, due, a, b)
-
-    def _taken(self, part: Part) -> list[Deadline]:
-        schema = None if part.schema is None else pa.ipc.read_schema(pa.py_buffer(part.schema))
-        self._schema = self._schema or schema
-        return chunks.unpack(part.chunk, schema, self._rules, self._rows) if part.deadlines else []
+                plain.wake(states.from_blobs(*part.states))
+        plain.wait_for(deadlines)

@@ -39,13 +39,12 @@ def pack(slots: list[list[Deadline]], rows: Rows) -> list[bytes]:
     ]
 
 
-def unpack(chunk: bytes, schema: pa.Schema | None, rules: Rules, rows: Rows) -> list[Deadline]:
+def unpack(chunk: bytes, rules: Rules, rows: Rows) -> list[Deadline]:
     """The deadlines of a chunk in the order in which they were made; the rows of its deliveries join `rows`."""
     others, packed = msgpack.unpackb(chunk, use_list=False, strict_map_key=False)
     deadlines: list[Deadline] = []
     if packed:
-        assert schema is not None
-        batch = pa.ipc.read_record_batch(pa.py_buffer(packed), schema)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(packed), rows.schema())
         first = rows.add(pa.Table.from_batches([batch]))
         deadlines = _deliveries(batch, rules, first)
     return list(_merged(others, deadlines))
@@ -62,6 +61,11 @@ def stored_apart(rested: list[Chunk], store: BlobStore) -> list[Chunk]:
 def from_store(number: int, store: BlobStore) -> list[bytes]:
     """The chunks of a blob, which is taken from the blob store."""
     return msgpack.unpackb(store.pop(number))  # type: ignore[no-any-return]
+
+
+def opened(chunk: Chunk, store: BlobStore) -> list[bytes]:
+    """The packed deadlines of a chunk, wherever they lie."""
+    return [chunk] if isinstance(chunk, bytes) else from_store(chunk, store)
 
 
 def _merged(others: Iterable[tuple[int, Deadline]], deliveries: list[Deadline]) -> Iterator[Deadline]:

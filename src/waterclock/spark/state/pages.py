@@ -4,16 +4,17 @@
     index     the keys' hashes, a blob by itself: all that a batch reads of a page on which it has no key
     crossed   the dead places of a page, as bits in the list of pages: a key that is woken is crossed out
 
-Four pages of a size become one, so that there are few (the tiers of a log-structured merge tree: O'Neil et al., 1996); a
-page that is mostly crossed out is written anew. A key is alive in one place only: no page is looked at before another.
+Four pages of a size become one, so that there are few (the tiers of a log-structured merge tree: O'Neil et al., 1996), but
+none larger than LARGEST; a page that is mostly crossed out is written anew. A key is alive in one place only: no page is
+looked at before another.
 
 Rule 1: a hash only says where to look; the key that stands in a state decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,41 @@ from waterclock.spark.state.states import States
 
 _TIER_BITS = 2  # a page of the next tier holds four times as many
 _MANY = 1 << _TIER_BITS
+LARGEST = (
+    1 << 14
+)  # states: a page becomes no larger than this by others, since a batch reads all of a page that it needs
+
+
+class Wanted(Protocol):
+    """Keys that are looked for."""
+
+    def __len__(self) -> int: ...
+
+    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        """The places of the hashes in `index` that are alive and may be of one of the keys."""
+
+    def among(self, keys: pa.Array) -> np.ndarray:
+        """Whether each of `keys` is one of those looked for."""
+
+
+class KeySet:
+    """Keys that are looked for, in plain Python."""
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self._keys = set(keys)
+        self._hashes: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        if self._hashes is None:
+            self._hashes = np.unique(states.hashes(self._keys))
+        nearest = self._hashes.take(np.searchsorted(self._hashes, index), mode="clip")
+        return np.flatnonzero((nearest == index) & alive)
+
+    def among(self, keys: pa.Array) -> np.ndarray:
+        return np.array([key in self._keys for key in keys.to_pylist()], bool)
 
 
 class Page:
@@ -61,14 +97,13 @@ class Page:
         """The places of all that are alive."""
         return np.flatnonzero(self._alive)
 
-    def find(self, hashes: np.ndarray, keys: Set[Key]) -> np.ndarray:
-        """The places that are alive and whose keys are among `keys`; `hashes` are theirs, sorted."""
-        nearest = hashes.take(np.searchsorted(hashes, self.index()), mode="clip")
-        maybe = np.flatnonzero((nearest == self.index()) & self._alive)
+    def find(self, wanted: Wanted) -> np.ndarray:
+        """The places that are alive and whose keys are looked for."""
+        maybe = wanted.places(self.index(), self._alive)
         if not len(maybe):
             return maybe
-        there = self.states().keys.take(pa.array(maybe)).to_pylist()
-        return maybe[[key in keys for key in there]]
+        found: np.ndarray = maybe[wanted.among(self.states().keys.take(pa.array(maybe)))]
+        return found
 
     def take(self, places: np.ndarray) -> States:
         """Cross out those at `places`, and give them."""
@@ -101,19 +136,20 @@ class Pages:
         """Every page, the oldest first."""
         return list(self._pages)
 
+    def __bool__(self) -> bool:
+        """False where nothing rests."""
+        return bool(self._pages)
+
     def dump(self) -> list[Any]:
         """What `Pages(store, stored)` takes."""
         return [page.dump() for page in self._pages]
 
-    def take(self, keys: Iterable[Key]) -> Iterator[States]:
-        """The states of those of `keys` that rest here; they do no more."""
-        wanted = set(keys) if self._pages else set()
-        if wanted:
-            hashes = np.unique(states.hashes(wanted))
-            for page in self._pages:
-                places = page.find(hashes, wanted)
-                if len(places):
-                    yield page.take(places)
+    def take(self, wanted: Wanted) -> Iterator[States]:
+        """The states of the keys looked for that rest here; they do no more."""
+        for page in self._pages if len(wanted) else ():
+            places = page.find(wanted)
+            if len(places):
+                yield page.take(places)
 
     def take_due(self, watermark: int) -> Iterator[States]:
         """All states of the pages that are to be woken by `watermark`."""
@@ -121,9 +157,9 @@ class Pages:
             if page.wake_at is not None and page.wake_at <= watermark:
                 yield page.take(page.alive())
 
-    def add(self, resting: States, wake_at: int | None) -> None:
+    def add(self, resting: States, hashes: np.ndarray, wake_at: int | None) -> None:
         """A page more; `wake_at` is the watermark at which most of its states get smaller by themselves."""
-        self._pages.append(Page.write(self._store, states.hashes(resting.keys.to_pylist()), resting, wake_at))
+        self._pages.append(Page.write(self._store, hashes, resting, wake_at))
 
     def tidy(self) -> None:
         """Few pages, and none that is mostly dead."""
@@ -135,6 +171,8 @@ class Pages:
     def _many_of_a_size(self) -> list[Page]:
         tiers: dict[int, list[Page]] = {}
         for page in self._pages:
+            if len(page) > LARGEST // _MANY:
+                continue
             tiers.setdefault(len(page).bit_length() // _TIER_BITS, []).append(page)
         return next((tier for tier in tiers.values() if len(tier) >= _MANY), [])
 

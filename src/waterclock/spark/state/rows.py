@@ -25,10 +25,14 @@ from waterclock.spark.state.carried import filled, plain
 class Rows:
     """Rows in, rows out by number."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, stored: pa.Schema | None = None) -> None:
+        """`stored` is the schema of the rows of earlier batches, where there were any."""
+        self._stored = stored
         self._tables: list[pa.Table] = []
         self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, rows: pa.Table) -> int:
         """Take rows; the number of the first of them."""
@@ -40,7 +44,13 @@ class Rows:
         return first
 
     def schema(self) -> pa.Schema | None:
-        return self._tables[0].schema if self._tables else None
+        return self._tables[0].schema if self._tables and self._stored is None else self._stored
+
+    def need_one_table(self) -> None:
+        """What an event carried needs columns to stand in, also where no row is there."""
+        if not self._tables:
+            assert self._stored is not None  # what carries was opened by an earlier batch
+            self.add(self._stored.empty_table())
 
     def take(self, numbers: pa.Array) -> pa.RecordBatch:
         """The rows with these numbers, in that order; a null gives a row of nulls."""
@@ -84,7 +94,7 @@ def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
     """What each row says to what the rules ask."""
     questions, nothing = rules.questions(), [()] * rows.num_rows
     dues = zip(*(times(rows, name) for name in questions.dues), strict=True) if questions.dues else nothing
-    holds = map(questions.holds, _values(rows, questions.condition_columns())) if questions.conditions else nothing
+    holds = conditions(rules, rows) if questions.conditions else nothing
     carried = (
         zip(*(plain(rows.column(name)) for name in questions.carried), strict=True) if questions.carried else nothing
     )
@@ -94,6 +104,12 @@ def _answers(rules: Rules, rows: pa.Table) -> list[Answers]:
         else nothing
     )
     return list(map(Answers, dues, holds, carried, ties))
+
+
+def conditions(rules: Rules, rows: pa.Table) -> Iterator[tuple[bool, ...]]:
+    """Which conditions of the rules hold of each row."""
+    questions = rules.questions()
+    return map(questions.holds, _values(rows, questions.condition_columns()))
 
 
 def _values(rows: pa.Table, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -116,8 +132,13 @@ def times(rows: pa.Table | pa.RecordBatch, name: str) -> list[int | None]:
 
 def ids(rows: pa.Table | pa.RecordBatch, rules: Rules) -> list[str]:
     """The id of each row: its own, else the one that was made for it."""
+    return id_column(rows, rules).to_pylist()  # type: ignore[no-any-return]
+
+
+def id_column(rows: pa.Table | pa.RecordBatch, rules: Rules) -> pa.Array | pa.ChunkedArray:
+    """`ids` as a column of texts."""
     own = None if rules.id is None else rows.column(rules.id).cast(pa.string())
     if own is not None and not own.null_count:
-        return own.to_pylist()  # type: ignore[no-any-return]
+        return own
     made = rows.column(ROW_ID)
-    return (made if own is None else pc.coalesce(own, made)).to_pylist()  # type: ignore[no-any-return]
+    return made if own is None else pc.coalesce(own, made)

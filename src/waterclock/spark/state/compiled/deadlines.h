@@ -1,0 +1,104 @@
+/* The deadlines that a step makes or meets: waterclock/rules/deadlines.py, without what rests in a store.
+ *
+ * Who drives the engine keeps the packed chunks, slot by slot. It moves the watermark, gives what the opened slots held (their
+ * chunks in order, then what is fresh in the slot), level after level from the highest down, and then lets all fire.
+ *
+ * Rule 1: never early. By due time; of equal ones COMPLETE first, the others in the order in which they were made.
+ * Rule 2: a deadline knows its key by its text: that of a delivery may rest.
+ */
+#ifndef WATERCLOCK_DEADLINES_H
+#define WATERCLOCK_DEADLINES_H
+
+#include <algorithm>
+#include <map>
+#include <queue>
+
+#include "rules.h"
+
+namespace waterclock {
+
+struct Deadline {
+    int64_t due;
+    int64_t row; /* of a delivery */
+    View key, source;
+    int32_t rule; /* its number, of a delay, an expectation or a silence */
+    uint8_t kind;
+};
+
+constexpr int LEVELS = 4;
+constexpr int LEVEL_BITS[LEVELS] = {42, 37, 32, 24};
+
+class Deadlines {
+  public:
+    std::map<int64_t, std::vector<Deadline>> fresh[LEVELS];
+    std::vector<Deadline> due; /* what the watermark has passed */
+    int64_t watermark;
+
+    explicit Deadlines(int64_t at) { move(at); }
+    void move(int64_t to) { /* within 2^62 */
+        watermark = to;
+        for (int level = 0; level < LEVELS - 1; level++)
+            opened[level] = ((to >> LEVEL_BITS[level]) + 1) * (int64_t(1) << LEVEL_BITS[level]);
+    }
+    void add(const Deadline &made) {
+        if (made.due > watermark)
+            rest(made);
+        else
+            overdue.push(Overdue{made.due, ++count, made});
+    }
+    /* One that rested: it is due, or goes down. */
+    void pass(const Deadline &rested) {
+        if (rested.due <= watermark)
+            due.push_back(rested);
+        else
+            rest(rested);
+    }
+    void pass_fresh(int level, int64_t slot) {
+        auto found = fresh[level].find(slot);
+        if (found == fresh[level].end())
+            return;
+        std::vector<Deadline> taken = std::move(found->second);
+        fresh[level].erase(found);
+        for (const Deadline &one : taken)
+            pass(one);
+    }
+    void in_order() {
+        std::stable_sort(due.begin(), due.end(), [](const Deadline &a, const Deadline &b) {
+            return a.due != b.due ? a.due < b.due : a.kind == COMPLETE && b.kind != COMPLETE;
+        });
+    }
+    template <class Fire> void fire_all(Fire fire) {
+        for (size_t i = 0; i < due.size(); i++) {
+            while (!overdue.empty() && overdue.top().due < due[i].due)
+                pop(fire);
+            fire(Deadline(due[i]));
+        }
+        due.clear();
+        while (!overdue.empty())
+            pop(fire);
+    }
+
+  private:
+    struct Overdue {
+        int64_t due, made;
+        Deadline deadline;
+        bool operator<(const Overdue &other) const { return due != other.due ? due > other.due : made > other.made; }
+    };
+    std::priority_queue<Overdue> overdue; /* what was due when it was made, the first on top */
+    int64_t opened[LEVELS - 1], count = 0; /* the end of the open slot of each level but the lowest */
+
+    void rest(const Deadline &made) {
+        int level = LEVELS - 1;
+        while (level > 0 && made.due >= opened[level - 1])
+            level--;
+        fresh[level][made.due >> LEVEL_BITS[level]].push_back(made);
+    }
+    template <class Fire> void pop(Fire &fire) {
+        Deadline first = overdue.top().deadline;
+        overdue.pop();
+        fire(first);
+    }
+};
+
+} // namespace waterclock
+#endif

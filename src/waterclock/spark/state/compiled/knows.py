@@ -1,0 +1,96 @@
+"""What the compiled engine knows, and the rules as it takes them (rules.h).
+
+It knows every rule of docs/rules.md but for these, which stay with the plain engine:
+
+    carry         columns that a result carries of the event that opened it
+    tie           columns that put events of one time in order
+    where         more than 64 different conditions in one set of rules
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from waterclock.rules.model import Expect, Rules, types_of
+
+ORDERINGS = AS_THEY_COME, BY_TIME, BY_SEQUENCE = range(3)
+ON_GAP = {"skip": 0, "hold": 1, "dead_letter": 2}
+FIXED_NAMES = ("order", "pass", "deliver_at", "late", "skip", "hold", "dead_letter")  # as enum Rule has them
+ALWAYS, NEVER = -1, -2  # in the place of a condition's number
+NONE = -(2**63)
+_CONDITIONS = 64
+
+
+def unknown(rules: Rules) -> str | None:
+    """What the compiled engine does not know of these rules; None where it knows all of them.
+
+    >>> unknown(Rules(key="k", time="at", type="what").delay(after="paid", by="1 hour", emit="remind", carry=["amount"]))
+    'carry'
+    """
+    questions = rules.questions()
+    if questions.carried:
+        return "carry"
+    if questions.ties:
+        return "tie"
+    return "where" if len(questions.conditions) > _CONDITIONS else None
+
+
+def names_of(rules: Rules) -> list[str]:
+    """The names of results' rules by number."""
+    named = [d.emit for d in rules.delays] + [e.otherwise for e in rules.expects] + [q.emit for q in rules.quiets]
+    return [*FIXED_NAMES, *named]
+
+
+def told(rules: Rules) -> dict[str, Any]:
+    """The rules as the compiled engine takes them."""
+    questions, ordering = rules.questions(), rules.ordering
+    return {
+        "ordering": _ordering(rules),
+        "on_gap": ON_GAP[ordering.on_gap] if ordering else 0,
+        "wait_us": ordering.wait_us if ordering else 0,
+        "within_us": -1 if rules.within_us is None else rules.within_us,
+        "has_events": rules.events,
+        "watches": bool(rules.delays or rules.expects or rules.quiets),
+        "asks": bool(questions),
+        "due_columns": len(questions.dues),
+        "conditions": len(questions.conditions),
+        "delay_us": [rule.by_us for rule in rules.delays],
+        "expect_us": [NONE if rule.within_us is None else rule.within_us for rule in rules.expects],
+        "expect_by": [-1 if rule.by is None else questions.dues.index(rule.by) for rule in rules.expects],
+        "quiet_us": [rule.after_us for rule in rules.quiets],
+        "quiet_where": [_where(rules, rule.where) for rule in rules.quiets],
+        "emits": [rule.emit for rule in rules.delays],
+        "plans": _plans(rules),
+    }
+
+
+def _ordering(rules: Rules) -> int:
+    if rules.ordering is not None and rules.sequence is not None:
+        return BY_SEQUENCE
+    return BY_TIME if rules.ordering is not None or rules.expects or rules.quiets else AS_THEY_COME
+
+
+def _where(rules: Rules, text: str | None) -> int:
+    return ALWAYS if text is None else rules.questions().conditions.index(text)
+
+
+def _plans(rules: Rules) -> dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], list[int], list[int]]]:
+    """By type what an event of it does: (delays, opens, meets, withdraws), each with its conditions."""
+    delays = [name for rule in rules.delays for name in types_of(rule.after)]
+    expects = [
+        name for rule in rules.expects for name in (*types_of(rule.after), *types_of(rule.type), *rule.cancel_by)
+    ]
+    return {name: _plan(rules, name) for name in dict.fromkeys(delays + expects)}
+
+
+def _plan(rules: Rules, name: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[int], list[int]]:
+    delays = [(n, _where(rules, d.where)) for n, d in enumerate(rules.delays) if name in types_of(d.after)]
+    opens = [(n, _where(rules, e.where)) for n, e in enumerate(rules.expects) if name in types_of(e.after)]
+    meets = [_where(rules, e.met_where) if name in types_of(e.type) else NEVER for e in rules.expects]
+    withdraws = [_withdraws(rules, e, name) for e in rules.expects]
+    is_closing = {*meets, *withdraws} - {NEVER}
+    return delays, opens, meets if is_closing else [], withdraws if is_closing else []
+
+
+def _withdraws(rules: Rules, expect: Expect, name: str) -> int:
+    return _where(rules, expect.cancel_where) if name in expect.cancel_by else NEVER

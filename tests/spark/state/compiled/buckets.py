@@ -1,0 +1,95 @@
+"""Buckets that are stored after each step, by turns on the plain engine and on the compiled one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from tests.rules.oracle import Row, Spec
+from tests.rules.test_properties import Stream, batches
+from tests.spark.state.blobs import Disk
+from waterclock import Rules
+from waterclock.rules.engine import CLOSED
+from waterclock.spark.frames import TIMESTAMP, counters_of
+from waterclock.spark.state.bucket import Bucket, StoredBucket
+from waterclock.spark.state.plain import PlainEngine
+
+ENGINE, PLAIN = "waterclock.spark.state.bucket.engine_for", PlainEngine
+NO_PAGES, PAGES = (1024, 8192), (0, 16)  # AWAKE, LARGE: nothing rests on pages and shelves, and all does
+
+
+def schema(key: pa.DataType) -> pa.Schema:
+    columns = [("key", key), ("time", TIMESTAMP), ("id", pa.string()), ("number", pa.int64()), ("type", pa.string())]
+    return pa.schema([*columns, ("deliver", TIMESTAMP), ("promised", TIMESTAMP), ("amount", pa.int64())])
+
+
+def known(spec: Spec) -> Spec:
+    """The rules without what the compiled engine does not know."""
+    return replace(
+        spec,
+        tie=(),
+        delays=tuple((*rule[:4], ()) for rule in spec.delays),
+        expects=tuple(replace(rule, carry=()) for rule in spec.expects),
+        quiets=tuple((*rule[:3], ()) for rule in spec.quiets),
+    )
+
+
+def table(rows: Sequence[Row], keys: dict[str | None, Any]) -> pa.Table:
+    kind = pa.int64() if isinstance(keys["a"], int) else pa.string()
+    named = [row._replace(key=keys.get(row.key)) for row in rows]
+    columns = list(zip(*named, strict=True)) if named else [()] * len(Row._fields)
+    arrays = [
+        pa.array(column, pa.int64()).cast(f.type) if f.type == TIMESTAMP else pa.array(column, f.type)
+        for column, f in zip(columns, schema(kind), strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema(kind))
+
+
+@contextmanager
+def sizes(awake: int, large: int) -> Iterator[None]:
+    with (
+        patch("waterclock.spark.state.bucket.AWAKE", awake),
+        patch("waterclock.spark.state.chunks.LARGE", large),
+    ):
+        yield
+
+
+class Life:
+    """A bucket from step to step, its state in bytes between them."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.stored, self.blobs = rules, None, Disk()
+        self.sizes: list[int] = []
+
+    def step(self, is_plain: bool, tables: list[pa.Table], watermark: int) -> tuple[Any, ...]:
+        """(results, counters, next deadline or None) of one step."""
+        bucket = self._bucket(is_plain)
+        found = bucket.step(tables, watermark)
+        due = bucket.next_due_us()
+        self.stored: StoredBucket | None = bucket.store()
+        bucket.close()
+        self.sizes.append(bucket.grown)
+        assert sum(self.sizes) == len(self.stored) + self.blobs.size()
+        return found.to_pylist(), counters_of(found), due
+
+    def _bucket(self, is_plain: bool) -> Bucket:
+        if not is_plain:
+            return Bucket(self.rules, self.stored, self.blobs)
+        with patch(ENGINE, PLAIN):
+            return Bucket(self.rules, self.stored, self.blobs)
+
+
+def lived(
+    rules: Rules, stream: Stream, cuts: set[int], keys: dict[str | None, Any], turn: Callable[[int], bool]
+) -> list[Any]:
+    """What each step gave, on the plain engine where `turn` of its number says so; the last one closes."""
+    life = Life(rules)
+    steps = [*batches(stream, cuts), (CLOSED, [])]
+    return [
+        life.step(turn(n), [table(rows, keys)] if rows else [], watermark) for n, (watermark, rows) in enumerate(steps)
+    ]
