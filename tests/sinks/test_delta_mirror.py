@@ -18,8 +18,9 @@ from tests.sinks.stores import DeltaStore, in_a_child
 from tests.sinks.test_replica import delete, give, insert, items, opened, truncate, update
 from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
-from waterclock.errors import SinkLost, UsageError
+from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
+from waterclock.sinks.epochs import Epoch, fence
 
 # kills the child before its commit to a table of that number
 KILL = """
@@ -262,3 +263,19 @@ def test_a_truncate_takes_rows_of_earlier_batches(store: DeltaStore) -> None:
         give(sink, 0, *(insert(n, n, name="x") for n in range(1, 20)))
         give(sink, 1, truncate(30), insert(31, 5, name="again"))
     assert items(store) == [(5, "again")]
+
+
+def test_a_mirrors_run_that_was_taken_over_writes_to_no_table(store: DeltaStore) -> None:
+    with opened(store) as old, opened(store) as new:
+        fence(old, Epoch("a", 1))
+        give(old, 0, *BEFORE)
+        old.begin()
+        old.write(changes_of(1, *BATCH))
+        fence(new, Epoch("a", 2))
+        give(new, 1, *BATCH)
+        give(new, 2, update(9, 3, name="later"))
+        with pytest.raises(SinkLost, match="another writer was quicker"):
+            old.commit()
+        with pytest.raises(StateMismatch, match="run of epoch 2"):
+            old.begin()
+    assert items(store) == [(3, "later")]
