@@ -28,6 +28,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help=seed)
     changes = "cdc: how many rows are changed (default: 200000)"
     parser.add_argument("--changes", type=int, metavar="N", help=changes)
+    to = "cdc: where the changes end up (default: postgres)"
+    parser.add_argument("--to", choices=["postgres", "delta"], help=to)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     on = (
         "kills: waterclock's broker and SQLite, or Apache Kafka and PostgreSQL; delays: the broker alone (default: own)"
@@ -83,13 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _cdc(arguments: argparse.Namespace, folder: Path) -> int:
-    for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "pyspark"):  # one of each extra
+    for name in ("kio", "confluent_kafka", "pymysqlreplication", "pgpq", "deltalake", "pyspark"):  # one of each extra
         if find_spec(name) is None:
             raise EnvironmentMissing(f"demo cdc needs it all, and {name} is missing: pip install 'waterclock[all]'")
     from waterclock.examples.cdc import main as cdc_demo
 
     kills = 0 if arguments.kills is None else arguments.kills
-    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, kills, arguments.json)
+    wanted = cdc_demo.Wanted(folder, arguments.seed, arguments.changes, kills, arguments.json, arguments.to)
     return int(cdc_demo.demo(wanted))
 
 

@@ -11,13 +11,14 @@ _DEMOS = {
     "seed": ("fines", "kills", "cdc", "delays"),
     "folder": ("fines", "kills", "cdc", "delays"),
     "changes": ("cdc",),
+    "to": ("cdc",),
     "on": ("kills", "delays"),
     "kills": ("kills", "cdc", "delays"),
     "reminders": ("delays",),
     "cancel": ("delays",),
     "quick": ("delays",),
 }
-DEFAULTS: dict[str, Any] = {"seed": 1, "changes": 200_000, "on": "own"}
+DEFAULTS: dict[str, Any] = {"seed": 1, "changes": 200_000, "on": "own", "to": "postgres"}
 
 
 def settle(arguments: argparse.Namespace) -> None:

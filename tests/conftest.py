@@ -97,6 +97,14 @@ def store(database: Database) -> Store:
     return database
 
 
+@pytest.fixture(params=[*DATABASES, "delta"])
+def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A place that can hold a mirror, new for each test."""
+    from tests.sinks.stores import DeltaStore
+
+    return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
+
+
 @pytest.fixture(params=[*DATABASES, "delta", "iceberg", "topic"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""

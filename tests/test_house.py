@@ -169,7 +169,7 @@ ONLY_IN = {
     "sqlite3": ("sinks/sqlite.py", "sinks/sqlite_rows.py", "broker/store/sqlite.py"),
     "psycopg": ("sinks/postgres_session.py", "cdc/postgres/", "cdc/origin.py"),
     "pgpq": ("sinks/postgres_copy.py",),
-    "deltalake": ("sinks/delta.py",),
+    "deltalake": ("sinks/delta.py", "sinks/delta_merge.py", "sinks/delta_replica.py"),
     "pyiceberg": ("sinks/iceberg.py",),
     "kio": ("broker/wire/",),
     "pymysql": ("cdc/mysql/",),

@@ -1,4 +1,4 @@
-"""Source and target, row by row, every column: what MariaDB's SELECT shows against what PostgreSQL holds.
+"""Source and target, row by row, every column: what MariaDB's SELECT shows against what the target holds.
 
 Rule 1: texts are equal to the letter, decimals to the digit, whole numbers too; floats are equal as floats of 8 bytes.
         In JSON 1, 1.0 and true are three values.
@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 from pymysql.cursors import SSCursor
 
-from .servers import MariaDB, Postgres
+from .servers import MariaDB
 from .shop import DATABASE
 from .tables import ShopTable, tables
+from .target import Row, Target
 
 _SHOWN = 10  # of the rows that differ
-Row = dict[str, Any]
 Texts = tuple[str, ...]
 
 
@@ -46,14 +45,14 @@ class Differences:
             self.shown.append(what)
 
 
-def compare(source: MariaDB, target: Postgres, database: str) -> Differences:
-    """All tables of the shop."""
+def compare(source: MariaDB, target: Target) -> Differences:
+    """All tables of the shop. A column that the target does not have had no value yet."""
     found = Differences()
-    for name in _only_there(target, database):
+    for name in _only_there(target):
         found.extra += 1
         found.note(f"{name} is only in the target")
     for table in tables():
-        compare_table(table, _source_rows(source, table), _target_rows(target, database, table), found)
+        compare_table(table, _source_rows(source, table), target.rows(table.name), found)
     return found
 
 
@@ -87,16 +86,11 @@ def _key(table: ShopTable, row: Row) -> Texts:
     return tuple(str(row.get(column.name)) for column in table.key)
 
 
-def _only_there(target: Postgres, database: str) -> list[str]:
-    """Tables and columns that the shop has not, and that are not waterclock's own, which begin with `changes_`."""
+def _only_there(target: Target) -> list[str]:
+    """Tables and columns that the shop has not."""
     names = {table.name: {"rev", *(column.name for column in (*table.key, *table.columns))} for table in tables()}
-    where = "table_schema not in ('pg_catalog', 'information_schema') and table_name not like 'changes\\_%'"
-    query = (
-        f"select table_schema, table_name, column_name from information_schema.columns where {where} order by 1, 2, 3"
-    )
-    columns = target.ask(database, query)
     ours = {(DATABASE, table, column) for table, own in names.items() for column in own}
-    return [".".join(place) for place in columns if place not in ours]
+    return [".".join(place) for place in target.columns() if place not in ours]
 
 
 def _source_rows(source: MariaDB, table: ShopTable) -> Iterator[Row]:
@@ -108,19 +102,6 @@ def _source_rows(source: MariaDB, table: ShopTable) -> Iterator[Row]:
         cursor.execute(f"select {', '.join(names)} from {table.name}")
         for row in cursor:
             yield dict(zip(names, row, strict=True))
-
-
-def _target_rows(target: Postgres, database: str, table: ShopTable) -> list[Row]:
-    """As texts; a column that the target does not have had no value yet."""
-    with psycopg.connect(target.url(database)) as connection:
-        where = f"table_schema = '{DATABASE}' and table_name = '{table.name}'"
-        there = connection.execute(f"select column_name from information_schema.columns where {where}").fetchall()
-        names = [name for (name,) in there]
-        if not names:
-            return []
-        columns = ", ".join(f'"{name}"::text' for name in names)
-        rows = connection.execute(f"select {columns} from {DATABASE}.{table.name}")
-        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _unlike(table: ShopTable, row: Row, other: Row) -> str:

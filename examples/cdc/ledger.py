@@ -12,14 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .checker import Last, Row
-from .servers import Postgres
 from .shop import DATABASE
 from .tables import ShopTable
+from .target import Target, Told
 
-_POSITIONS = "select table_name, key, position, deleted from changes_positions"
-_COUNTS = "select coalesce(sum((counters->>'{}')::bigint), 0) from changes_batches"
-_LETTERS = "select count(*) from changes_dead_letters"
-Told = tuple[str, str, str, bool]
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -39,12 +35,11 @@ class Ledger:
         return self.wrong + abs(self.read - changes) + abs(self.applied - changes) + self.dead_letters
 
 
-def look_up(target: Postgres, database: str, rows: Mapping[Row, Last], tables: Iterable[ShopTable]) -> Ledger:
+def look_up(target: Target, rows: Mapping[Row, Last], tables: Iterable[ShopTable]) -> Ledger:
     """`rows`: what the checker saw of each row last."""
-    reported: list[Told] = [*target.ask(database, _POSITIONS)]
-    counts = [_COUNTS.format("events"), _COUNTS.format("applied"), _LETTERS]
-    read, applied, letters = (int(target.ask(database, query)[0][0]) for query in counts)
-    return Ledger(len(reported), wrong_positions(rows, reported, tables), read, applied, letters)
+    reported = target.positions()
+    counts = target.counted("events"), target.counted("applied"), target.letters()
+    return Ledger(len(reported), wrong_positions(rows, reported, tables), *counts)
 
 
 def wrong_positions(rows: Mapping[Row, Last], reported: Iterable[Told], tables: Iterable[ShopTable]) -> int:

@@ -1,6 +1,6 @@
 """Change data capture from end to end, with everything that takes part killed now and then, and nothing believed.
 
-1. two databases and a broker are made; the shop's twenty tables                             servers.py, stage.py, tables.py
+1. databases and a broker are made; the shop's twenty tables                      servers.py, target.py, stage.py, tables.py
 2. the shop writes, while the capture, the broker and the pipeline do their work              shop.py
 3. some of them are killed with SIGKILL at random moments, and started again                  Kills, below
 4. once the target has all that the source committed: source and target row by row           compare.py
@@ -14,6 +14,7 @@ import os
 import platform
 import threading
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
@@ -35,11 +36,11 @@ from .checker import Checker, OrderErrors, check_topic
 from .compare import Differences, compare
 from .ledger import Ledger, look_up
 from .shop import Shop
-from .stage import TOPIC, WAREHOUSE, Stage
+from .stage import TOPIC, Stage
 from .tables import tables
 
-OWN = ("broker", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "postgresql.log", "broker.log", "cdc.log",
-       "pipeline.log")  # fmt: skip
+OWN = ("broker", "lake", "checkpoint", "pipeline.toml", "report.json", "mariadb.log", "postgresql.log", "broker.log",
+       "cdc.log", "pipeline.log")  # fmt: skip
 _LOOK_EVERY_S = 0.2
 _LATEST_S = 2.0  # so long after its turn has come does a kill happen at the latest
 _FIRST, _LAST = 0.02, 0.9  # of the work
@@ -58,6 +59,7 @@ class Wanted:
     changes: int = 200_000
     kills: int = 0
     as_json: bool = False
+    to: str = "postgres"  # or "delta"
 
 
 def demo(wanted: Wanted) -> int:
@@ -77,23 +79,23 @@ def _reported(wanted: Wanted) -> int:
 
 
 def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
-    stage = Stage(wanted.folder, clock)
+    stage = Stage(wanted.folder, clock, wanted.to)
     try:
         with _Bars(wanted) as bars:
             stage.start()
             shop = Shop(stage.mariadb.connection, wanted.seed, wanted.changes)
             shop.make()
-            job = Job(stage, shop, Kills(wanted.seed, wanted.kills, clock), clock)
+            job = Job(stage, shop, Kills(wanted.seed, wanted.kills, clock, _victims(stage)), clock)
             job.run(bars)
             bars.say("comparing")
             kills = {process.name: process.kills for process in stage.processes if process.name in _WORK}
             cpu = {process.name: round(process.cpu_s(), 1) for process in stage.processes}
             ends = {process.name: process.ends for process in stage.processes if process.name in _WORK}
             stage.end("cdc", "pipeline")
-            differences = compare(stage.mariadb, stage.postgres, WAREHOUSE)
+            differences = compare(stage.mariadb, stage.target)
             checker = Checker(shop.history, job.first, tables())
             errors = check_topic(stage.servers, TOPIC, checker)
-            ledger = look_up(stage.postgres, WAREHOUSE, checker.rows, tables())
+            ledger = look_up(stage.target, checker.rows, tables())
         return {
             **_figures(wanted, job, differences, errors, ledger),
             "kills": kills,
@@ -106,6 +108,11 @@ def _run(wanted: Wanted, clock: Clock) -> dict[str, Any]:
             stage.close()
 
 
+def _victims(stage: Stage) -> list[str]:
+    """Those that may be killed: Delta Lake is no process."""
+    return [name for name in _WORK if name != "PostgreSQL" or name == stage.target.name]
+
+
 class Kills:
     """Who is killed when: `count` turns at random, each process in turn; the same seed gives the same turns.
 
@@ -116,9 +123,10 @@ class Kills:
           on, and writes a little more once a turn has come. One that was killed just now is killed again once it runs.
     """
 
-    def __init__(self, seed: int, count: int, clock: Clock) -> None:
+    def __init__(self, seed: int, count: int, clock: Clock, victims: Collection[str] = _WORK.keys()) -> None:
         self._chance, self._clock = Random(f"kills {seed}"), clock
-        names = [name for _ in range(0, count, len(_WORK)) for name in self._chance.sample(sorted(_WORK), len(_WORK))]
+        several = sorted(victims)
+        names = [name for _ in range(0, count, len(several)) for name in self._chance.sample(several, len(several))]
         self._turns = [(self._chance.uniform(_FIRST, _LAST), name) for name in names[:count]]
         self._due: list[tuple[float, float, str]] = []  # (second, part of the work, name)
         self.at_work = 0  # of the kills, those with something written that the process had not done yet
@@ -234,7 +242,7 @@ class _Bars:
                    TextColumn("{task.fields[note]}"))  # fmt: skip
         self._progress = Progress(*columns, console=Console(stderr=True), disable=wanted.as_json)
         self._tasks = {name: self._progress.add_task(name, total=wanted.changes, note="") for name in _ALL}
-        self.say("starting MariaDB, PostgreSQL and a broker")
+        self.say("starting databases and a broker")
 
     def __enter__(self) -> _Bars:
         self._progress.start()

@@ -1,6 +1,6 @@
-"""Everything that runs: two databases, a broker, the capture, the pipeline. How far each is; who is killed; the end.
+"""Everything that runs: databases, a broker, the capture, the pipeline. How far each is; who is killed; the end.
 
-    the shop -> MariaDB -> binlog -> waterclock cdc -> broker -> waterclock run -> PostgreSQL
+    the shop -> MariaDB -> binlog -> waterclock cdc -> broker -> waterclock run -> PostgreSQL, or Delta Lake
 
 Rule 1: the broker, the capture and the pipeline are the commands that a user would type, each a process of its own.
 Rule 2: a question to one that has just been killed is asked again later: nothing here waits for an answer.
@@ -28,19 +28,18 @@ from waterclock.examples.processes import Process
 
 from .servers import MariaDB, Postgres, free_port, programs
 from .shop import DATABASE
+from .target import DeltaTarget, PostgresTarget, Target
 
-TOPIC, WAREHOUSE, PARTITIONS = "shop", "warehouse", 4
+TOPIC, PARTITIONS = "shop", 4
 _ANSWER_S = 2.0
-_APPLIED = "select coalesce(sum((counters->>'events')::bigint), 0) from changes_batches"
-_OFFSETS = "select offsets from changes_batches order by batch_id desc limit 1"
 _Asked = (KafkaException, psycopg.Error, pymysql.Error, EnvironmentMissing)
 
 
 class Stage:
     """Made in `folder`, which is empty but for what is put there; `close` ends and removes what is not for people."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        found = programs()
+    def __init__(self, folder: Path, clock: Clock, to: str = "postgres") -> None:
+        found = programs(of=("MariaDB", *(["PostgreSQL"] if to == "postgres" else [])))
         self._folder, self._clock = folder, clock
         self._own = Path(tempfile.mkdtemp(prefix="waterclock-", dir="/tmp"))
         self._own.chmod(0o755)
@@ -48,7 +47,10 @@ class Stage:
         self.processes: list[Process] = []
         try:
             self.mariadb = MariaDB(self._own / "mariadb", folder / "mariadb.log", found, clock)
-            self.postgres = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
+            self.target: Target = DeltaTarget(folder / "lake")
+            if to == "postgres":
+                server = Postgres(self._own / "postgres", folder / "postgresql.log", found, clock)
+                self.target = PostgresTarget(server)
         except BaseException:
             with undisturbed():
                 self.close()
@@ -57,10 +59,11 @@ class Stage:
 
     def start(self) -> None:
         """All but the capture and the pipeline, for which there have to be tables first."""
-        self.processes = [self.mariadb.process, self.postgres.process, self._command("broker", *self._broker())]
+        broker = self._command("broker", *self._broker())
+        self.processes = [self.mariadb.process, *self.target.processes, broker]
         self.mariadb.start()
-        self.postgres.start(WAREHOUSE)
-        self.processes[2].start()
+        self.target.start()
+        broker.start()
 
     def begin(self) -> None:
         """The capture, and the pipeline once there is a topic."""
@@ -114,14 +117,14 @@ class Stage:
     def applied(self) -> int | None:
         """How many changes the target has; None where nobody answers."""
         with suppress(*_Asked):
-            return int(self.postgres.ask(WAREHOUSE, _APPLIED)[0][0])
+            return self.target.counted("events")
         return None
 
     def all_applied(self) -> bool:
         """Whether the target has all that the topic has."""
         with suppress(*_Asked):
-            rows = self.postgres.ask(WAREHOUSE, _OFFSETS)
-            read = json.loads(rows[0][0].splitlines()[2])[TOPIC] if rows else {}
+            offsets = self.target.offsets()
+            read = json.loads(offsets.splitlines()[2])[TOPIC] if offsets else {}
             return all(read.get(str(number), 0) == self._end_of(number) for number in range(PARTITIONS))
         return False
 
@@ -149,5 +152,5 @@ class Stage:
         file = self._folder / "pipeline.toml"
         text = (files(__package__) / "pipeline.toml").read_text()
         text = text.replace("localhost:9092", self.servers)
-        file.write_text(text.replace("postgresql://postgres@localhost/warehouse", self.postgres.url(WAREHOUSE)))
+        file.write_text(text.partition("[sink]")[0] + f"[sink]\n{self.target.sink()}")
         return file

@@ -227,9 +227,10 @@ def command(folder: Path, *more: str) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.mariadb
 @pytest.mark.postgres
+@pytest.mark.parametrize("to", ["postgres", "delta"])
 @pytest.mark.parametrize(("changes", "kills"), [(2_000, 0), (20_000, 8)])
-def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, changes: int, kills: int) -> None:
-    options = ["--changes", str(changes), *(["--kills", str(kills)] if kills else []), "--json"]
+def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, changes: int, kills: int, to: str) -> None:
+    options = ["--changes", str(changes), *(["--kills", str(kills)] if kills else []), "--to", to, "--json"]
     done = subprocess.run(command(tmp_path, *options), capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     found = json.loads(done.stdout)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tests.processes import Done, in_a_fork
 from waterclock import sinks
-from waterclock.sinks import Batch, Mirror, Sink, SQLiteSink
+from waterclock.sinks import Batch, Mirror, Replica, Sink, SQLiteSink
 from waterclock.spark import frames
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ class Store(Protocol):
 
     impossible_tables: Sequence[str]
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> Sink: ...
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink: ...
 
     def source(self) -> str:
         """An expression that makes the sink in another process, where `sinks` is waterclock.sinks."""
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        """The same of a mirror, which is made by the expression `mirror`."""
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         """Rows as another connection sees them, ordered by the first two columns."""
@@ -68,11 +71,14 @@ class SQLiteStore:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "deep" / "results.db"
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> SQLiteSink:
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> SQLiteSink:
         return SQLiteSink(self.path, table, mirror=mirror)
 
     def source(self) -> str:
         return f"sinks.SQLiteSink({str(self.path)!r})"
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        return f"sinks.SQLiteSink({str(self.path)!r}, {table!r}, mirror={mirror})"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -103,11 +109,14 @@ class PostgresStore:
         self.server, self.schema = server, f"s{next(self._count)}"
         self.run(f"CREATE SCHEMA {self.schema}")
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.PostgresSink:
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.PostgresSink:
         return sinks.PostgresSink(self.server.url(), table, schema=self.schema, mirror=mirror)
 
     def source(self) -> str:
         return f"sinks.PostgresSink({self.server.url()!r}, schema={self.schema!r})"
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        return f"sinks.PostgresSink({self.server.url()!r}, {table!r}, schema={self.schema!r}, mirror={mirror})"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
@@ -140,18 +149,20 @@ class DeltaStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "deep" / "lake"
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.DeltaSink:
-        assert mirror is None, "a Delta table is no mirror"
-        return sinks.DeltaSink(f"{self.folder}/{table}")
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.DeltaSink:
+        return sinks.DeltaSink(f"{self.folder}/{table}", mirror=mirror)
 
     def source(self) -> str:
         return f"sinks.DeltaSink({str(self.folder / 'results')!r})"
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        return f"sinks.DeltaSink({str(self.folder / table)!r}, mirror={mirror})"
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return self._ask(columns, table, "1, 2")
 
     def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return self._ask(columns, table, "batch_id, batch_row")
+        return self._ask(columns, table, "batch_id" if table.endswith("_dead_letters") else "batch_id, batch_row")
 
     def make_table_of_others(self, table: str) -> None:
         from deltalake import DeltaTable
@@ -164,7 +175,7 @@ class DeltaStore:
     def _ask(self, columns: str, table: str, order: str) -> list[tuple[Any, ...]]:
         from deltalake import DeltaTable, QueryBuilder  # a child that writes to SQLite can do without
 
-        found = QueryBuilder().register("t", DeltaTable(self.folder / table))
+        found = QueryBuilder().register("t", DeltaTable(self.folder / table.strip('"').replace(".", "/")))
         rows = pa.table(found.execute(f"SELECT {columns} FROM t ORDER BY {order}")).to_pylist()
         return [tuple(row.values()) for row in rows]
 
@@ -182,7 +193,7 @@ class IcebergStore:
             "warehouse": f"file://{self.folder}/warehouse",
         }
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.IcebergSink:
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.IcebergSink:
         assert mirror is None, "a table of Iceberg is no mirror"
         return sinks.IcebergSink(self.named(table), self.settings)
 
@@ -191,6 +202,9 @@ class IcebergStore:
 
     def source(self) -> str:
         return f"sinks.IcebergSink('lake.results', {self.settings!r})"
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        raise NotImplementedError("what is written there stays")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return sorted(self._rows(columns, table), key=lambda row: row[:2])
@@ -231,7 +245,7 @@ class TopicStore:
     def __init__(self, servers: str) -> None:
         self.servers, self._prefix = servers, f"t{next(self._count)}."
 
-    def sink(self, table: str = "results", mirror: Mirror | None = None) -> sinks.TopicSink:
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> sinks.TopicSink:
         assert mirror is None, "a topic is no mirror"
         return sinks.TopicSink(self.servers, self.named(table), partitions=1)
 
@@ -240,6 +254,9 @@ class TopicStore:
 
     def source(self) -> str:
         return f"sinks.TopicSink({self.servers!r}, {self.named('results')!r}, partitions=1)"
+
+    def mirroring(self, table: str, mirror: str) -> str:
+        raise NotImplementedError("what is written there stays")
 
     def look(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
         return sorted(self.in_order(columns, table), key=lambda row: row[:2])

@@ -255,7 +255,7 @@ def test_a_pipeline_names_a_folder_or_a_url(tmp_path: Path) -> None:
     ("sink", "told"),
     [
         ("path = 'lake'\ntable = 'orders'", "table"),
-        ("path = 'lake'\nmode = 'apply'", "cannot be a mirror"),
+        ("path = 'lake'\nmode = 'apply'", "'columns' is missing"),
         ("path = 'in/lake'", "lie in each other"),
         ("path = '.'", "lie in each other"),
         ("path = 'other'", "place of something else"),

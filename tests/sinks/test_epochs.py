@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.sinks.stores import SCHEMA, Database, DeltaStore, Store, TopicStore, batch, everything, of_batches
+from tests.sinks.stores import (
+    SCHEMA,
+    Database,
+    DeltaStore,
+    IcebergStore,
+    Store,
+    TopicStore,
+    batch,
+    everything,
+    of_batches,
+)
 from waterclock.errors import StateMismatch
 from waterclock.sinks import Batch, LastBatch, apply_once
 from waterclock.sinks.epochs import Epoch, fence
@@ -82,12 +92,13 @@ def test_what_is_removed_is_removed_with_its_owner(any_store: Store, sinks: Sink
     assert everything(any_store) == of_batches(0)
 
 
-@pytest.mark.parametrize("kind", ["delta", "topic"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "topic"])
 def test_a_take_over_in_the_middle_of_a_batch_leaves_nothing_of_it(
     kind: str, tmp_path: Path, kafka_broker: Broker
 ) -> None:
     # a database's transaction is alone until it ends: there the other run waits
-    store: Store = DeltaStore(tmp_path) if kind == "delta" else TopicStore(kafka_broker.bootstrap)
+    folders = {"delta": DeltaStore, "iceberg": IcebergStore}
+    store: Store = folders[kind](tmp_path) if kind in folders else TopicStore(kafka_broker.bootstrap)
     with closing(Sinks(store)) as sinks:
         old = sinks.fenced(FIRST)
         apply_once(old, batch(0))

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sinks.stores import Store, batch, in_a_child
+from tests.sinks.stores import Database, DeltaStore, Store, batch, in_a_child
 from waterclock.errors import UsageError
 from waterclock.sinks import Mirror, Sink, apply_once, written_once
 from waterclock.spark import frames
@@ -55,6 +56,12 @@ def people(store: Store) -> list[tuple[Any, ...]]:
 
 def letters(store: Store) -> list[tuple[Any, ...]]:
     return store.in_order("reason, text", "people_dead_letters")
+
+
+@pytest.fixture
+def store(mirroring: Store) -> Store:
+    """Every sink that can be a mirror, in turn."""
+    return mirroring
 
 
 @pytest.fixture
@@ -202,8 +209,27 @@ def source_after(changes: Sequence[Change]) -> list[tuple[Any, ...]]:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories())
 def test_in_any_order_and_however_often_changes_come_the_table_equals_the_source(
-    store: Store, history: tuple[list[Change], list[list[int]]]
+    database: Database, history: tuple[list[Change], list[list[int]]]
 ) -> None:
+    is_right(database, history)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories())
+def test_so_does_a_table_of_delta_lake(tmp_path: Path, history: tuple[list[Change], list[list[int]]]) -> None:
+    is_right(DeltaStore(tmp_path), history)
+
+
+@pytest.mark.long(seconds=60)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(histories())
+def test_so_does_a_table_of_delta_lake_in_many_histories(
+    tmp_path: Path, history: tuple[list[Change], list[list[int]]]
+) -> None:
+    is_right(DeltaStore(tmp_path), history)
+
+
+def is_right(store: Store, history: tuple[list[Change], list[list[int]]]) -> None:
     changes, batches = history
     with closing(store.sink("people", MIRROR)) as sink:
         sink.open(SCHEMA)
@@ -227,7 +253,7 @@ made = t.batch(1, counters=Deadly())
 rows = [t.change("delete", (2, 0), t.A), t.change("insert", (2, 1), t.B, "Bo")]
 apply_once(sink, t.replace(made, results=t.results(rows)))
 """
-    made = store.source().removesuffix(")") + ", table='people', mirror=t.MIRROR)"
+    made = store.mirroring("people", "t.MIRROR")
     died = in_a_child(store, body.format(mirror=made))
     assert (died.returncode, died.stderr) == (-signal.SIGKILL, "")
     assert people(store) == [(*A, "Ada")]
@@ -271,7 +297,7 @@ def test_a_double_is_no_key() -> None:
 
 
 def test_a_table_that_was_there_is_neither_taken_nor_removed(store: Store) -> None:
-    store.run("CREATE TABLE people (id bigint, city text, name text)")
+    store.make_table_of_others("people")
     with closing(store.sink("people", MIRROR)) as sink:
         for call in (lambda: sink.open(SCHEMA), sink.remove):
             with pytest.raises(UsageError, match=r"'people' .*is left alone.*another table"):

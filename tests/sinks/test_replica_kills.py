@@ -47,7 +47,7 @@ def die_at_statement(number: int) -> None:
 
 
 def child(store: Store, body: str) -> None:
-    made = store.source().removesuffix(")") + ", table='changes', mirror=sinks.Replica())"
+    made = store.mirroring("changes", "sinks.Replica()")
     script = f"""
 from tests.sinks import test_replica_kills as t
 from tests.sinks.stores import Dying

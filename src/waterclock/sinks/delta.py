@@ -1,8 +1,9 @@
-"""Results as a table of Delta Lake: a folder, or a URL of an object store, and two tables beside it.
+"""Results as a table of Delta Lake, or tables that mirror a source: folders, or URLs of an object store.
 
     <path>                 results, a row each (results.py), behind batch_id and batch_row
     <path>_dead_letters    what could not be read: batch_id, file, line, reason, text
     <path>_batches         a row a batch: query_id, batch_id, offsets, counters, watermark, seconds
+    <path>_positions       beside a mirror: a row for each key that was ever seen, and the position of its last change
 
 Delta has no transaction over several tables. So a commit goes in numbered steps, each a commit of Delta that carries the
 query's id and the batch's number as its application transaction, and each is skipped where its table has that number:
@@ -11,8 +12,12 @@ query's id and the batch's number as its application transaction, and each is sk
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
-Rule 1: what is applied follows from the table of results alone: all batches of a query up to the version that it holds for
-        the query. Offsets and counters of an unfinished batch may stand in <path>_batches; they do not count.
+Of a mirror the steps are: 1. dead letters, 2. each mirrored table, 3. the positions, 4. the batch: now it is applied.
+What 2 does follows from the positions, which stand as before until 3: so it comes to the same when it is planned again.
+
+Rule 1: what is applied follows from the table of the last step alone: all batches of a query up to the version that it
+        holds for the query. Of results, offsets and counters of an unfinished batch may stand in <path>_batches; they do
+        not count.
 Rule 2: two writers of one query collide at step 3: Delta refuses the second, which then finds the batch applied.
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
 """
@@ -23,34 +28,49 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import names
+from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.delta_merge import GONE, KEY, Change, having, keyed, newer
+from waterclock.sinks.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
 from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.lake_rows import rows_of, schemas
-from waterclock.sinks.results import COMMON
-from waterclock.sinks.strangers import needed_of_results
-from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, Table, refuse_unlike
+from waterclock.sinks.lake_rows import SIDES, rows_of, schemas, sides_of
+from waterclock.sinks.mirror import DELETED, Mirror
+from waterclock.sinks.replica import Replica
+from waterclock.sinks.results import COMMON, event_schema
+from waterclock.sinks.strangers import needed_names, needed_of_results, refuse_no_mirror
+from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES, POSITIONS, Table, refuse_unlike
 
 _NEEDED = {"": {"batch_id", "batch_row", *COMMON}, DEAD_LETTERS: set(DEAD_NAMES), BATCHES: set(BATCH_NAMES)}
 _OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; what begins with _ or a dot is its own too
 
 
 class DeltaSink:
-    """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment."""
+    """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
-    def __init__(self, location: str | Path) -> None:
-        self._location = names.delta_location(str(location))
+    With `mirror` the table follows change events, or those beside it follow the tables that changes name.
+    """
+
+    def __init__(self, location: str | Path, *, mirror: Mirror | Replica | None = None) -> None:
+        self._location, self._mirror = names.delta_location(str(location)), mirror
+        self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
         self._tables: dict[str, DeltaTable] = {}
-        self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
+        self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
         self._epoch: Epoch | None = None
+
+    @property
+    def mirror(self) -> Mirror | Replica | None:
+        """What the table follows; None where it holds results."""
+        return self._mirror
 
     @property
     def path(self) -> Path | None:
@@ -64,18 +84,20 @@ class DeltaSink:
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
-        wanted = schemas(results)
-        for name in wanted[""].names:
+        wanted = self._wanted(results)
+        for name in wanted.get("", POSITIONS_SCHEMA).names:
             names.delta_column(name)
         with self._errors_of_delta():
             self._refuse_another_table_around()
+            if isinstance(self._mirror, Mirror):
+                refuse_no_mirror(self.describe(), self._as_found)
             found = {part: table for part in wanted if (table := self._found(part)) is not None}
             for part, table in found.items():
                 refuse_unlike(self._name(part), _described(part, table.schema()), _described(part, wanted[part]))
             for part in wanted.keys() - found.keys():
                 self._refuse_other_things(part)
             for part in wanted:  # the results come last: where they are, the others are
-                self._tables[part] = found.get(part) or DeltaTable.create(self._at(part), wanted[part])
+                self._tables[part] = found.get(part) or self._made(part, wanted[part])
 
     def remove(self) -> None:
         """Remove the folders of the three tables; UsageError where one is something else, or they lie behind a URL."""
@@ -85,12 +107,18 @@ class DeltaSink:
                 f"{BATCHES} behind it, and the checkpoint; then start without --fresh"
             )
         with self._errors_of_delta():
-            for part, needed in {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}.items():
+            if isinstance(self._mirror, Mirror):
+                refuse_no_mirror(self.describe(), self._as_found)
+            needed_by_part = self._needed()
+            for part, needed in needed_by_part.items():
                 self._refuse_other_things(part)
                 if self._found(part) is not None and not self._columns_of(part) >= needed:
                     raise UsageError(f"{self._name(part)} is none that waterclock made, so it is not removed")
                 self._refuse_others_inside(part)
-            for part in _NEEDED:
+            positions = self._found(POSITIONS) if isinstance(self._mirror, Replica) else None
+            if positions is not None:
+                DeltaReplica(self._location).empty_all(positions)
+            for part in needed_by_part:
                 if Path(self._at(part)).exists():
                     shutil.rmtree(self._at(part))
             self._tables = {}
@@ -99,7 +127,7 @@ class DeltaSink:
         """See `Sink`."""
         with self._errors_of_delta():
             queries = set(self._batches(["query_id"]).column(0).to_pylist())
-            found = {query: self._version(query) for query in queries}
+            found = {query: self._version(query, self._last_step) for query in queries}
         applied = [LastBatch(query, version) for query, version in found.items() if version is not None]
         return max(applied, key=lambda each: each.batch_id, default=None)
 
@@ -129,21 +157,33 @@ class DeltaSink:
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
-        version = self._version(query_id)
+        version = self._version(query_id, self._last_step)
         return version is not None and batch_id <= version
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> Batch:
         """See `Sink`: made ready here, written by `commit`."""
-        self._prepared = (batch, rows_of(batch))
+        with self._lost():  # what stands there is read
+            if self._mirror is None:
+                self._prepared = (batch, rows_of(batch), [])
+            elif isinstance(self._mirror, Replica):
+                replica, positions = DeltaReplica(self._location), self._tables[POSITIONS]
+                changes = replica.changes(batch.query_id, batch.results, positions)
+                self._prepared = (batch, sides_of(batch), changes)
+            else:
+                batch, changes = self._mirrored(self._mirror, batch)
+                self._prepared = (batch, sides_of(batch), changes)
+        return batch
 
     def commit(self) -> None:
         """See `Sink`; the steps stand at the top."""
         assert self._prepared is not None, "commit without write"
-        batch, parts = self._prepared
+        batch, parts, changes = self._prepared
         own = [] if self._epoch is None else [_transaction_of(self._epoch)]
         once = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id), *own])
         with self._lost():
-            for part, rows in parts.items():  # 1 2 3
+            for part, rows in parts.items():  # 1 2 3; of a mirror 1 4
+                for change in changes if part == BATCHES else ():  # 2 3
+                    change.commit(batch.batch_id, own)
                 version = self._version(batch.query_id, part)
                 if (version is None or version < batch.batch_id) and (rows.num_rows or part != DEAD_LETTERS):
                     write_deltalake(self._tables[part], rows, mode="append", commit_properties=once)
@@ -181,6 +221,48 @@ class DeltaSink:
         folder, _, name = self._at(part).rpartition("/")
         return f"the table {name!r} in {folder or '.'}"
 
+    def _wanted(self, results: pa.Schema) -> dict[str, pa.Schema]:
+        """The columns of the tables that are made, by the ends of their names; that of results or of the mirror last."""
+        if self._mirror is None:
+            return schemas(results)
+        if isinstance(self._mirror, Replica):
+            return {**SIDES, POSITIONS: POSITIONS_SCHEMA}
+        event, key = event_schema(results), self._mirror.key
+        self._mirror.check(event)
+        return {**SIDES, POSITIONS: keyed(self._mirror.positions(event), key), "": keyed(self._mirror.kept(event), key)}
+
+    def _needed(self) -> dict[str, set[str]]:
+        """The columns that show a table to be a sink's."""
+        if self._mirror is None:
+            return {**_NEEDED, "": {"batch_row", *needed_of_results(self._columns_of(BATCHES))}}
+        return needed_names(self._mirror)
+
+    def _made(self, part: str, schema: pa.Schema) -> DeltaTable:
+        is_replica = part == POSITIONS and isinstance(self._mirror, Replica)
+        return DeltaTable.create(self._at(part), schema, partition_by=list(PARTITIONED) if is_replica else None)
+
+    def _as_found(self, part: str) -> Table:
+        table = self._found(part)
+        return Table(part, ()) if table is None else _described(part, table.schema())
+
+    def _mirrored(self, mirror: Mirror, batch: Batch) -> tuple[Batch, list[Change]]:
+        """The batch as it is kept, and what its changes do to the table and its positions."""
+        batch = replace(batch, results=mirror.of_its_table(batch.results))
+        given, refused = mirror.changes(batch.results)
+        table, positions, key = self._tables[""], self._tables[POSITIONS], mirror.key
+        places = [name for name in mirror.positions(event_schema(batch.results)).names if name not in (*key, DELETED)]
+        known = having(positions, key[0], pc.unique(given[key[0]]), [*key, *places])
+        rows, is_new = newer(given, known, key, places)
+        kept = rows.select(list(mirror.columns)).append_column(GONE, rows[DELETED])
+        places_of = rows.select([*key, *places, DELETED]).append_column(
+            GONE, pa.array([False] * rows.num_rows, pa.bool_())
+        )
+        changes = [
+            Change(batch.query_id, lambda: table, lambda: table, kept, key, is_new),
+            Change(batch.query_id, lambda: positions, lambda: positions, places_of, key, is_new),
+        ]
+        return letters.with_letters(batch, refused), changes
+
     def _columns_of(self, part: str) -> set[str]:
         table = self._found(part)
         return set() if table is None else {field.name for field in table.schema().fields}
@@ -188,7 +270,7 @@ class DeltaSink:
     def _found(self, part: str) -> DeltaTable | None:
         return DeltaTable(self._at(part)) if DeltaTable.is_deltatable(self._at(part)) else None
 
-    def _version(self, query_id: str, part: str = "") -> int | None:
+    def _version(self, query_id: str, part: str) -> int | None:
         return self._tables[part].transaction_version(query_id)  # type: ignore[no-any-return]
 
     def _owner(self, own: Epoch, part: str) -> Epoch | None:
@@ -219,7 +301,7 @@ class DeltaSink:
             )
 
     def _refuse_others_inside(self, part: str) -> None:
-        inside = sorted(Path(self._at(part)).glob("[!_.]*"))
+        inside = [path for path in sorted(Path(self._at(part)).glob("[!_.]*")) if not _is_partition(path, part)]
         if others := [path.name for path in inside if path.is_dir() or path.suffix not in _OWN_ENDINGS]:
             raise UsageError(
                 f"{self._name(part)} has other things in its folder ({others[0]}, ...), so it is not removed: move them "
@@ -257,10 +339,15 @@ def _is_begun(path: Path) -> bool:
     return path.name == "_delta_log" and path.is_dir() and not [*path.glob("*.json"), *path.glob("*.parquet")]
 
 
+def _is_partition(path: Path, part: str) -> bool:
+    return part == POSITIONS and path.name.startswith(tuple(f"{name}=" for name in PARTITIONED)) and path.is_dir()
+
+
 def _described(part: str, schema: Any) -> Table:
     """The columns in Delta's words."""
     fields = schema.fields if isinstance(schema, Schema) else Schema.from_arrow(schema).fields
-    return Table(part, tuple((field.name, str(getattr(field.type, "type", field.type))) for field in fields))
+    key = tuple(field.name for field in fields if KEY.decode() in field.metadata)
+    return Table(part, tuple((field.name, str(getattr(field.type, "type", field.type))) for field in fields), key)
 
 
 def _words(error: Exception) -> str:

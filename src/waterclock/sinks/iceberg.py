@@ -15,7 +15,9 @@ Rule 2: of two writers that loaded the same state the second is refused, and loo
 Rule 3: batches of a query come in the order of their numbers. One that comes after a larger number counts as applied.
 Rule 4: a kill between a file and its commit leaves a file that no snapshot names: nobody reads it, and it is written anew
         under another name.
-Rule 5: a row with a time outside of the years 1 to 9999 is a dead letter: pyiceberg writes none.
+Rule 5: the epoch of a run (epochs.py) is a property too, `waterclock.owner.LINEAGE`. It is told with a commit of no rows:
+        what another run loaded before is refused from then on.
+Rule 6: a row with a time outside of the years 1 to 9999 is a dead letter: pyiceberg writes none.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 from waterclock.errors import CommitUnknown, SinkLost, UsageError, WaterclockError
 from waterclock.sinks import letters, names
 from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.epochs import Epoch, judge, may_follow
 from waterclock.sinks.lake_rows import rows_of, schemas
 from waterclock.sinks.results import flat
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
 _PARTS: Final = (DEAD_LETTERS, BATCHES, "")
-_OURS, _MARK = "waterclock.table", "waterclock.mark."  # properties of a table: which of a sink's it is, the marks
+_OURS, _MARK, _OWNER = "waterclock.table", "waterclock.mark.", "waterclock.owner."  # properties of a table
 _RETRIES: Final = "commit.retry.num-retries"
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
 _NO_SUCH = (NoSuchTableError, NoSuchNamespaceError)
@@ -64,6 +67,7 @@ class IcebergSink:
         self._catalog: Catalog | None = None
         self._tables: dict[str, IcebergTable] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table]] | None = None
+        self._epoch: Epoch | None = None
 
     def open(self, results: pa.Schema) -> None:
         """See `Sink`."""
@@ -98,6 +102,18 @@ class IcebergSink:
             self._tables[""].refresh()
         return self._marks().last()
 
+    def fence(self, epoch: Epoch) -> None:
+        """Let nobody of an earlier epoch write any more; see epochs.py and rule 5."""
+        with self._errors_of_catalog():
+            for part in _PARTS:
+                self._tables[part].refresh()
+                may_follow(self._owner(epoch, part), epoch, self.describe())
+                nothing = self._tables[part].schema().as_arrow().empty_table()
+                with self._tables[part].transaction() as transaction:
+                    transaction.set_properties({_OWNER + epoch.lineage: str(epoch.number)})
+                    transaction.append(nothing)
+        self._epoch = epoch
+
     def begin(self) -> None:
         """See `Sink`. Alone it is at the commit: whoever loaded the table before another one's commit is refused there."""
         self._prepared = None
@@ -108,6 +124,8 @@ class IcebergSink:
             raise SinkLost(f"{self.describe()} could not be read: {_words(error)}") from error
         for part, table in self._tables.items():
             self._refuse_another(part, table)
+            if self._epoch is not None:
+                judge(self._owner(self._epoch, part), self._epoch, self.describe())
 
     def is_applied(self, query_id: str, batch_id: int) -> bool:
         """See `Sink`."""
@@ -191,6 +209,11 @@ class IcebergSink:
 
     # Rows and marks --------------------------------------------------------------------------------------------
 
+    def _owner(self, own: Epoch, part: str) -> Epoch | None:
+        """The epoch that the table was told of last, of the lineage of `own`."""
+        number = self._tables[part].properties.get(_OWNER + own.lineage)
+        return None if number is None else Epoch(own.lineage, int(number))
+
     def _marks(self, part: str = "") -> Marks:
         marks = Marks()
         for name, told in self._tables[part].properties.items():
@@ -244,7 +267,7 @@ def _described(part: str, schema: pa.Schema) -> Table:
 
 
 def _with_times_that_fit(batch: Batch) -> Batch:
-    """The batch with those results put aside that have a time which no file of Iceberg's takes (rule 5)."""
+    """The batch with those results put aside that have a time which no file of Iceberg's takes (rule 6)."""
     rows = flat(batch.results)
     is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
     for field in rows.schema:

@@ -11,6 +11,7 @@ _KAFKA_BYTES = 249  # of a topic's name
 _POSTGRES_BYTES = 63  # of a name; PostgreSQL cuts longer ones without an error
 _NOT_IN_DELTA = " ,;{}()\n\t="  # in a column's name; without it, every engine can read the table
 _NOT_IN_A_LOCATION = "?#%*[]^|\\"  # the package deltalake takes them for parts of a URL, and dies of some
+_FOLDER_BYTES = 255  # of a name in most file systems
 _LONGEST_ENDING = len("_dead_letters")
 
 
@@ -128,9 +129,25 @@ def delta_column(name: str) -> str:
     >>> delta_column("event_n")
     'event_n'
     """
+    return fitting_delta_column(name, f"the column {name!r}", "Rename it in [source.columns]")
+
+
+def fitting_delta_column(name: str, what: str, remedy: str) -> str:
+    """`name`, which errors call `what`; UsageError with the remedy where Delta Lake has no such column."""
     if set(name) & set(_NOT_IN_DELTA):
         raise UsageError(
-            f"the column {name!r} cannot be in a table of Delta Lake: no spaces, no , ; = and no brackets ( ) {{ }}. "
-            "Rename it in [source.columns]"
+            f"{what} cannot be in a table of Delta Lake: no spaces, no , ; = and no brackets ( ) {{ }}. {remedy}"
         )
+    return name
+
+
+def fitting_delta_folder(name: str, what: str, remedy: str) -> str:
+    """`name` of a folder, which errors call `what`; UsageError with the remedy where no table of Delta Lake lies there.
+
+    >>> fitting_delta_folder("shop", "the table 'shop.item'", "rename it")
+    'shop'
+    """
+    is_plain = name.isprintable() and name.strip(". ") and not set(name) & set(_NOT_IN_A_LOCATION + "/")
+    if not is_plain or len(name.encode()) > _FOLDER_BYTES:
+        raise UsageError(f"{what} cannot be a folder of Delta Lake: {remedy}")
     return name

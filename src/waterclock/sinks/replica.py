@@ -73,14 +73,8 @@ class TableChanges:
     several: dict[str, list[PackedChange]] = field(default_factory=dict)
 
 
-class MirroringDatabase(Protocol):
-    """A database with mirrored tables in it; `table` is the source's name, such as shop.item."""
-
-    def form(self, table: str) -> Form | None:
-        """How it stands; None where it is not there."""
-
-    def name(self, table: str) -> str:
-        """Its name, quoted."""
+class Forming(Protocol):
+    """Where mirrored tables get their forms; `table` is the source's name, such as shop.item."""
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None: ...
 
@@ -88,6 +82,16 @@ class MirroringDatabase(Protocol):
 
     def widen(self, table: str, column: str, kind: str) -> None:
         """Give a column the type of `kind`, which holds all that it held."""
+
+
+class MirroringDatabase(Forming, Protocol):
+    """A database with mirrored tables in it."""
+
+    def form(self, table: str) -> Form | None:
+        """How it stands; None where it is not there."""
+
+    def name(self, table: str) -> str:
+        """Its name, quoted."""
 
     def stage(self, table: str, kinds: Mapping[str, str], rows: Sequence[ReducedRow]) -> str:
         """A temporary table of STAGED and the columns of `kinds`; the value is its name, quoted."""
@@ -149,14 +153,14 @@ def apply(place: MirroringDatabase, positions: str, changes: pa.Table) -> None:
     for changed in reduced(changes):
         form, before = place.form(changed.table), _last_truncate(place, positions, changed.table)
         rows = changed.rows if form is None else _of_newer_changes(place, positions, changed, form, before)
-        rows = [row if row.position > before else row._replace(gone=True) for row in rows]
+        rows = since(rows, before)
         length = _length_of_positions(place, positions, changed.table)
         if form is not None and length is None:
             _refuse_what_is_somebody_elses(place, changed.table)
-        _refuse_other_positions(changed, length)
+        refuse_other_positions(changed, length)
         if changed.truncated > before:
             _truncate(place, positions, changed)
-        form = _fitting(place, changed.table, rows, form)
+        form = fitting(place, changed.table, rows, form)
         for names, of_names in groupby(sorted(rows, key=_names), key=_names):
             _put(place, positions, changed.table, form, list(names), list(of_names))
 
@@ -169,18 +173,33 @@ def _of_newer_changes(
     A writer that begins again some way back brings changes a second time. Where a batch has a new change that leaves
     columns out, and the first of the old ones, those would be put over what came between the two.
     """
+    known = _known(place, positions, changed.table, list(keeping(changed, form)))
+    return newer_rows(changed, known, form, truncated)
+
+
+def keeping(changed: TableChanges, form: Form) -> dict[str, list[PackedChange]]:
+    """The changes of the keys that have several, the last of which leaves columns out."""
     columns = form.columns.keys()
-    some = {key: of_key for key, of_key in changed.several.items() if not columns <= set(of_key[-1][4])}
-    known = _known(place, positions, changed.table, list(some))
+    return {key: of_key for key, of_key in changed.several.items() if not columns <= set(of_key[-1][4])}
+
+
+def newer_rows(changed: TableChanges, known: Mapping[str, str], form: Form, truncated: str) -> list[ReducedRow]:
+    """The rows as `_of_newer_changes` says; `known` has the positions of the keys of `keeping`, where they have one."""
+    some = keeping(changed, form)
 
     def renewed(row: ReducedRow) -> ReducedRow:
-        if row.gone or row.key not in known:
+        if row.gone or row.key not in known or row.key not in some:
             return row
         floor = max(known[row.key], truncated, changed.truncated)
         newer = [change for change in some[row.key] if change[3] > floor]
         return _reduced_row(row.key, newer) if newer else row
 
     return [renewed(row) for row in changed.rows]
+
+
+def since(rows: list[ReducedRow], truncated: str) -> list[ReducedRow]:
+    """The rows; those that are older than a truncate are gone."""
+    return [row if row.position > truncated else row._replace(gone=True) for row in rows]
 
 
 def _known(place: MirroringDatabase, positions: str, table: str, keys: list[str]) -> dict[str, str]:
@@ -205,8 +224,8 @@ def _length_of_positions(place: MirroringDatabase, positions: str, table: str) -
     return int(found[0][0]) if found else None
 
 
-def _refuse_other_positions(changed: TableChanges, length: int | None) -> None:
-    """Positions with other parts cannot be compared with what is there."""
+def refuse_other_positions(changed: TableChanges, length: int | None) -> None:
+    """Raise UsageError where positions have other parts than what is there: the two cannot be compared."""
     found = {len(row.position) for row in changed.rows} | ({len(changed.truncated)} if changed.truncated else set())
     if len(found | ({length} if length is not None else set())) > 1:
         raise UsageError(
@@ -297,7 +316,7 @@ def empty_all(place: MirroringDatabase, positions: str) -> None:
 # Forms ---------------------------------------------------------------------------------------------------------
 
 
-def _fitting(place: MirroringDatabase, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
+def fitting(place: Forming, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
     """The table's form once it can take `rows`."""
     wanted = _kinds(rows)
     key = sorted(json.loads(rows[0].key)) if rows else ()
@@ -345,10 +364,15 @@ def joined(one: str, other: str) -> str:
 
 def _refuse_what_is_somebody_elses(place: MirroringDatabase, table: str) -> None:
     if place.run(f"SELECT 1 FROM {place.name(table)} LIMIT 1"):
-        raise UsageError(
-            f"the table {place.name(table)} is there already and holds rows that waterclock did not write: it is "
-            "left alone. Empty it, or name another database in [sink]"
-        )
+        raise rows_of_somebody_else(place.name(table))
+
+
+def rows_of_somebody_else(name: str) -> UsageError:
+    """What to say of a table that is to be a mirror, and is none."""
+    return UsageError(
+        f"the table {name} is there already and holds rows that waterclock did not write: it is left alone. Empty it, or "
+        "name another database in [sink]"
+    )
 
 
 def literal(text: str) -> str:

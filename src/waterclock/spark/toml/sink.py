@@ -92,13 +92,13 @@ class DeltaLakeTable:
 
     location: str
     path: Path | None
-    mirror: None = None
+    mirror: Mirror | Replica | None = None
 
     def sink(self) -> Sink:
         """The sink on it; what is missing is made when it is opened."""
         from waterclock.sinks import DeltaSink  # its package is that of the extra `delta`
 
-        return DeltaSink(self.location)
+        return DeltaSink(self.location, mirror=self.mirror)
 
     def remove(self) -> None:
         """Remove the table and those beside it."""
@@ -175,9 +175,10 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     format_ = one_of(_WHERE, "format", get(sink, _WHERE, "format", str, "sqlite"), tuple(_NAMES))
     usual, modes = ("apply", ("apply",)) if changes else ("results", tuple(_MODES))
     mode = one_of(_WHERE, "mode", get(sink, _WHERE, "mode", str, usual), modes)
-    check_names(_WHERE, sink, {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}, ())
+    known = {"format", "mode", *_NAMES[format_], *(() if changes else _MODES[mode])}
+    check_names(_WHERE, sink, known | ({"table"} if changes and format_ == "delta" else set()), ())
     if format_ == "delta":
-        return _delta(sink, mode, folder)
+        return _delta(sink, mode, folder, changes)
     if format_ == "iceberg":
         return _iceberg(sink, mode, folder)
     if format_ == "kafka":
@@ -190,17 +191,15 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
     return PostgresDatabase(postgres_url(url), postgres_name("schema", schema), postgres_name("table", table), mirror)
 
 
-def _delta(sink: Mapping[str, Any], mode: str, folder: Path) -> DeltaLakeTable:
-    if mode != "results":
-        raise UsageError(
-            f"{_WHERE}: a table of Delta Lake cannot be a mirror: it and its positions could not be changed in one "
-            "transaction. Take format = 'sqlite' or 'postgres' for mode = 'apply'"
-        )
+def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> DeltaLakeTable:
+    """Of changes, `path` is the folder in which the mirrored tables stand, and `table` names the sink's own in it."""
+    mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
     given = get(sink, _WHERE, "path", str)
+    own = f"/{postgres_name('table', get(sink, _WHERE, 'table', str, 'changes'))}" if changes else ""
     if "://" in given:
-        return DeltaLakeTable(delta_location(given), None)
+        return DeltaLakeTable(delta_location(given.rstrip("/") + own), None, mirror)
     path = place(_WHERE, "path", given, folder)
-    return DeltaLakeTable(delta_location(str(path)), path)
+    return DeltaLakeTable(delta_location(f"{path}{own}"), path, mirror)
 
 
 def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
