@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders
+from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
 from waterclock.spark.rescale.carry import Rescaled, rescale
 from waterclock.spark.toml.config import load
@@ -104,3 +105,22 @@ def expected(file: Path) -> Counter[Any]:
     assert config.rules is not None
     found = config.rules.run(rows, "1 hour")
     return Counter((r.kind, r.key, r.rule, r.due.strftime("%Y-%m-%d %H:%M:%S.%f"), r.source_id) for r in found)
+
+
+def refused(spark: SparkSession, file: Path, checkpoint: Path) -> str:
+    """What a start with this checkpoint is told; empty where it would go on."""
+    before = file.read_text()
+    go_on_with(file, checkpoint)
+    try:
+        with closing(configured(load(file))) as pipeline:
+            pipeline.check(spark)
+        return ""
+    except StateMismatch as error:
+        return str(error)
+    finally:
+        file.write_text(before)
+
+
+def usable(spark: SparkSession, file: Path, *checkpoints: Path) -> list[Path]:
+    """Those with which the pipeline would go on."""
+    return [checkpoint for checkpoint in checkpoints if not refused(spark, file, checkpoint)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.rescale.kill_driver import STEPS
 from tests.spark.rescale.staged import (
     KINDS,
     STAGES,
@@ -20,30 +21,21 @@ from tests.spark.rescale.staged import (
     in_stages,
     next_stage,
     outcomes,
+    refused,
     run,
     staged_pipeline,
+    usable,
 )
 from waterclock import cli
 from waterclock.errors import StateMismatch, UsageError
-from waterclock.sinks import SQLiteSink
-from waterclock.spark.checkpoint import carrying
+from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
-from waterclock.spark.rescale import carry as steps
 from waterclock.spark.rescale.carry import rescale
 from waterclock.spark.rescale.reading import look
 from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
-# what is called last before a step of carry.py is over
-STEPS = {
-    2: (carrying, "begin"),
-    3: (steps, "lay_down"),
-    4: (steps, "write_state"),
-    5: (carrying, "carried_from"),
-    6: (carrying, "carried_over"),
-    7: (steps, "written_once"),
-}
 
 
 class Death(BaseException):
@@ -64,20 +56,6 @@ def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         patched.setattr(place, name, dying)
         with pytest.raises(Death):
             yield
-
-
-def refused(spark: SparkSession, file: Path, checkpoint: Path) -> str:
-    """What a start with this checkpoint is told; empty where it would go on."""
-    before = file.read_text()
-    go_on_with(file, checkpoint)
-    try:
-        with closing(configured(load(file))) as pipeline:
-            pipeline.check(spark)
-        return ""
-    except StateMismatch as error:
-        return str(error)
-    finally:
-        file.write_text(before)
 
 
 def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_old_checkpoint_is_refused(
@@ -118,8 +96,7 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     for step in STEPS:
         with death_behind(step, monkeypatch):
             carry(spark, file, 64, new)
-        usable = [place for place in (old, new) if not refused(spark, file, place)]
-        assert usable == [new if step == 7 else old], step
+        assert usable(spark, file, old, new) == [new if step == 7 else old], step
         assert step < 3 or "did not come to its end" in refused(spark, file, new) or step == 7
     go_on_with(file, new)
     for stage in range(1, STAGES):
@@ -137,16 +114,15 @@ def test_a_batch_that_was_under_way_when_its_run_was_killed_is_run_once(
     next_stage(file, 0)
     run(spark, file)
     next_stage(file, 1)
-    real = SQLiteSink.commit
 
-    def dying(sink: SQLiteSink) -> None:
+    def dying(sink: Sink, batch: Batch) -> None:
         if applied:
-            real(sink)
-        raise Death
+            written_once(sink, batch)
+        raise RuntimeError("dead")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SQLiteSink, "commit", dying)
-        with pytest.raises(BaseException):  # noqa: B017, PT011  # Spark passes on what it likes
+        patched.setattr("waterclock.spark.pipeline.written_once", dying)
+        with pytest.raises(RuntimeError, match="dead"):
             run(spark, file)
     old = Checkpoint(tmp_path / "checkpoint")
     last, done = old.last_batch(), old.last_done()
