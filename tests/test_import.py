@@ -104,6 +104,8 @@ def test_the_trace_command_works_in_the_bare_package() -> None:
 
 COMMANDS = [
     ["run"],
+    ["state"],
+    ["state", "rescale"],
     ["broker"],
     ["broker", "promote"],
     ["cdc"],

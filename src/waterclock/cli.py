@@ -25,6 +25,7 @@ from waterclock.cdc import command as cdc
 from waterclock.errors import EnvironmentMissing, UsageError, WaterclockError
 from waterclock.relay import command as relay
 from waterclock.spark import command as spark
+from waterclock.spark.rescale import command as state
 from waterclock.trace import command as trace
 
 # package -> the extra that brings it; any other is of the extra `spark`
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"waterclock {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     spark.add_to(commands.add_parser("run", help="run a pipeline"))
+    state.add_to(commands.add_parser("state", help="show or rescale what a pipeline keeps in its checkpoint"))
     broker.add_to(commands.add_parser("broker", help="serve Kafka's protocol on this machine"))
     cdc.add_to(commands.add_parser("cdc", help="copy a database's changes to Kafka"))
     relay.add_to(commands.add_parser("relay", help="deliver messages later"), _start_broker)

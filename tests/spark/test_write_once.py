@@ -145,7 +145,7 @@ def test_one_stream_is_closed_by_one_checkpoint_at_a_time(spark: SparkSession, t
 
 def test_a_heartbeat_counts_once_bound_and_a_batch_that_is_run_again_has_the_same(tmp_path: Path) -> None:
     binding = tmp_path / "binding"
-    reader = ClosingReader(str(binding))
+    reader = ClosingReader(str(binding), 16)
     assert (reader.initialOffset(), reader.latestOffset()) == ({"heartbeats": 0}, {"heartbeats": 0})
     (tmp_path / "heartbeats").mkdir()
     binding.write_text(str(tmp_path / "heartbeats"))

@@ -12,18 +12,30 @@ from waterclock.errors import EnvironmentMissing
 if TYPE_CHECKING:
     from waterclock.spark.delays import pending
     from waterclock.spark.pipeline import Pipeline
+    from waterclock.spark.rescale.carry import rescale
     from waterclock.spark.session.session import start_session
     from waterclock.spark.sources import folder, topics
     from waterclock.spark.steps import reshaped
     from waterclock.spark.transform import transform_with
     from waterclock.spark.writing import write_once
 
-__all__ = ["Pipeline", "folder", "pending", "reshaped", "start_session", "topics", "transform_with", "write_once"]
+__all__ = [
+    "Pipeline",
+    "folder",
+    "pending",
+    "rescale",
+    "reshaped",
+    "start_session",
+    "topics",
+    "transform_with",
+    "write_once",
+]
 
 _HOME = {
     "Pipeline": "pipeline",
     "folder": "sources",
     "pending": "delays",
+    "rescale": "rescale.carry",
     "reshaped": "steps",
     "start_session": "session.session",
     "topics": "sources",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import make_pipeline, orders
+from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
 from waterclock.spark.rescale.carry import Rescaled, rescale
 from waterclock.spark.toml.config import load
@@ -84,3 +87,40 @@ def in_stages(spark: SparkSession, file: Path, carried: tuple[int, ...] = ()) ->
         if stage < len(carried):
             carry(spark, file, carried[stage])
     return found(file)
+
+
+def outcomes(file: Path) -> Counter[Any]:
+    """What came out, whenever it did."""
+    with closing(sqlite3.connect(file.parent / "out.db")) as db:
+        return Counter(db.execute("SELECT kind, key, rule, due, source_id FROM results").fetchall())
+
+
+def expected(file: Path) -> Counter[Any]:
+    """What the rules give in process: no event of these files is late, whatever the batches."""
+    config, rows = load(file), []
+    for part in sorted((file.parent / "in").iterdir()):
+        rows += [json.loads(line) for line in part.read_text().splitlines()]
+    for row in rows:
+        row["at"] = datetime.fromisoformat(row["at"])
+    assert config.rules is not None
+    found = config.rules.run(rows, "1 hour")
+    return Counter((r.kind, r.key, r.rule, r.due.strftime("%Y-%m-%d %H:%M:%S.%f"), r.source_id) for r in found)
+
+
+def refused(spark: SparkSession, file: Path, checkpoint: Path) -> str:
+    """What a start with this checkpoint is told; empty where it would go on."""
+    before = file.read_text()
+    go_on_with(file, checkpoint)
+    try:
+        with closing(configured(load(file))) as pipeline:
+            pipeline.check(spark)
+        return ""
+    except StateMismatch as error:
+        return str(error)
+    finally:
+        file.write_text(before)
+
+
+def usable(spark: SparkSession, file: Path, *checkpoints: Path) -> list[Path]:
+    """Those with which the pipeline would go on."""
+    return [checkpoint for checkpoint in checkpoints if not refused(spark, file, checkpoint)]

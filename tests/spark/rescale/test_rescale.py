@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.rescale.staged import KINDS, in_stages, staged_pipeline
+from tests.spark.rescale.kill_driver import STEPS
+from tests.spark.rescale.staged import (
+    KINDS,
+    STAGES,
+    carry,
+    expected,
+    go_on_with,
+    in_stages,
+    next_stage,
+    outcomes,
+    refused,
+    run,
+    staged_pipeline,
+    usable,
+)
+from waterclock import cli
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.pipeline import configured
+from waterclock.spark.rescale.carry import rescale
+from waterclock.spark.rescale.reading import look
+from waterclock.spark.toml.config import load
 
 pytestmark = pytest.mark.spark
 
 
+class Death(BaseException):
+    """The end of a process, as an exception."""
+
+
+@contextmanager
+def death_behind(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever comes to the end of that step dies there."""
+    place, name = STEPS[step]
+    real = getattr(place, name)
+
+    def dying(*arguments: Any) -> None:
+        real(*arguments)
+        raise Death
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, dying)
+        with pytest.raises(Death):
+            yield
+
+
+def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_old_checkpoint_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file, old, new = staged_pipeline(tmp_path, rows=30), tmp_path / "checkpoint", tmp_path / "wide"
+    next_stage(file, 0)
+    run(spark, file)
+    made = carry(spark, file, 21, new)
+    assert f"was carried over to {new}" in refused(spark, file, old)
+    for stage in range(1, STAGES):
+        next_stage(file, stage)
+    run(spark, file)
+    assert outcomes(file) == expected(file)
+    assert (made.buckets, made.keys > 0, made.deadlines > 0) == (21, True, True)
+    assert not (new / "parts").exists()
+
+
+@pytest.mark.long(seconds=30)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sixteen_to_sixty_four_to_eight_in_the_middle_of_a_run_gives_the_same_table(
     spark: SparkSession, tmp_path: Path, kind: str
@@ -21,3 +83,136 @@ def test_sixteen_to_sixty_four_to_eight_in_the_middle_of_a_run_gives_the_same_ta
     file = staged_pipeline(tmp_path / "carried", kind)
     assert in_stages(spark, file, (64, 8)) == plain
     assert Checkpoint(tmp_path / "carried" / "checkpoint-64-8").buckets() == 8
+
+
+@pytest.mark.long(seconds=60)
+def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, old = staged_pipeline(tmp_path), tmp_path / "checkpoint"
+    next_stage(file, 0)
+    run(spark, file)
+    new = tmp_path / "new"
+    for step in STEPS:
+        with death_behind(step, monkeypatch):
+            carry(spark, file, 64, new)
+        assert usable(spark, file, old, new) == [new if step == 7 else old], step
+        assert step < 3 or "did not come to its end" in refused(spark, file, new) or step == 7
+    go_on_with(file, new)
+    for stage in range(1, STAGES):
+        next_stage(file, stage)
+        run(spark, file)
+    assert outcomes(file) == expected(file)
+
+
+@pytest.mark.long(seconds=30)
+@pytest.mark.parametrize("applied", [False, True], ids=["before the sink's commit", "behind it"])
+def test_a_batch_that_was_under_way_when_its_run_was_killed_is_run_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    file = staged_pipeline(tmp_path)
+    next_stage(file, 0)
+    run(spark, file)
+    next_stage(file, 1)
+
+    def dying(sink: Sink, batch: Batch) -> None:
+        if applied:
+            written_once(sink, batch)
+        raise RuntimeError("dead")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("waterclock.spark.pipeline.written_once", dying)
+        with pytest.raises(RuntimeError, match="dead"):
+            run(spark, file)
+    old = Checkpoint(tmp_path / "checkpoint")
+    last, done = old.last_batch(), old.last_done()
+    assert last is not None
+    assert done == last - 1
+    carry(spark, file, 5)
+    next_stage(file, 2)
+    run(spark, file)
+    assert outcomes(file) == expected(file)
+
+
+@pytest.mark.long(seconds=20)
+def test_the_same_buckets_go_into_more_partitions_and_are_shown(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, name = staged_pipeline(tmp_path), "spark.sql.shuffle.partitions"
+    next_stage(file, 0)
+    run(spark, file)
+    with pytest.raises(UsageError, match="16 buckets in 2 partitions already"):
+        carry(spark, file, 16)
+    before = look(spark, Checkpoint(tmp_path / "checkpoint"))
+    spark.conf.set(name, "4")
+    try:
+        made = carry(spark, file, 16)
+    finally:
+        spark.conf.set(name, "2")
+    after = look(spark, Checkpoint(made.checkpoint))
+    assert (before.partitions, after.partitions, made.partitions) == (2, 4, 4)
+    assert (after.keys, after.clock) == (before.keys, before.clock)
+    assert [bucket.keys for bucket in after.stored] == [bucket.keys for bucket in before.stored]
+    assert after.bytes == made.bytes
+    run(spark, file)  # nothing new: it goes on all the same
+    assert spark.conf.get(name) == "2"
+
+
+def test_what_cannot_be_carried_over_is_refused_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    file = staged_pipeline(tmp_path, rows=5)
+    with closing(configured(load(file))) as pipeline:
+        with pytest.raises(UsageError, match="holds no state of rules yet"):
+            rescale(pipeline, 64, session=spark)
+        with pytest.raises(ValueError, match=r"rescale\(buckets=\) must be from 2 to 4096, got 1"):
+            rescale(pipeline, 1, session=spark)
+    for stage in range(STAGES):
+        next_stage(file, stage)
+    file.write_text(file.read_text().replace("close = true", "close = false"))
+    run(spark, file)
+    with pytest.raises(UsageError, match="lie in each other"):
+        carry(spark, file, 64, tmp_path / "checkpoint" / "inside")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("kept")
+    with pytest.raises(UsageError, match=r"holds other things \(mine.txt"):
+        carry(spark, file, 64, tmp_path / "other")
+    assert (tmp_path / "other" / "mine.txt").read_text() == "kept"
+    (tmp_path / "checkpoint" / "source-closed").touch()
+    with pytest.raises(UsageError, match="was closed"):
+        carry(spark, file, 64)
+
+
+def test_another_number_of_buckets_than_the_checkpoints_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    file = staged_pipeline(tmp_path, rows=5)
+    with closing(configured(load(file))) as pipeline:
+        pipeline.check()
+    file.write_text(file.read_text().replace("[spark.conf]", "[spark]\nbuckets = 64\n[spark.conf]"))
+    with closing(configured(load(file))) as pipeline, pytest.raises(StateMismatch) as caught:
+        pipeline.check()
+    assert "keeps its state in 16 buckets, and 64 are asked for" in str(caught.value)
+    assert "waterclock state rescale PIPELINE.toml --buckets 64" in str(caught.value)
+
+
+def test_without_a_word_about_buckets_a_pipeline_has_those_of_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = staged_pipeline(tmp_path, rows=5)
+    for cores in (40, 3):  # on a large machine first, then on a small one
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        with closing(configured(load(file))) as pipeline:
+            pipeline.check()
+            assert pipeline.buckets == 40
+    assert json.loads((tmp_path / "checkpoint" / "waterclock.json").read_text())["buckets"] == 40
+
+
+@pytest.mark.parametrize("given", ["1", "4097", "x"])
+def test_the_command_takes_two_to_4096_buckets(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["state", "rescale", "orders.toml", "--buckets", given])
+    assert "--buckets" in capsys.readouterr().err
+
+
+def test_what_is_no_checkpoint_with_state_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["state", "show", str(tmp_path)]) == 2
+    assert "holds no state of rules yet" in capsys.readouterr().err

@@ -157,6 +157,14 @@ class Checkpoint:
         kept = stored(file).get("buckets") if file.exists() else None
         return kept if isinstance(kept, int) else None
 
+    def refuse_without_state(self) -> None:
+        """Raise UsageError where no batch of rules is done, so that there is no state to look at or to carry over."""
+        if self.buckets() is None or self.last_done() is None:
+            raise UsageError(
+                f"the checkpoint {self.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "
+                "behind its first batch"
+            )
+
     def lies_where_it_was_made(self) -> bool:
         """Whether it was neither moved nor copied, as far as it shows."""
         with suppress(StateMismatch):  # damaged, or not there

@@ -32,14 +32,14 @@ from waterclock.disk import make_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink, written_once
-from waterclock.spark.buckets import MOST, checked, cores_of
+from waterclock.spark.buckets import checked
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.checkpoint.owner import LOCK, Owner
 from waterclock.spark.frames import DEAD_SCHEMA
 from waterclock.spark.rescale.offsets import carry_offsets, settings_of
 from waterclock.spark.rescale.reading import StateSeen, look, parts
-from waterclock.spark.rescale.writing import PartsProcessor, Written, lay_down, write_state
+from waterclock.spark.rescale.writing import PARTITIONS, PartsProcessor, Written, lay_down, write_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,8 @@ def rescale(
     not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with the
     new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
 
-    Its state is in as many partitions as `session` has cores, or buckets where these are fewer.
+    Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
+    these are fewer.
     """
     from waterclock.spark.session.session import session_for
 
@@ -113,7 +114,7 @@ class _Carrying:
     ) -> None:
         self._session, self._old, self._new = session, old, new
         self._rules, self._buckets, self._report = rules, buckets, report
-        self._partitions = min(cores_of(session), buckets, MOST)
+        self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 
     def run(self, sink: Sink, schema: pa.Schema, owned: _Owned) -> Rescaled:
@@ -134,11 +135,7 @@ class _Carrying:
     # 1 ---------------------------------------------------------------------------------------------------------
 
     def _refuse(self) -> StateSeen:
-        if self._old.last_done() is None:
-            raise UsageError(
-                f"no batch of the checkpoint {self._old.local} is done yet, so there is no state to carry over: let the "
-                "pipeline run, or start over with --fresh and the number of buckets that it is to have"
-            )
+        self._old.refuse_without_state()
         if self._old.is_source_closed():
             raise UsageError(
                 f"the pipeline of the checkpoint {self._old.local} was closed: all of its results are out, and nothing "

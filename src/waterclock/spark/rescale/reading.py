@@ -59,12 +59,10 @@ class StateSeen:
 
 def look(session: SparkSession, checkpoint: Checkpoint) -> StateSeen:
     """What the checkpoint's state is; UsageError where it has none that can be read."""
+    checkpoint.refuse_without_state()
     count, batch_id = checkpoint.buckets(), checkpoint.last_done()
-    if count is None or batch_id is None:
-        raise UsageError(
-            f"the checkpoint {checkpoint.path} holds no state of rules yet: name the folder of a pipeline's checkpoint, "
-            "behind its first batch"
-        )
+    assert count is not None
+    assert batch_id is not None
     partitions = _partitions(session, checkpoint)
     values, blobs = _state(session, checkpoint, batch_id)
     sizes = {row.label: row.size for row in blobs.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).collect()}

@@ -28,7 +28,7 @@ from waterclock.spark.source import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
+PARTITIONS = "spark.sql.shuffle.partitions"
 _Frame = Row("frame")
 
 
@@ -75,8 +75,8 @@ def write_state(
         told = [msgpack.unpackb(row.frame) for row in batch.collect()]
         found.append(Written(*map(sum, zip(*told, strict=True))))
 
-    before = session.conf.get(_PARTITIONS)
-    session.conf.set(_PARTITIONS, str(partitions))
+    before = session.conf.get(PARTITIONS)
+    session.conf.set(PARTITIONS, str(partitions))
     try:
         rows = session.readStream.schema(PARTS).parquet(literal(folder))
         packed = rows.withWatermark("ts", "0 seconds").drop("ts").groupBy("bucket")
@@ -84,7 +84,7 @@ def write_state(
         writer = worked.writeStream.option("checkpointLocation", str(new.path)).foreachBatch(take)
         writer.trigger(availableNow=True).start().awaitTermination()
     finally:
-        session.conf.set(_PARTITIONS, str(before))
+        session.conf.set(PARTITIONS, str(before))
     if len(found) != 1 or new.last_done() != 0:
         raise StateMismatch(f"the state was not written in one batch but in {len(found)}: nothing was handed over")
     return found[0]

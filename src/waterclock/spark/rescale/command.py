@@ -1,0 +1,134 @@
+"""`waterclock state`: what a pipeline's checkpoint holds, and how it is carried over into another number of buckets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from waterclock.arguments import count, describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from waterclock.spark.rescale.reading import StateSeen
+
+_SHOWN = 20  # buckets, the largest ones
+_EXAMPLES = """waterclock state show orders-checkpoint
+example: waterclock state rescale orders.toml --buckets 64"""
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """The commands beneath it."""
+    describe(parser, show, _EXAMPLES)
+    parser.description = "`waterclock state`: the state that a pipeline keeps in its checkpoint."
+    commands = parser.add_subparsers(
+        required=True, metavar="show|rescale", help="what to do; --help of each tells more"
+    )
+    _add_show(commands.add_parser("show", help="buckets, keys and bytes of a checkpoint's state"))
+    _add_rescale(commands.add_parser("rescale", help="carry the state over into another number of buckets"))
+
+
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    describe(parser, show, "waterclock state show orders-checkpoint")
+    parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder, or the pipeline's file")
+    parser.add_argument("--json", action="store_true", help="print it as JSON, with every bucket")
+
+
+def _add_rescale(parser: argparse.ArgumentParser) -> None:
+    describe(parser, rescale, "waterclock state rescale orders.toml --buckets 64")
+    parser.add_argument("pipeline", metavar="PIPELINE.toml", help="the pipeline's file; the pipeline must not run")
+    parser.add_argument(
+        "--buckets", type=_buckets, required=True, metavar="M", help="how many there are to be: 2 to 4096"
+    )
+    where = "the new checkpoint's folder (default: the old one's name with -M behind)"
+    parser.add_argument("--to", metavar="NEW", help=where)
+    parser.add_argument("--master", metavar="URL", help="do it on a cluster: spark://HOST:7077, k8s://..., yarn")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """`waterclock state show`: in how many buckets a checkpoint keeps its state, and how many keys each holds, in how many
+    bytes. Nothing is changed, and the pipeline may run meanwhile."""
+    from pathlib import Path
+
+    from waterclock.spark.checkpoint.folder import Checkpoint
+    from waterclock.spark.rescale.reading import look
+    from waterclock.spark.session.session import start
+    from waterclock.spark.toml.config import load
+
+    place = Path(arguments.place).absolute()
+    config = load(arguments.place) if place.is_file() else None
+    checkpoint = Checkpoint(place if config is None else config.checkpoint)
+    checkpoint.refuse_without_state()
+    session = start("state") if config is None else start("state", config.cores, config.spark_conf)
+    seen = look(session.spark, checkpoint)
+    print(json.dumps(_record(seen), indent=1) if arguments.json else _told(checkpoint.local, seen))
+    return 0
+
+
+def rescale(arguments: argparse.Namespace) -> int:
+    """`waterclock state rescale`: carry a pipeline's state over into a new checkpoint with M buckets, in as many partitions
+    as the pipeline has cores. The sink is handed over in one of its transactions. Killed before it, the old checkpoint
+    goes on, and the same command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
+    from dataclasses import replace
+    from pathlib import Path
+
+    from waterclock.spark.pipeline import configured
+    from waterclock.spark.rescale.carry import rescale
+    from waterclock.spark.session.session import start
+    from waterclock.spark.toml.config import load, log_of
+
+    config = replace(load(arguments.pipeline), buckets=None)  # it may name the new number already
+    pipeline = configured(config)
+    try:
+        pipeline.check()
+        conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
+        log, to = log_of(config, arguments.pipeline), arguments.to and Path(arguments.to).absolute()
+        session = start(config.name, config.cores, conf, log, arguments.buckets)
+        made = rescale(pipeline, arguments.buckets, to, session.spark, _report)
+    finally:
+        pipeline.close()
+    print(json.dumps({**asdict(made), "checkpoint": str(made.checkpoint)}, indent=1) if arguments.json else _done(made))
+    return 0
+
+
+def _buckets(text: str) -> int:
+    number = count(text)
+    if not 2 <= number <= 4096:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of buckets from 2 to 4096")
+    return number
+
+
+def _report(told: str) -> None:
+    print(f"waterclock: {told}", file=sys.stderr)
+
+
+def _done(made: Any) -> str:
+    return (
+        f"{made.keys:,} keys and {made.deadlines:,} deadlines are in {made.buckets} buckets now, in {made.partitions} "
+        f"partitions: {made.bytes:,} bytes.\nGo on with it by the line\n\n"
+        f"    checkpoint = {json.dumps(str(made.checkpoint))}\n\n"
+        f"under [pipeline]; a line 'buckets' under [spark] must say {made.buckets}, or go. The old checkpoint was kept. It "
+        "is refused from now on, and may be removed."
+    )
+
+
+def _record(seen: StateSeen) -> dict[str, Any]:
+    kept = asdict(seen)
+    return {**kept, "keys": seen.keys, "bytes": seen.bytes}
+
+
+def _told(path: Path, seen: StateSeen) -> str:
+    largest = sorted(seen.stored, key=lambda bucket: -bucket.bytes)[:_SHOWN]
+    lines = [
+        f"{path}: {seen.keys:,} keys in {seen.buckets} buckets in {seen.partitions} partitions, {seen.bytes:,} bytes, "
+        f"after batch {seen.batch_id}",
+        f"{'bucket':>8}{'keys':>12}{'bytes':>14}",
+        *(f"{bucket.place:>8}{bucket.keys:>12,}{bucket.bytes:>14,}" for bucket in largest),
+    ]
+    if len(seen.stored) > len(largest):
+        lines.append(f"the {len(largest)} largest of {len(seen.stored)}; --json has all")
+    return "\n".join(lines)
