@@ -136,6 +136,7 @@ ONLY_IN = {
     "threading": (
         "web/server.py",
         "spark/session/interrupts.py",
+        "spark/checkpoint/lease.py",
         "timer/",
         "trace/live.py",
         "purgatory/",

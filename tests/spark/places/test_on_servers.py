@@ -9,18 +9,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
+from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import behind, make_pipeline, orders, table
 from tests.spark.place_contract import ServerContract
-from tests.spark.test_crashes import DRIVER, TWO_STEPS
+from tests.spark.test_crashes import DRIVER
 from waterclock import Rules
 from waterclock.bench.servers import hdfs, s3
 from waterclock.errors import UsageError
@@ -93,33 +95,34 @@ def put_files(local: Path, place: HadoopPath) -> None:
 
 def pipeline_on(store: Store, folder: Path, files: int) -> Path:
     place = store.folder()
-    file = behind(str(place), make_pipeline(folder, orders(120), files))
+    file = behind(str(place), make_pipeline(folder, orders(60), files))
     conf = "".join(f'"{name}" = "{value}"\n' for name, value in store.settings.items())
     file.write_text(file.read_text() + conf)
     put_files(folder / "in", place / "in")
     return file
 
 
-def comes_to_its_end(file: Path, point: str = "never", batch: int = -1) -> bool:
-    """Run a driver; False where it killed itself on the way."""
-    done = subprocess.run([sys.executable, str(DRIVER), str(file), point, str(batch)], capture_output=True, timeout=300)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()[-2000:]
-    return done.returncode == 0
-
-
-@pytest.mark.long(seconds=60)
-@TWO_STEPS
-def test_a_kill_at_each_numbered_step_changes_nothing(
-    spark: SparkSession, store: Store, tmp_path: Path, steps: Sequence[str]
-) -> None:
-    here = make_pipeline(tmp_path / "here", orders(120), len(steps) + 1)
+@pytest.fixture(scope="module")
+def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+    """What a run on this machine's own folders writes, without a kill."""
+    here = make_pipeline(tmp_path_factory.mktemp("clean"), orders(60), 3)
     with closing(configured(load(here))) as pipeline:
         pipeline.run(spark)
-    file = pipeline_on(store, tmp_path / "there", len(steps) + 1)
-    for batch, point in enumerate(steps):
-        assert not comes_to_its_end(file, point, batch), f"the driver should have died at {point}"
-    assert comes_to_its_end(file)
-    assert table(tmp_path / "there") == table(tmp_path / "here")
+    return table(here.parent)
+
+
+@pytest.mark.long(seconds=25)
+@pytest.mark.parametrize(("batch", "point"), [(n % 3, point) for n, point in enumerate(POINTS)])
+def test_a_kill_at_a_numbered_step_changes_nothing(
+    spark: SparkSession, store: Store, clean: list[tuple[Any, ...]], tmp_path: Path, batch: int, point: str
+) -> None:
+    file = pipeline_on(store, tmp_path, 3)
+    command = [sys.executable, str(DRIVER), str(file), point, str(batch)]
+    died = subprocess.run(command, capture_output=True, timeout=300, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    with closing(configured(load(file))) as pipeline:
+        pipeline.run(spark)
+    assert table(tmp_path) == clean
 
 
 def test_a_pipeline_is_run_again_refused_and_started_over(spark: SparkSession, store: Store, tmp_path: Path) -> None:
