@@ -24,7 +24,7 @@ MINUTES_OF_TEST_LONG := 8
 MINUTES_OF_TEST_SERVERS := 2
 
 # once, before several processes want them at the same time
-JARS := import pyspark; from waterclock.bench.servers import apache, connector; apache.fetch(); connector.fetch(pyspark.__version__)
+JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
 .PHONY: help run run-servers test test-long test-servers check check-native format bench clean
 
@@ -56,7 +56,7 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  $(BIN)/python -m pytest -m servers $(SIDE_BY_SIDE) 2 -W ignore::pytest.PytestUnraisableExceptionWarning \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
-	  tests/relay/test_dead_owner.py tests/relay/kills $(ARGS)
+	  tests/relay/test_dead_owner.py tests/relay/kills tests/spark/places/test_on_servers.py $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .

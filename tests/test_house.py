@@ -139,6 +139,7 @@ ONLY_IN = {
     "threading": (
         "web/server.py",
         "spark/session/interrupts.py",
+        "spark/checkpoint/lease.py",
         "sinks/sqlite_rows.py",
         "timer/",
         "trace/live.py",

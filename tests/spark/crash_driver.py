@@ -1,6 +1,8 @@
-"""A pipeline that kills itself: `python crash_driver.py PIPELINE.toml POINT BATCH`, SIGKILL at that point of that batch.
+"""A pipeline that kills itself: `python crash_driver.py PIPELINE.toml POINT BATCH [SIGNAL]`, SIGKILL at that point of that
+batch, or another signal to its whole group of processes.
 
-The points stand between the numbered steps of sinks/base.py; RANDOM kills after so many milliseconds instead of batches.
+The points stand between the numbered steps of sinks/base.py; RANDOM kills after so many milliseconds instead of batches,
+and NEVER not at all.
 """
 
 from __future__ import annotations
@@ -9,18 +11,22 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from waterclock.sinks import Batch, Sink
 from waterclock.spark.pipeline import configured
-from waterclock.spark.session.session import start
+from waterclock.spark.session.session import conf_for, start
 from waterclock.spark.toml.config import load
 
 POINTS = ("taken", "begun", "looked", "written", "committed", "told")
 
 
 def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    if len(sys.argv) > 4:
+        os.killpg(os.getpgrp(), signal.Signals[sys.argv[4]])  # Java and the workers too
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class CrashingSink:
@@ -64,7 +70,7 @@ def main() -> None:
     sink: Any = config.sink.sink()
     if point != "random":
         sink = CrashingSink(sink, point, number)
-    session = start("crash", 2, config.spark_conf, config.checkpoint.parent / "spark.log")
+    session = start("crash", 2, conf_for(config.checkpoint, config.spark_conf), Path(file).with_name("spark.log"))
     if point == "random":
         threading.Timer(number / 1000, die).start()
 

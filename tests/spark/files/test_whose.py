@@ -164,6 +164,19 @@ def test_a_file_that_sparks_own_look_at_it_does_not_find_is_told_in_a_sentence(
     assert stream.explain("something else") is None
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "File file:/in/a%20 b.jsonl does not exist",
+        "No such file or directory: s3a://bucket/in/a%20 b.jsonl",
+        "File does not exist: /in/a%20 b.jsonl",
+    ],
+)
+def test_each_stores_words_for_a_file_that_is_gone_are_known(stream: FileStream, said: str) -> None:
+    told = stream.explain(f"x\nCaused by: java.io.FileNotFoundException: {said}\n\tat org.apache")
+    assert str(told).startswith("the file a%20 b.jsonl was taken away")
+
+
 def test_a_file_that_is_not_there_has_no_rows_and_no_letter(tmp_path: Path) -> None:
     (frame,) = made_of(tmp_path / "no" / "a.jsonl")
     assert (frame.num_rows, frames.unseen_of(frame)) == (0, ("a.jsonl", socket.gethostname()))

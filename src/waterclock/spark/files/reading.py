@@ -99,8 +99,8 @@ def open_file(path: str) -> Any:
 
 
 def name_of(path: str) -> str:
-    """The name of a file by its URI, or by the path that Spark says."""
-    return (_local(path) if path.startswith("file:/") else unquote(path)).rpartition("/")[2]
+    """The name of a file by its URI, or by the path that Spark says, which is escaped nowhere else."""
+    return (_local(path) if path.startswith("file:/") else path).rpartition("/")[2]
 
 
 def _local(path: str) -> str:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _NAMED = ["path", "written", "beat"]
 _MISSING = re.compile(
-    r"FileNotFoundException: (?:File |No such file or directory: )([a-z0-9]+:/.+?)(?: does not|$)", re.MULTILINE
+    r"FileNotFoundException: (?:File does not exist: |No such file or directory: |File )(\S.*?)(?: does not exist|$)",
+    re.MULTILINE,
 )
 _GONE = "it was moved or deleted before it was read: put it back under another name"
 

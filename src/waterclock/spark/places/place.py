@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from waterclock import disk
+import waterclock.disk as disk
 from waterclock.errors import UsageError
 from waterclock.spark.places.hadoop import HadoopPath
 
