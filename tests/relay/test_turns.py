@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.relay.test_kills import Death, run_until_death
-from tests.relay.world import World, step_quietly, step_until
+from tests.relay.world import QUICK, World, step_quietly, step_until
 from waterclock.clock import ManualClock
 from waterclock.errors import ConnectionLost
 from waterclock.kafka.settings import base_settings
 from waterclock.kafka.transactions import TransactionalProducer
+from waterclock.relay import around
 from waterclock.relay.logs import Logs
 from waterclock.relay.relay import Relay
 from waterclock.relay.turn import Turn
@@ -37,6 +38,17 @@ def test_a_turn_that_puts_nothing_aside_asks_nothing_of_the_log(world: World, mo
         step_until(lambda: relay._counts.delivered, relay)
     assert world.values() == ["a"]
     assert not asked
+
+
+@pytest.mark.parametrize(("given", "backoff"), [({}, 10), ({"retry.backoff.ms": 70}, 70)])
+def test_what_kafka_sends_away_is_asked_for_again_soon_unless_a_user_says_otherwise(
+    given: dict[str, int], backoff: int, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Kafka sends away what comes while it writes the markers of the transaction before."""
+    made = list[int]()
+    monkeypatch.setattr(around, "TransactionalProducer", lambda settings, *_: made.append(settings["retry.backoff.ms"]))
+    world.relay(settings={**QUICK, **given})._around.make_producer(0, alone=False)
+    assert made == [backoff]
 
 
 # Side by side
