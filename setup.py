@@ -21,6 +21,7 @@ def compiled(module: str, source: str, *others: str) -> Extension:
 
 
 HANDLES = (
+    "../clock.h",
     "occupancy.h",
     "occupancy.pxd",
     "slab.h",
