@@ -7,7 +7,7 @@
     add, cancel           the wheel's own, in the same rounds
 
 Rule 1: from `COLD` pending on the caches are streamed before each, as for the verbs: then the line of a handle is cold.
-Rule 2: parts take turns within each round; a figure is the median over the rounds. The list of what is made is there before.
+Rule 2: parts take turns within each round; a figure is the median over the rounds. The list is there before.
 """
 
 from __future__ import annotations

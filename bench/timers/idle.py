@@ -5,8 +5,8 @@ ended after IDLE_S seconds. The messages come from the loop itself, in batches, 
 what is measured, and is the same for all.
 
 Rule 1: each way has a process of its own: what one leaves in memory, no other one finds.
-Rule 2: CPU is that of the loop's thread from the first message to the last, waking and ending included, by message; beside it
-    what is left of it without the load itself, which is the way that keeps no timeout.
+Rule 2: CPU is that of the loop's thread from the first message to the last, waking and ending included, by message; beside
+    it what is left without the load itself, which is the way that keeps no timeout.
 Rule 3: a connection that was ended before its time, one that was to end and did not, or one that ended twice is a
     `WrongAnswer`. A second for which nothing ran at all is no fault of a way: who talks is idle long after it.
 Rule 4: entries are what waits at most, seen once a batch: the loop's heap and the wheel. uvloop does not tell.

@@ -1,4 +1,4 @@
-"""The queue of completions, compiled or plain, as lock.py says it of the lock; and who wakes a coroutine, when one waits."""
+"""The queue of completions, compiled or plain, as lock.py says it of the lock; and who wakes a coroutine that waits."""
 
 from __future__ import annotations
 
