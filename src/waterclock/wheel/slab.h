@@ -9,10 +9,10 @@
  * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
  * Rule 2: a slab lets go of a block that is empty, unless the others have less than a block's slots free, and what is
  *         pledged.
- * Rule 4: what was let go of is kept in reserve for a second, as bursts follow bursts, and fresh pages cost more than all
- *         else of an add. What nobody took within it goes back to the system at the next turn, or when a block comes or
- *         goes; but for SPARES. The reserve is a stack: those that lie longest lie at the bottom.
  * Rule 3: no lock in here. Slabs and spare blocks are used under the interpreter's lock, or under that of arena.h.
+ * Rule 4: what was let go of is kept in reserve for a second, as bursts follow bursts, and fresh pages cost more than all
+ *         else of an add. What nobody took within it goes back to the system at the next turn, or when a block is let go
+ *         of; but for SPARES. The reserve is a stack: those that lie longest lie at the bottom.
  *
  * Under AddressSanitizer every slot is an allocation of its own, so that a use after free is seen.
  */
