@@ -29,6 +29,7 @@ def compiled(module: str, source: str, *others: str, language: str = "c") -> Ext
 
 
 HANDLES = (
+    "../clock.h",
     "occupancy.h",
     "occupancy.pxd",
     "slab.h",

@@ -16,6 +16,14 @@ from typing import Any
 from waterclock.bench import tables
 
 TURNED = 100_000  # requests a second where the clock is turned by hand
+TIMERS_ALONE = {
+    "driver": "what a program pays that uses an AsyncTimer, beside what its loop has",
+    "floor": "the parts of an add and a cancel that are not the wheel",
+    "heaps": "Java's heaps and Netty's wheel beside the compiled wheel",
+    "levels": "what the number of levels costs",
+    "ticking": "a thread that ticks beside one that sleeps until the next bucket",
+}
+DEEDS = 100_000  # of a driver, a round
 Tell = Callable[[str], None]
 
 
@@ -36,10 +44,10 @@ def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.kafka.harness import built
     from waterclock.bench.kafka.heaps import JavaHeaps
     from waterclock.bench.kafka.timers import KafkaTimer
-    from waterclock.bench.timers import lateness, levels, loop, memory, ticking, verbs
+    from waterclock.bench.timers import driver, floor, lateness, levels, loop, memory, ticking, verbs
 
     sizes, rounds, seconds = arguments.sizes, arguments.rounds, arguments.seconds
-    if arguments.heaps or arguments.levels or arguments.ticking:
+    if any(getattr(arguments, part) for part in TIMERS_ALONE):
         return _parts_of_timers(arguments, tell)
     with built(tell) as java:
         by_verb = verbs.measure(verbs.CONTENDERS, sizes, rounds, tell, [KafkaTimer(java, tell), JavaHeaps(java, tell)])
@@ -49,6 +57,8 @@ def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
         **by_verb,
         "memory": memory.measure(verbs.CONTENDERS, sizes, tell),
         "lateness": lateness.measure(seconds, tell),
+        "driver": driver.measure(DEEDS, rounds, tell),
+        "floor": floor.measure(sizes, rounds, tell),
         "loop": loop.measure(min(loop.TIMERS, max(sizes)), seconds, rounds, tell),
         "levels": levels.measure(max(sizes), rounds, tell),
         "ticking": ticking.measure(tell),
@@ -58,18 +68,34 @@ def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
 def _parts_of_timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.kafka.harness import built
     from waterclock.bench.kafka.heaps import JavaHeaps
-    from waterclock.bench.timers import levels, ticking, verbs
+    from waterclock.bench.timers import driver, floor, levels, ticking, verbs
 
     sizes, rounds = arguments.sizes, arguments.rounds
     found: dict[str, Any] = {"pending": sizes, "rounds": rounds}
     if arguments.heaps:
         with built(tell) as java:
             found |= verbs.measure(verbs.CONTENDERS[:1], sizes, rounds, tell, [JavaHeaps(java, tell)])
+    if arguments.driver:
+        found["driver"] = driver.measure(DEEDS, rounds, tell)
+    if arguments.floor:
+        found["floor"] = floor.measure(sizes, rounds, tell)
     if arguments.levels:
         found["levels"] = levels.measure(max(sizes), rounds, tell)
     if arguments.ticking:
         found["ticking"] = ticking.measure(tell)
     return found
+
+
+def _idle(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench.timers import idle
+
+    return [one for size in arguments.sizes for one in idle.measure(size, arguments.seconds, tell)]
+
+
+def _idle_table(figures: Any) -> str:
+    from waterclock.bench.timers.idle import table
+
+    return table(figures)
 
 
 def _wheel(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
@@ -194,11 +220,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
         "timers pending",
         {"sizes": "1k,100k,1M,10M", "rounds": "5", "seconds": "10"},
-        parts={
-            "heaps": "Java's heaps and Netty's wheel beside the compiled wheel",
-            "levels": "what the number of levels costs",
-            "ticking": "a thread that ticks beside one that sleeps until the next bucket",
-        },
+        {"sizes": "1k,1M", "rounds": "2", "seconds": "2"},
+        parts=TIMERS_ALONE,
     ),
     "purgatory": Benchmark(
         _purgatory,
@@ -293,5 +316,13 @@ BENCHMARKS: dict[str, Benchmark] = {
         "a binlog of MariaDB into the broker, beside mysql-replication that only decodes it (needs MariaDB)",
         "row changes in the binlog",
         {"sizes": "300k", "rounds": "3"},
+    ),
+    "idle": Benchmark(
+        _idle,
+        _idle_table,
+        "a server of many connections whose idle timeouts move with each message, kept in five ways (two minutes)",
+        "connections",
+        {"sizes": "20k", "seconds": "10"},
+        {"sizes": "1k", "seconds": "3.5"},
     ),
 }

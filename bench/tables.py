@@ -63,9 +63,24 @@ def _cell(cost: float | None, first: float | None, digits: int = 0) -> str:
 
 def timers(figures: Mapping[str, Any]) -> str:
     """Verbs, memory, lateness, the loop, levels and ticking: what of it was measured."""
-    blocks = {"memory": memory, "lateness": lateness, "loop": loop, "levels": levels, "ticking": ticking}
+    blocks = {"memory": memory, "lateness": lateness, "driver": driver_verbs, "floor": floor, "loop": loop}
+    blocks |= {"levels": levels, "ticking": ticking}
     first = [verbs(figures)] if "ns" in figures else []
     return "\n\n".join([*first, *(block(figures[name]) for name, block in blocks.items() if name in figures)])
+
+
+def driver_verbs(records: Rows) -> str:
+    """What a driver's verbs cost."""
+    from waterclock.bench.timers.driver import table
+
+    return table(list(map(dict, records)))
+
+
+def floor(records: Rows) -> str:
+    """What an add and a cancel cannot be quicker than."""
+    from waterclock.bench.timers.floor import table
+
+    return table(list(map(dict, records)))
 
 
 def memory(records: Rows) -> str:

@@ -4,8 +4,8 @@ Rule 1: each contender has a process of its own, so that what one leaves does no
 Rule 2: bytes are the growth of the resident set while the timers are added. The list (or array) that holds the
         handles is there before and is not counted; callback and argument are shared, or none.
 Rule 3: two bursts: one expires, one is cancelled timer by timer, each cancel timed for itself in CPU time of the
-        thread. After each, handles dropped and garbage collected (a few objects kept for reuse hold whole arenas
-        of memory), the resident set is read again.
+        thread. After each, handles dropped, garbage collected (a few objects kept for reuse hold whole arenas
+        of memory) and a quiet second passed, the resident set is read again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from waterclock.bench.timers.keepers import Keeper
 from waterclock.bench.timers.verbs import CONTENDERS, Contender, Report, delays_ms
+from waterclock.wheel import QUIET_S
 
 BLOCK: Final = 100_000  # timers added at a time, so that the delays themselves weigh nothing
 SLOW_NS: Final = 1_000_000
@@ -76,13 +77,13 @@ def weigh(contender: Contender, pending: int) -> Weight:
     keeper.expire()
     keeper.ran()
     drop(handles)
-    gc.collect()
+    _rest(keeper)
     expired = resident_bytes()
     add(keeper, handles, pending)
     full_again = resident_bytes()
     slowest, slow = _cancel_each(keeper, handles)
     drop(handles)
-    gc.collect()
+    _rest(keeper)
     cancelled = resident_bytes()
     return Weight(
         contender.name,
@@ -93,6 +94,13 @@ def weigh(contender: Contender, pending: int) -> Weight:
         slowest,
         slow,
     )
+
+
+def _rest(keeper: Keeper) -> None:
+    """A quiet second, after which memory is to be back; what turns the keeper turns on."""
+    gc.collect()
+    time.sleep(QUIET_S + 0.1)
+    keeper.expire()
 
 
 def resident_bytes() -> int:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.bench.test_kafka import COSTS, Told, fails, quiet, read_ints
 from waterclock import cli
-from waterclock.bench import tables
+from waterclock.bench import benchmarks, tables
 from waterclock.bench.kafka import harness, heaps
-from waterclock.bench.timers import levels, ticking, verbs
+from waterclock.bench.timers import driver, floor, levels, ticking, verbs
 from waterclock.errors import WrongAnswer
 
 ALL = {"add": 300.0, "churn": 500.0, "cancel": 120.0, "expire": 2_000.0}
@@ -168,3 +168,16 @@ def test_a_part_is_measured_alone_and_the_record_says_how_to_do_it_again(
     assert set(record["figures"]) == {"pending", "rounds", "ticking"}
     assert record["command"].endswith(" --ticking")
     assert "by bucket, as Kafka" in capsys.readouterr().out
+
+
+def test_the_floor_and_a_drivers_verbs_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmarks, "DEEDS", 20)
+    command = ["bench", "timers", "--sizes", "50,60", "--rounds", "1", "--floor", "--driver", "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    figures = json.loads((tmp_path / "timers.json").read_text())["figures"]
+    assert [record["pending"] for record in figures["floor"]] == [50, 60]
+    assert all(set(floor.PARTS) < set(record) for record in figures["floor"])
+    shown = (tmp_path / "timers.txt").read_text()
+    assert [name for name in (*floor.PARTS, *driver.DEEDS) if name not in shown] == []
+    asked = {(record["deed"], record["way"]) for record in figures["driver"] if record["loop"] == "asyncio"}
+    assert asked == {(deed, way) for deed in driver.DEEDS for way in driver.WAYS}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from examples.timers import game_loop, idle_server, simulator
+from examples.timers import game_loop, idle_server, sessions, simulator
 
 from waterclock import AsyncTimer, ManualClock
 
@@ -46,6 +46,28 @@ def test_a_connection_that_ends_leaves_no_timer() -> None:
 
     with AsyncTimer(clock=ManualClock()) as timer:
         assert asyncio.run(connected(timer)) == 0
+
+
+# The service
+
+
+def test_a_day_of_the_service_is_over_at_once_and_its_times_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    sessions.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "24 hours: 23 renewed, 121 visits, 4 told, 13 saved, 3 hung up, 3 forgotten",
+        "on the disk: {'Ann': 60, 'Bob': 1}",
+    ]
+
+
+def test_the_pages_of_a_visitor_are_saved_when_he_is_quiet_and_while_he_is_not() -> None:
+    with AsyncTimer(clock=ManualClock()) as timer:
+        service = sessions.Service(timer, seed=1)
+        for _ in range(25):
+            service.visit("Ann", "news")
+            timer.advance(1)
+        assert service.saved == {"Ann": 20}  # after 10 seconds and after 20: the visit of that moment comes behind
+        timer.advance(2)
+        assert (service.saved, service.done["told"]) == ({"Ann": 25}, 1)
 
 
 # The game

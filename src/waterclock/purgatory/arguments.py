@@ -15,7 +15,7 @@ def as_several(keys: Iterable[Hashable]) -> tuple[Hashable, ...]:
     >>> as_several(["a", "b"])
     ('a', 'b')
     """
-    if isinstance(keys, str | bytes):
+    if type(keys) is not list and isinstance(keys, str | bytes):
         raise TypeError(f"keys must be a list or tuple of keys, got the one key {keys!r}: write [{keys!r}]")
     several = tuple(keys)
     if not several:

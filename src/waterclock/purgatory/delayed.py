@@ -20,14 +20,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
-from waterclock.purgatory.built import Completions
+from waterclock.purgatory.built import Completions, new_waker
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
 from waterclock.timer.report import report
 
 if TYPE_CHECKING:
-    from waterclock.purgatory.waiting import Waker
     from waterclock.timer import AsyncTimer, Timer
 
 Call: TypeAlias = "Callable[[DelayedOperation], Any]"
@@ -198,8 +197,7 @@ class Purgatory:
         False when `timeout_s` was over first, or `cancel_for_key` or `close` ended the wait. A task that is cancelled
         leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
         """
-        waker = (_WAKERS or _wakers())[0]()
-        op = DelayedOperation(lambda op: predicate(), waker.wake, timeout_s)
+        op = DelayedOperation(lambda op: predicate(), (waker := new_waker()).wake, timeout_s)
         try:
             if not self.try_complete_else_watch(op, keys):
                 await waker.woken
@@ -393,17 +391,6 @@ class Purgatory:
 
 def _expire(op: DelayedOperation) -> None:
     op._purgatory._end(op, EXPIRED)
-
-
-_WAKERS: list[type[Waker]] = []
-
-
-def _wakers() -> list[type[Waker]]:
-    """asyncio is imported for those who wait in it, and looked up once."""
-    from waterclock.purgatory.waiting import Waker
-
-    _WAKERS[:] = [Waker]
-    return _WAKERS
 
 
 # Where an operation is before a purgatory has it. In a forked child its lock may be held by a thread that is not there.

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from waterclock.clock import Clock, ManualClock
 from waterclock.errors import TimerClosed, UsageError
@@ -28,7 +29,7 @@ from waterclock.timer.loop_binding import LoopBinding, LoopThread
 from waterclock.timer.manual_loop import LoopClock, ManualLoop, clock_in_loop
 from waterclock.timer.report import OnError, Report
 from waterclock.timer.timeouts import Timeout
-from waterclock.wheel import TimingWheel
+from waterclock.wheel import QUIET_S, TimingWheel, tidy
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -72,6 +73,7 @@ class AsyncTimer(Drive):
         self._alarm: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None  # what the alarm was set for
         self._sleepers: set[asyncio.Future[Any]] = set()
+        self._tidies = False  # whether the loop is asked to give memory back after a burst
         clock = clock_in_loop(clock)
         self._loop_clock = clock if isinstance(clock, LoopClock) else None
         super().__init__(tick_s, clock, executor, Report(self._binding.report), max_pending, when_full)
@@ -113,6 +115,9 @@ class AsyncTimer(Drive):
             by_hand = self._loop_clock
             when_s = loop.time() + wait_ns / 1e9 + ROUND_UP_S if by_hand is None else by_hand.seconds_in(wait_ns)
             self._alarm = loop.call_at(when_s, self._wake, context=self._binding.context)
+        if not self._tidies and self._loop_clock is None and tidy():
+            self._tidies = True
+            loop.call_later(QUIET_S, _give_back, loop, ref(self))
 
     def _wake(self) -> None:
         loop, now_ns = self._binding.loop(), self._now_ns()
@@ -141,6 +146,7 @@ class AsyncTimer(Drive):
         self._lock = nullcontext()
         self._alarm = None
         self._sleepers = set()
+        self._tidies = False
         super()._after_fork()
 
     # Awaiting
@@ -199,6 +205,14 @@ class AsyncTimer(Drive):
         async with self.timeout(None) as block:
             with IdleTimeout(self, idle_s, self._binding.soon, block.lapse) as idle:
                 yield idle
+
+
+def _give_back(loop: asyncio.AbstractEventLoop, me: ref[AsyncTimer]) -> None:
+    """Memory of a burst that no other burst took."""
+    if tidy():
+        loop.call_later(QUIET_S, _give_back, loop, me)
+    elif (timer := me()) is not None:
+        timer._tidies = False
 
 
 def _rouse(sleeper: asyncio.Future[None]) -> None:

@@ -13,7 +13,8 @@ Rule 1: while something waits the thread keeps its Timer alive; while nothing do
     all; one with `every` goes on until that is cancelled.
 Rule 2: the thread ends where its Timer is gone or closed, or where its bell is no longer the Timer's: it is then a
     thread of another process, in a forked child.
-Rule 3: it never dies of a callback. What a callback raises is reported, whatever it is.
+Rule 3: after a burst it wakes once more, to give back the memory that no other burst took.
+Rule 4: it never dies of a callback. What a callback raises is reported, whatever it is.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from waterclock.timer.cap import WhenFull
 from waterclock.timer.drive import AWAKE, NEVER, Drive
 from waterclock.timer.locked import LockedWheel
 from waterclock.timer.report import OnError, Report
-from waterclock.wheel import COMPILED, TimingWheel
+from waterclock.wheel import COMPILED, QUIET_S, TimingWheel, tidy
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -171,9 +172,9 @@ def _serve(me: ref[Timer], bell: Bell) -> None:
         wait_s = timer._work(bell)
         if wait_s is None:
             del timer
-            bell.wait()
+            bell.wait(QUIET_S if tidy() else -1)
         else:
-            bell.wait(min(wait_s, LONGEST_WAIT_S))
+            bell.wait(min(wait_s, QUIET_S if tidy() else LONGEST_WAIT_S))
 
 
 def _ask_for_exact_wake_ups() -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from waterclock.wheel._objects import TimerHandle, TimingWheel
 
 
+QUIET_S = 1.0
+"""How long the compiled wheel keeps memory for the next burst: slab.h."""
+
+
 class ReferenceWheelWarning(RuntimeWarning):
     """The compiled wheel is not there; the plain Python one works the same, many times slower."""
 
@@ -27,6 +31,11 @@ except ImportError as error:
 
     COMPILED = False
     _refused = error
+
+
+def tidy() -> bool:
+    """Give memory of bursts back that no burst took again for `QUIET_S` seconds; whether there is more that will be."""
+    return COMPILED and _wheel._tidy()
 
 
 def __getattr__(name: str) -> Any:

@@ -269,6 +269,7 @@ cdef class TimingWheel:
     cdef int begin(self, int64_t time) except -1:
         """Move the clock; 0 when that would be back."""
         lock()
+        slab_tidy()
         cdef bint running = self.advancing, back = time < self.clock
         if not running and not back:
             self.clock = time

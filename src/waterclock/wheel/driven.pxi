@@ -13,3 +13,11 @@ cdef int move_within(wheel, handle, int64_t deadline, int64_t *before) except -1
     """`_move`; 0 where it waits no more. `before` is where it was."""
     before[0] = (<TimerHandle?>handle).entry.deadline
     return (<TimingWheel>wheel).move(<TimerHandle>handle, deadline)
+
+
+def _tidy():
+    """Give memory back that nobody took for a second; whether there is more that will be, when its second is over."""
+    lock()
+    cdef bint more = slab_tidy()
+    unlock()
+    return more

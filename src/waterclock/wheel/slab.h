@@ -7,9 +7,12 @@
  * in the block's head who owns the slab.
  *
  * Rule 1: taking and giving back are O(1), a system call for a block now and then included; no list is walked.
- * Rule 2: a block that is empty goes back to the system, unless the others have less than a block's slots free,
- *         and what is pledged.
+ * Rule 2: a slab lets go of a block that is empty, unless the others have less than a block's slots free, and what is
+ *         pledged.
  * Rule 3: no lock in here. Slabs and spare blocks are used under the interpreter's lock, or under that of arena.h.
+ * Rule 4: what was let go of is kept in reserve for a second, as bursts follow bursts, and fresh pages cost more than all
+ *         else of an add. What nobody took within it goes back to the system at the next turn, or when a block is let go
+ *         of; but for SPARES. The reserve is a stack: those that lie longest lie at the bottom.
  *
  * Under AddressSanitizer every slot is an allocation of its own, so that a use after free is seen.
  */
@@ -23,11 +26,14 @@
 #include <sys/mman.h>
 #endif
 
+#include "../clock.h"
+
 #define prefetchw(p) __builtin_prefetch((p), 1)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-enum { BLOCK = 2 << 20, AHEAD = 12, SPARES = 2 };
+enum { BLOCK = 2 << 20, AHEAD = 12, SPARES = 2, RESERVE = MACHINE_CLOCK ? 128 : SPARES };
+#define QUIET_NS INT64_C(1000000000)
 
 typedef struct Block Block;
 struct Block {
@@ -71,16 +77,39 @@ static void system_unmap(void *block) { free(block); }
 #endif
 
 /* A few are kept for whoever comes next: a small wheel made and dropped again and again pays for no new pages. */
-static void *spare[SPARES];
-static int spares;
+static struct {
+    void *block;
+    int64_t since_ns;
+} reserve[RESERVE];
+static int reserved;
 
-static char *block_map(void) { return spares > 0 ? (char *)spare[--spares] : system_map(); }
+static char *block_map(void) { return reserved > 0 ? (char *)reserve[--reserved].block : system_map(); }
+
+/* Give back what has lain for too long. */
+static void reserve_age(int64_t now_ns) {
+    int old = 0;
+    while (old < reserved - SPARES && now_ns - reserve[old].since_ns >= QUIET_NS)
+        system_unmap(reserve[old++].block);
+    if (old > 0)
+        memmove(reserve, reserve + old, (size_t)(reserved -= old) * sizeof(reserve[0]));
+}
 
 static void block_unmap(void *block) {
-    if (spares < SPARES)
-        spare[spares++] = block;
-    else
+    int64_t now_ns = machine_now_ns();
+    reserve_age(now_ns);
+    if (reserved == RESERVE) {
         system_unmap(block);
+        return;
+    }
+    reserve[reserved].block = block;
+    reserve[reserved++].since_ns = now_ns;
+}
+
+/* At each turn; true while there is something that will be given back. */
+static inline int slab_tidy(void) {
+    if (unlikely(reserved > SPARES))
+        reserve_age(machine_now_ns());
+    return reserved > SPARES;
 }
 
 /* The first block is used page by page, so that a small wheel is small; later ones ask for a huge page. */
@@ -217,6 +246,7 @@ static inline void *slab_owner(const void *p, uint32_t shift) {
     return *(void **)(((uintptr_t)p & ~(uintptr_t)(size - 1)) - size);
 }
 static int slab_pledge(Slab *s, uint64_t slots) { (void)s; (void)slots; return 0; }
+static inline int slab_tidy(void) { return 0; }
 static void slab_free(Slab *s) { (void)s; }
 
 #endif

@@ -43,6 +43,7 @@ cdef extern from "check.h":
     PyObject *HANDLE_OF(Entry *) noexcept
     enum:
         MAX_LEVELS
+    bint slab_tidy() noexcept
     int wheel_init(Wheel *, const uint32_t *, uint32_t) noexcept
     void wheel_free(Wheel *) noexcept
     int wheel_add(Wheel *, Entry *) noexcept
