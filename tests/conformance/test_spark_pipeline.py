@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.spark.pipelines import orders
 from tests.spark.topic_contract import *  # noqa: F403
 from tests.spark.topic_contract import Files, by_files, counted, opened, run
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError
+from waterclock.sinks import SQLiteSink
+from waterclock.spark import Pipeline
+from waterclock.spark.toml.config import load
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
@@ -53,3 +57,21 @@ def test_one_way_goes_on_where_the_other_ended(
     Sender(bootstrap, topic).put(*map(value, rows[90:]))
     run(spark, make_topic_pipeline(tmp_path / "p", bootstrap, topic, way=ways[1], more="per_batch = 20"))
     assert counted(file) == by_files(spark, tmp_path / "files", rows)
+
+
+def test_a_topic_goes_through_steps_of_the_users_own_as_a_dataframe(
+    spark: SparkSession, bootstrap: str, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    # the way that the refusal of `query` and `transform` beside topics names
+    topic, rows = new_topic(1), orders(30)
+    Sender(bootstrap, topic).orders(rows)
+    where = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    read = spark.readStream.format("kafka").options(**where).load()
+    ddl = "order string, at timestamp, what string, id string, n long"
+    events = read.select(F.from_json(F.col("value").cast("string"), ddl).alias("row")).select("row.*")
+    stepped = events.withColumn("what", F.lower("what")).where("order IS NOT NULL")
+    plain = make_topic_pipeline(tmp_path / "p", bootstrap, topic)
+    sink = SQLiteSink(tmp_path / "p" / "out.db")
+    with Pipeline(stepped, load(plain).rules, sink, tmp_path / "c", watermark_delay="1 hour") as pipeline:
+        pipeline.run(spark)
+    assert counted(plain) == by_files(spark, tmp_path / "files", rows)

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kio"):
     pytest.skip("needs waterclock[kafka,broker]", allow_module_level=True)
 
+from tests.spark.pipelines import orders, table
 from tests.spark.topic_contract import *  # noqa: F403
 from tests.spark.topic_contract import run
-from tests.spark.topics import make_topic_pipeline
+from tests.spark.topics import Sender, make_topic_pipeline
 from waterclock.errors import EnvironmentMissing
 from waterclock.testing import Broker
 
@@ -80,3 +81,29 @@ def test_packages_that_cannot_be_had_are_told_and_not_the_gateway(tmp_path: Path
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("waterclock.errors.EnvironmentMissing: the packages nobody:nothing:1.0 could not be had")
     assert "JAVA_GATEWAY_EXITED" not in last
+
+
+# steps of the user's own ---------------------------------------------------------------------------------
+
+STEPS = """
+query = "SELECT key, kind, due, emitted_at FROM results WHERE kind <> 'event'"
+transform = "steps_of_topics:without_time"
+"""
+
+
+@pytest.mark.long(seconds=12)
+def test_results_of_a_topic_go_through_a_query_and_a_function_on_their_way_to_the_sink(
+    spark: SparkSession, tmp_path: Path, bootstrap: str, new_topic: Callable[[int], str]
+) -> None:
+    topic = new_topic(2)
+    Sender(bootstrap, topic).orders(orders(30))
+    plain = make_topic_pipeline(tmp_path / "plain", bootstrap, topic)
+    run(spark, plain)
+    stepped = make_topic_pipeline(tmp_path / "stepped", bootstrap, topic)
+    stepped.write_text(stepped.read_text().replace('path = "out.db"', f'path = "out.db"{STEPS}'))
+    module = "def without_time(results):\n    return results.drop('emitted_at')\n"
+    (tmp_path / "stepped" / "steps_of_topics.py").write_text(module)
+    run(spark, stepped)
+    expected = [row[:3] for row in table(plain.parent, "kind, key, due") if row[0] != "event"]
+    assert sorted(table(stepped.parent, "kind, key, due")) == sorted(expected)
+    assert len(expected) > 30

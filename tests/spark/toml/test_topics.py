@@ -214,3 +214,13 @@ def test_a_type_that_debezium_has_not_is_told_at_the_start(tmp_path: Path) -> No
     assert loaded(tmp_path, f'{text}[source.types]\nprice = "Decimal:2"\n').source.types == {"price": "Decimal:2"}
     with pytest.raises(UsageError, match=r"\[source.types\]: the type of 'price' must be Decimal:2 .*, got 'decimal'"):
         loaded(tmp_path, f'{text}[source.types]\nprice = "decimal"\n')
+
+
+@pytest.mark.parametrize("step", ['query = "SELECT * FROM source"', 'transform = "steps:late_ones"'])
+def test_a_step_in_front_of_the_rules_is_refused_with_the_way_on(tmp_path: Path, step: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        topics(tmp_path, ('topics = ["orders"]', f'topics = ["orders"]\n{step}'))
+    assert str(caught.value) == (
+        "[source]: 'query' and 'transform' are for files and tables. For topics, read them with spark.readStream in "
+        "Python, and give the DataFrame to Pipeline(source=)"
+    )
