@@ -53,7 +53,7 @@ _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaled:
+class NewState:
     """A state that was carried over: the new checkpoint, its buckets and partitions, and how much was moved."""
 
     checkpoint: Path
@@ -70,7 +70,7 @@ def rescale(
     to: str | Path | None = None,
     session: SparkSession | None = None,
     report: Report = lambda told: None,
-) -> Rescaled:
+) -> NewState:
     """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
 
     The new one is the folder `to`, by default beside the old one under its name with the number behind. The pipeline must
@@ -89,11 +89,11 @@ def rescale(
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     new = Checkpoint(Path(to or old.path.with_name(f"{old.path.name}-{buckets}")).absolute())
-    with closing(_Owned(new)) as owned:
-        return _Carrying(spark, old, new, rules, buckets, report).run(sink, schema, owned)
+    with closing(_Claim(new)) as owned:
+        return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owned)
 
 
-class _Owned:
+class _Claim:
     """The right to work on the new checkpoint, from the moment on at which there is a folder."""
 
     def __init__(self, new: Checkpoint) -> None:
@@ -106,7 +106,7 @@ class _Owned:
         self._owner.let_go()
 
 
-class _Carrying:
+class _Carry:
     """One rescale, from step 1 to 8."""
 
     def __init__(
@@ -117,7 +117,7 @@ class _Carrying:
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 
-    def run(self, sink: Sink, schema: pa.Schema, owned: _Owned) -> Rescaled:
+    def run(self, sink: Sink, schema: pa.Schema, owned: _Claim) -> NewState:
         before = self._refuse()  # 1
         self._begin(owned)  # 2
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
@@ -130,7 +130,7 @@ class _Carrying:
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
         self._end()  # 8
         made = (self._new.path, self._buckets, self._partitions)
-        return Rescaled(*made, written.keys, written.deadlines, written.bytes)
+        return NewState(*made, written.keys, written.deadlines, written.bytes)
 
     # 1 ---------------------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class _Carrying:
 
     # 2 ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owned: _Owned) -> None:
+    def _begin(self, owned: _Claim) -> None:
         make_folder(self._new.path)
         owned.take()
         self._refuse_other_things()  # once more: nobody else is at it now

@@ -143,7 +143,7 @@ def _by_place(keys: pa.Array, count: int) -> Iterator[tuple[int, np.ndarray]]:
             yield int(of[run[0]]), run[start : start + KEYS_A_PART]
 
 
-class Joined(Bucket):
+class JoinedBucket(Bucket):
     """A bucket that is put together of parts; `store` gives its state as after any step."""
 
     def __init__(self, rules: Rules, clock: Clock, parts: Iterable[Part], blobs: Blobs | None = None) -> None:

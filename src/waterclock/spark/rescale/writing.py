@@ -21,7 +21,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark.buckets import labels
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.operator import RulesProcessor
-from waterclock.spark.rescale.parts import Clock, Joined, Part, part_of
+from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of
 from waterclock.spark.rescale.reading import PARTS
 from waterclock.spark.source import literal
 
@@ -51,7 +51,7 @@ class PartsProcessor(RulesProcessor):
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         taken = sorted((row.origin, bytes(row.frame)) for row in rows)
         parts = [part_of(frame) for _, frame in taken]
-        bucket = Joined(self._rules, self._clock, parts, self._blobs)
+        bucket = JoinedBucket(self._rules, self._clock, parts, self._blobs)
         self._keep(bucket, self._watermark_ms)
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
