@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,21 +88,11 @@ def rescale(
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     new = Checkpoint(Path(to or old.path.with_name(f"{old.path.name}-{buckets}")).absolute())
-    with closing(_Claim(new)) as owned:
-        return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owned)
-
-
-class _Claim:
-    """The right to work on the new checkpoint, from the moment on at which there is a folder."""
-
-    def __init__(self, new: Checkpoint) -> None:
-        self._owner = Owner(new.path)
-
-    def take(self) -> None:
-        self._owner.take()
-
-    def close(self) -> None:
-        self._owner.let_go()
+    owner = Owner(new.path)
+    try:
+        return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owner)
+    finally:
+        owner.let_go()
 
 
 class _Carry:
@@ -117,9 +106,9 @@ class _Carry:
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 
-    def run(self, sink: Sink, schema: pa.Schema, owned: _Claim) -> NewState:
+    def run(self, sink: Sink, schema: pa.Schema, owner: Owner) -> NewState:
         before = self._refuse()  # 1
-        self._begin(owned)  # 2
+        self._begin(owner)  # 2
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
         laid = lay_down(self._session, self._parts(before), self._folder, self._buckets)  # 3
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
@@ -165,9 +154,9 @@ class _Carry:
 
     # 2 ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owned: _Claim) -> None:
+    def _begin(self, owner: Owner) -> None:
         make_folder(self._new.path)
-        owned.take()
+        owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         carrying.begin(self._new, self._old)
         for part in self._new.path.iterdir():
@@ -178,7 +167,7 @@ class _Carry:
 
     @property
     def _folder(self) -> str:
-        return f"file:{self._new.path / _PARTS}"
+        return str(self._new.path / _PARTS)
 
     def _parts(self, before: StateSeen) -> Any:
         return parts(self._session, self._old, before, self._rules, self._buckets)
@@ -187,8 +176,7 @@ class _Carry:
         write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
         watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
         processor = PartsProcessor(self._rules, before.clock, watermark_ms)
-        folder = str(self._new.path / _PARTS)
-        written = write_state(self._session, self._new, folder, processor, self._partitions)
+        written = write_state(self._session, self._new, self._folder, processor, self._partitions)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
             raise StateMismatch(
