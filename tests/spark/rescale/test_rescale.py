@@ -71,7 +71,7 @@ def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_ol
     run(spark, file)
     assert outcomes(file) == expected(file)
     assert (made.buckets, made.keys > 0, made.deadlines > 0) == (21, True, True)
-    assert not (new / "parts").exists()
+    assert not (new / "waterclock.parts").exists()
 
 
 @pytest.mark.long(seconds=30)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from waterclock.disk import make_folder
+from waterclock.disk import flush_file, flush_folder, make_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink, written_once
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline
 
 Report = Callable[[str], None]
-_PARTS = "parts"
 _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 
 
@@ -135,6 +134,7 @@ class _Carry:
             raise UsageError(
                 f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
             )
+        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
         self._refuse_other_things()
         return before
 
@@ -167,7 +167,7 @@ class _Carry:
 
     @property
     def _folder(self) -> str:
-        return str(self._new.path / _PARTS)
+        return str(self._new.path / carrying.PARTS)
 
     def _parts(self, before: StateSeen) -> Any:
         return parts(self._session, self._old, before, self._rules, self._buckets)
@@ -198,6 +198,7 @@ class _Carry:
         settings = stored(self._old.path / "waterclock.json")
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
         write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
+        _flush(self._new.path)
 
     def _begun(self) -> int:
         last = self._old.last_batch()
@@ -222,5 +223,12 @@ class _Carry:
         )
 
     def _end(self) -> None:
-        shutil.rmtree(self._new.path / _PARTS)
+        shutil.rmtree(self._new.path / carrying.PARTS)
         (self._new.path / carrying.CARRYING).unlink()
+
+
+def _flush(folder: Path) -> None:
+    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there."""
+    for part in folder.rglob("*"):
+        flush_folder(part) if part.is_dir() else flush_file(part)
+    flush_folder(folder)

@@ -58,7 +58,7 @@ class PartsProcessor(RulesProcessor):
 
 
 def lay_down(session: SparkSession, parts: DataFrame, folder: str, count: int) -> Written:
-    """Write parts, and an empty one for each bucket, into the new folder at the path `folder`; the sums of what they hold."""
+    """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
     empty = [(None, label, "", Part(None).to_bytes()) for label in labels(count)]
     parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(f"file:{folder}")
     laid = (
