@@ -149,6 +149,18 @@ def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
     return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
 
 
+def _cores(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import cores
+
+    return cores.measure(arguments.sizes, arguments.rounds, tell)
+
+
+def _cores_table(figures: list[dict[str, Any]]) -> str:
+    from waterclock.bench.cores import table
+
+    return table(figures)
+
+
 def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.latency import campaign
 
@@ -256,6 +268,13 @@ BENCHMARKS: dict[str, Benchmark] = {
         "what a batch costs when more is held: keys, and open expectations; the size of the checkpoint (needs Spark)",
         "keys held",
         {"sizes": "20k,200k", "open": "1M", "rounds": "1"},
+    ),
+    "cores": Benchmark(
+        _cores,
+        _cores_table,
+        "a pipeline on one core and on two of a standalone cluster that it starts (needs Spark, Java and two cores)",
+        "rows a batch",
+        {"sizes": "100k", "rounds": "1"},
     ),
     "latency": Benchmark(
         _latency,

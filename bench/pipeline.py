@@ -68,7 +68,7 @@ class Course:
 
 def measure(rows_a_batch: int, rounds: int, folder: Path, report: Report) -> dict[str, list[Run]]:
     """Every contender `rounds` times, taking turns on the same files, after a warm-up; `report` hears of each batch."""
-    short, whole = _course(folder / "short", max(1, rows_a_batch // WARM_UP)), _course(folder / "whole", rows_a_batch)
+    short, whole = course(folder / "short", max(1, rows_a_batch // WARM_UP)), course(folder / "whole", rows_a_batch)
     extra = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}
     report("starting Spark")
     spark = start("bench", extra=extra, log=folder / "spark.log").spark
@@ -80,7 +80,8 @@ def measure(rows_a_batch: int, rounds: int, folder: Path, report: Report) -> dic
     return {name: [turn[name] for turn in turns] for name in EVERYBODY}
 
 
-def _course(folder: Path, rows_a_batch: int) -> Course:
+def course(folder: Path, rows_a_batch: int) -> Course:
+    """The files of a round: whole ones, and a rest."""
     made = orders.make(round(rows_a_batch * (WHOLE_BATCHES + 0.2) / 4.2))  # four events an order, one in twenty twice
     return Course(folder, made, orders.write(made, folder / "in", rows_a_batch))
 
@@ -125,11 +126,11 @@ def _ours(spark: SparkSession, course: Course, name: str, reported: Callable[[in
     config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], sink, None, {})
     with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: reported(progress.batch_id))
-        ms = _batch_ms(pipeline.progress(), course.files)
+        ms = batch_ms(pipeline.progress(), course.files)
     with closing(sqlite3.connect(file)) as db:
         rows = db.execute("SELECT event_key, event_seq FROM results WHERE kind = 'event' AND key != 'end'").fetchall()
     shutil.rmtree(folder)
-    return Run(ms, _all_once(rows, course.made))
+    return Run(ms, all_once(rows, course.made))
 
 
 def _other(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
@@ -150,11 +151,11 @@ def _other(spark: SparkSession, course: Course, name: str, reported: Callable[[i
         stream = spark.readStream.schema(_ddl()).option("maxFilesPerTrigger", 1).parquet(str(course.folder / "in"))
         query = recipe(stream).writeStream.foreachBatch(keep).option("checkpointLocation", str(folder)).start()
         query.processAllAvailable()
-        ms = _batch_ms(query.recentProgress, course.files)
+        ms = batch_ms(query.recentProgress, course.files)
         query.stop()
         rows = db.execute("SELECT key, seq FROM results WHERE key != 'end'").fetchall()
     shutil.rmtree(folder)
-    return Run(ms, len(rows) == len(course.made.rows) if name == NOTHING else _all_once(rows, course.made))
+    return Run(ms, len(rows) == len(course.made.rows) if name == NOTHING else all_once(rows, course.made))
 
 
 def _places(course: Course, name: str) -> tuple[Path, Path]:
@@ -164,13 +165,14 @@ def _places(course: Course, name: str) -> tuple[Path, Path]:
     return course.folder / plain, course.folder / f"{plain}.db"
 
 
-def _batch_ms(progress: Iterable[Any], files: int) -> list[int]:
+def batch_ms(progress: Iterable[Any], files: int) -> list[int]:
     """Milliseconds of the batches that took a whole file, without the first."""
     taken = [p.durationMs["triggerExecution"] for p in progress if p.numInputRows]
     return taken[1 : files - 1]
 
 
-def _all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
+def all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
+    """Whether each event that was made is among `rows`, once."""
     return len(rows) == made.distinct == len(set(rows))
 
 

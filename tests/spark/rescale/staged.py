@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipelines import make_pipeline, orders
 from waterclock.errors import StateMismatch
 from waterclock.spark.pipeline import configured
-from waterclock.spark.rescale.carry import Rescaled, rescale
+from waterclock.spark.rescale.carry import NewState, rescale
 from waterclock.spark.toml.config import load
 
 STAGES = 3
@@ -54,7 +54,7 @@ def run(spark: SparkSession, file: Path) -> None:
         pipeline.run(spark)
 
 
-def carry(spark: SparkSession, file: Path, buckets: int, to: Path | None = None) -> Rescaled:
+def carry(spark: SparkSession, file: Path, buckets: int, to: Path | None = None) -> NewState:
     """Carry the state over, and let the pipeline's file name the new checkpoint."""
     with closing(configured(load(file))) as pipeline:
         made = rescale(pipeline, buckets, to, spark)

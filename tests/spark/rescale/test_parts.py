@@ -22,7 +22,7 @@ from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.buckets import places
 from waterclock.spark.frames import clock, counters_of, sum_counters
 from waterclock.spark.rescale import parts
-from waterclock.spark.rescale.parts import Clock, Joined, Part, part_of, seen, split
+from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of, seen, split
 from waterclock.spark.state.bucket import Bucket, StoredBucket
 
 QUIET = Rules(key="order", time="at", type="what", id="id").deduplicate("1 day").order().quiet("1 hour", "quiet")
@@ -78,7 +78,7 @@ class Buckets:
         made.counted = self.counted
         for place, taken in moved.items():
             blobs: dict[int, bytes] = {}
-            made._store(place, Joined(self.rules, at, taken, blobs), blobs)
+            made._store(place, JoinedBucket(self.rules, at, taken, blobs), blobs)
         return made
 
 

@@ -2,6 +2,7 @@
 
 carried.json           in the new one: from where, and how far the sink's numbers of batches lie before Spark's
 waterclock.carrying    in the new one, until the sink is its own: it is being made
+waterclock.parts/      in the new one, as long: the state taken apart
 carried-over.json      in the old one: the one that is to take its place
 
 Spark counts the batches of a new checkpoint from 0. A sink goes on counting: its last batch is that of the largest number.
@@ -13,6 +14,7 @@ Rule 1: the sink alone decides which of the two counts: the one whose query wrot
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
 from waterclock.spark.places.place import remove
 
 CARRIED, CARRYING, OVER = "carried.json", "waterclock.carrying", "carried-over.json"
+PARTS = "waterclock.parts"
 
 
 def ahead(checkpoint: Checkpoint) -> int:
@@ -72,6 +75,8 @@ def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
             f"the checkpoint {checkpoint.path} is being made out of {stored(mark).get('from')}, and that did not come to "
             "its end: the old one still counts. Run `waterclock state rescale` again, or go on with the old one"
         )
+    with suppress(FileNotFoundError):
+        remove(checkpoint.path / PARTS)
     remove(mark)
 
 

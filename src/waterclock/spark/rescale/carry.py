@@ -22,13 +22,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from waterclock.disk import make_folder
+from waterclock.disk import flush_file, flush_folder, make_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, Sink, written_once
@@ -48,12 +47,11 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline
 
 Report = Callable[[str], None]
-_PARTS = "parts"
 _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaled:
+class NewState:
     """A state that was carried over: the new checkpoint, its buckets and partitions, and how much was moved."""
 
     checkpoint: Path
@@ -70,7 +68,7 @@ def rescale(
     to: str | Path | None = None,
     session: SparkSession | None = None,
     report: Report = lambda told: None,
-) -> Rescaled:
+) -> NewState:
     """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
 
     The new one is the folder `to`, by default beside the old one under its name with the number behind. The pipeline must
@@ -89,24 +87,14 @@ def rescale(
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
     new = Checkpoint(Path(to or old.local.with_name(f"{old.local.name}-{buckets}")).absolute())
-    with closing(_Owned(new)) as owned:
-        return _Carrying(spark, old, new, rules, buckets, report).run(sink, schema, owned)
+    owner = Owner(new.local)
+    try:
+        return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owner)
+    finally:
+        owner.let_go()
 
 
-class _Owned:
-    """The right to work on the new checkpoint, from the moment on at which there is a folder."""
-
-    def __init__(self, new: Checkpoint) -> None:
-        self._owner = Owner(new.local)
-
-    def take(self) -> None:
-        self._owner.take()
-
-    def close(self) -> None:
-        self._owner.let_go()
-
-
-class _Carrying:
+class _Carry:
     """One rescale, from step 1 to 8."""
 
     def __init__(
@@ -117,9 +105,9 @@ class _Carrying:
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 
-    def run(self, sink: Sink, schema: pa.Schema, owned: _Owned) -> Rescaled:
+    def run(self, sink: Sink, schema: pa.Schema, owner: Owner) -> NewState:
         before = self._refuse()  # 1
-        self._begin(owned)  # 2
+        self._begin(owner)  # 2
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
         laid = lay_down(self._session, self._parts(before), self._folder, self._buckets)  # 3
         self._report(f"writes them into {self._buckets} buckets in {self._partitions} partitions")
@@ -130,7 +118,7 @@ class _Carrying:
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
         self._end()  # 8
         made = (self._new.local, self._buckets, self._partitions)
-        return Rescaled(*made, written.keys, written.deadlines, written.bytes)
+        return NewState(*made, written.keys, written.deadlines, written.bytes)
 
     # 1 ---------------------------------------------------------------------------------------------------------
 
@@ -146,6 +134,7 @@ class _Carrying:
             raise UsageError(
                 f"the checkpoint {self._old.local} has {before.buckets} buckets in {before.partitions} partitions already"
             )
+        settings_of(self._old.local / "offsets" / str(before.batch_id))  # of another version, it says so now
         self._refuse_other_things()
         return before
 
@@ -165,9 +154,9 @@ class _Carrying:
 
     # 2 ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owned: _Owned) -> None:
+    def _begin(self, owner: Owner) -> None:
         make_folder(self._new.local)
-        owned.take()
+        owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         carrying.begin(self._new, self._old)
         for part in self._new.local.iterdir():
@@ -178,7 +167,7 @@ class _Carrying:
 
     @property
     def _folder(self) -> str:
-        return f"file:{self._new.local / _PARTS}"
+        return str(self._new.local / carrying.PARTS)
 
     def _parts(self, before: StateSeen) -> Any:
         return parts(self._session, self._old, before, self._rules, self._buckets)
@@ -187,8 +176,7 @@ class _Carrying:
         write(self._new.local / "metadata", json.dumps({"id": self._query_id}))
         watermark_ms = settings_of(self._old.local / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
         processor = PartsProcessor(self._rules, before.clock, watermark_ms)
-        folder = str(self._new.local / _PARTS)
-        written = write_state(self._session, self._new, folder, processor, self._partitions)
+        written = write_state(self._session, self._new, self._folder, processor, self._partitions)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
         if any(len(set(each)) != 1 for each in counts):
             raise StateMismatch(
@@ -210,6 +198,7 @@ class _Carrying:
         settings = stored(self._old.local / "waterclock.json")
         own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.local)}
         write(self._new.local / "waterclock.json", json.dumps(own, indent=1))
+        _flush(self._new.local)
 
     def _begun(self) -> int:
         last = self._old.last_batch()
@@ -234,5 +223,12 @@ class _Carrying:
         )
 
     def _end(self) -> None:
-        shutil.rmtree(self._new.local / _PARTS)
+        shutil.rmtree(self._new.local / carrying.PARTS)
         (self._new.local / carrying.CARRYING).unlink()
+
+
+def _flush(folder: Path) -> None:
+    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there."""
+    for part in folder.rglob("*"):
+        flush_folder(part) if part.is_dir() else flush_file(part)
+    flush_folder(folder)

@@ -147,7 +147,7 @@ def _schema(packed: bytes | None) -> pa.Schema | None:
     return None if packed is None else pa.ipc.read_schema(pa.py_buffer(packed))
 
 
-class Joined(Bucket):
+class JoinedBucket(Bucket):
     """A bucket that is put together of parts; `store` gives its state as after any step."""
 
     def __init__(self, rules: Rules, clock: Clock, parts: Iterable[Part], blobs: Blobs | None = None) -> None:

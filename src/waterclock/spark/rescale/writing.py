@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+import pyarrow as pa
 from pyspark.sql import Row
 
 from waterclock.errors import StateMismatch
@@ -21,7 +22,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark.buckets import labels
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.operator import RulesProcessor
-from waterclock.spark.rescale.parts import Clock, Joined, Part, part_of
+from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of
 from waterclock.spark.rescale.reading import PARTS
 from waterclock.spark.source import literal
 
@@ -51,7 +52,7 @@ class PartsProcessor(RulesProcessor):
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         taken = sorted((row.origin, bytes(row.frame)) for row in rows)
         parts = [part_of(frame) for _, frame in taken]
-        bucket = Joined(self._rules, self._clock, parts, self._blobs)
+        bucket = JoinedBucket(self._rules, self._clock, parts, self._blobs)
         self._keep(bucket, self._watermark_ms)
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
@@ -59,10 +60,11 @@ class PartsProcessor(RulesProcessor):
 def lay_down(session: SparkSession, parts: DataFrame, folder: str, count: int) -> Written:
     """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
     empty = [(None, label, "", Part(None).to_bytes()) for label in labels(count)]
-    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(folder)
-    frames = session.read.schema(PARTS).parquet(folder).select("frame").toLocalIterator()
-    laid = [(part.keys, part.deadlines) for part in (part_of(bytes(row.frame)) for row in frames)]
-    return Written(sum(keys for keys, _ in laid), sum(deadlines for _, deadlines in laid), 0)
+    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(f"file:{folder}")
+    laid = (
+        session.read.schema(PARTS).parquet(literal(folder)).mapInArrow(_summed, "held long, deadlines long").collect()
+    )
+    return Written(sum(row.held for row in laid), sum(row.deadlines for row in laid), 0)
 
 
 def write_state(
@@ -92,3 +94,11 @@ def write_state(
 
 def _sum(parts: list[Part], name: str) -> int:
     return sum(getattr(part, name) for part in parts)
+
+
+def _summed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Parts in, how many keys and deadlines each batch of them holds out: the parts themselves stay where they are."""
+    for batch in batches:
+        parts = [part_of(frame) for frame in batch.column("frame").to_pylist()]
+        sums = [pa.array([_sum(parts, name)], pa.int64()) for name in ("keys", "deadlines")]
+        yield pa.RecordBatch.from_arrays(sums, ["held", "deadlines"])
