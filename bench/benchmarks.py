@@ -111,6 +111,12 @@ def _held(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
     return held.measure(arguments.sizes, arguments.open, arguments.rounds, tell)
 
 
+def _bucket(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import bucket
+
+    return bucket.measure(arguments.sizes, arguments.rounds, tell)
+
+
 def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.latency import campaign
 
@@ -218,6 +224,13 @@ BENCHMARKS: dict[str, Benchmark] = {
         "what a batch costs when more is held: keys, and open expectations; the size of the checkpoint (needs Spark)",
         "keys held",
         {"sizes": "20k,200k", "open": "1M", "rounds": "1"},
+    ),
+    "bucket": Benchmark(
+        _bucket,
+        tables.bucket,
+        "what an event costs one bucket, by part: the compiled engine beside the plain one, in process",
+        "keys held",
+        {"sizes": "20k,200k,2M", "rounds": "1"},
     ),
     "latency": Benchmark(
         _latency,

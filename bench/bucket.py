@@ -24,8 +24,6 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.bench import orders
-from waterclock.bench.held import DAY_US
-from waterclock.bench.pipeline import ORDERS
 from waterclock.errors import WrongAnswer
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
@@ -40,14 +38,16 @@ BATCHES: Final = 9
 EVENTS: Final = 16  # of a held key in a batch
 FILL: Final = 50_000  # keys a batch that brings what is held
 PARTS: Final = ("read", "load", "step", "results", "store")
-RULES: Final = {
-    "orders": ORDERS.order(wait="2 minutes").deliver_at("deliver_at"),
-    "held": ORDERS.order(wait="30 days").deliver_at("deliver_at"),
-}
-UNPAID: Final = {"after": "created", "within": "60 s", "otherwise": "unpaid"}
-ENGINES: Final[dict[str, Any]] = {"plain": PlainEngine, "compiled": engine_for}
+DAY_US: Final = 86_400_000_000
 Tell = Callable[[str], None]
 Batch = tuple[bytes, int]  # the frame of its rows, its watermark
+ENGINES: Final[dict[str, Any]] = {"plain": PlainEngine, "compiled": engine_for}
+
+
+def rules(wait: str) -> Rules:
+    """Orders by their sequence, delivered when they say, and paid within a minute."""
+    made = Rules(key="key", time="ts", type="kind", id="id", sequence="seq").order(wait=wait).deliver_at("deliver_at")
+    return made.expect("paid", after="created", within="60 s", otherwise="unpaid")
 
 
 @dataclass(slots=True)
@@ -91,8 +91,8 @@ def measure(sizes: Sequence[int], rounds: int, tell: Tell) -> list[dict[str, Any
     """A record for each workload, number of keys held, and engine."""
     found = []
     tell("bucket: orders")
-    rules = RULES["orders"].expect("paid", **UNPAID)
-    found += _beside("orders", 0, [Life(name, rules) for name in _engines()], list(_orders(rounds)))
+    lives = [Life(name, rules("2 minutes")) for name in _engines()]
+    found += _beside("orders", 0, lives, list(_orders(rounds)))
     for held in sizes:
         tell(f"bucket: {held:,} keys come to be held")
         full = _filled(held)
@@ -144,7 +144,7 @@ def _orders(rounds: int) -> Iterator[Batch]:
 
 def _filled(held: int) -> Life:
     """`held` keys, with an event behind a gap and a delivery each."""
-    life = Life(_engines()[-1], RULES["held"].expect("paid", **UNPAID))
+    life = Life(_engines()[-1], rules("30 days"))
     for first in range(0, held, FILL):
         keys = range(first, min(held, first + FILL))
         at = [orders.START_US - 40 * DAY_US // 2 + key for key in keys for _ in range(2)]

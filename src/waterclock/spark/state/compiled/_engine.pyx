@@ -108,7 +108,8 @@ cdef extern from "columns.h" nogil:
         Keys keys
         void add(const Texts &) except +
         void ready() except +
-        void places(const uint32_t *, const uint8_t *, int64_t, vector[int64_t] &) except +
+        cbool is_ready()
+        void places(const uint32_t *, int64_t, vector[int64_t] &) except +
     void make_room "waterclock::make_room"(CEngine &, int64_t) except +
     void rows_of "waterclock::rows_of"(CEngine &, const Incoming &, int64_t)
     Texts part "waterclock::part"(const Texts &, int64_t, int64_t)
@@ -177,16 +178,15 @@ cdef class Wanted:
         self._kept.append(keys)
         self.wanted.add(keys.texts)
 
-    def places(self, const uint32_t[::1] hashes, const uint8_t[::1] alive):
-        """The places of the hashes that may be of one of the keys and are alive, as int64 in bytes."""
+    def places(self, const uint32_t[::1] hashes):
+        """The places of the hashes that may be of one of the keys, as int64 in bytes."""
         cdef vector[int64_t] found
         cdef int64_t count = hashes.shape[0]
-        if alive.shape[0] != count:
-            raise ValueError("a page whose hashes are not as many as its states")
-        self.wanted.ready()
+        if not self.wanted.is_ready():
+            self.wanted.ready()
         if count:
             with nogil:
-                self.wanted.places(&hashes[0], &alive[0], count, found)
+                self.wanted.places(&hashes[0], count, found)
         return copied(found.data(), 8 * found.size())
 
     def among(self, TextColumn keys):

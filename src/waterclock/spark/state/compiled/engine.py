@@ -46,8 +46,8 @@ class CompiledWanted:
     def __len__(self) -> int:
         return self._count
 
-    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        return np.frombuffer(self._wanted.places(index, alive.view(np.uint8)), np.int64)
+    def places(self, index: np.ndarray) -> np.ndarray:
+        return np.frombuffer(self._wanted.places(index), np.int64)
 
     def among(self, keys: pa.Array) -> np.ndarray:
         return np.frombuffer(self._wanted.among(compiled.TextColumn(_texts(keys))), bool)
