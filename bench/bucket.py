@@ -1,12 +1,12 @@
 """What an event costs one bucket, all in and by part: the compiled engine beside the plain one, in process, without Spark.
 
     orders      the orders workload, as many rows a batch as one of 16 buckets gets of a batch of 175,000
-    held        keys that each wait for a gap and for a delivery; a batch fills the gaps of some that came together, and goes
-                on with them
+    held        keys that each wait for a gap and for a delivery; a batch fills the gaps of some that came together, and
+                goes on with them
     scattered   the same, of keys anywhere among those held
 
-A batch is what the operator does with it on Spark: read the frame, load the bucket, step, write the results as a frame, store.
-CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has filled.
+A batch is what the operator does with it on Spark: read the frame, load the bucket, step, write the results as a frame,
+store. CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has filled.
 
 Rule 1: in each batch both give the same results, row by row, or it is a WrongAnswer.
 """

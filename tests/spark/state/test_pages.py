@@ -65,7 +65,9 @@ class Bench:
         assert self.size == self.disk.size()
 
     def all(self) -> dict[Any, tuple[bytes, list[str]]]:
-        return plain(Pages(BlobStore(self.disk, self.free), self.stored).take(KeySet(self.expected.keys() | {"nobody"})))
+        return plain(
+            Pages(BlobStore(self.disk, self.free), self.stored).take(KeySet(self.expected.keys() | {"nobody"}))
+        )
 
 
 texts = st.sampled_from([f"k{n}" for n in range(30)])

@@ -5,7 +5,8 @@
     crossed   the dead places of a page, as bits in the list of pages: a key that is woken is crossed out
 
 Four pages of a size become one, so that there are few (the tiers of a log-structured merge tree: O'Neil et al., 1996), but
-none larger than LARGEST; a page that is mostly crossed out is written anew. A key is alive in one place only: no page is looked at before another.
+none larger than LARGEST; a page that is mostly crossed out is written anew. A key is alive in one place only: no page is
+looked at before another.
 
 Rule 1: a hash only says where to look; the key that stands in a state decides.
 """
@@ -25,7 +26,9 @@ from waterclock.spark.state.states import States
 
 _TIER_BITS = 2  # a page of the next tier holds four times as many
 _MANY = 1 << _TIER_BITS
-LARGEST = 1 << 14  # states: a page becomes no larger than this by others, since a batch reads all of a page that it needs
+LARGEST = (
+    1 << 14
+)  # states: a page becomes no larger than this by others, since a batch reads all of a page that it needs
 
 
 class Wanted(Protocol):

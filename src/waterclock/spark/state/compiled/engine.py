@@ -196,7 +196,9 @@ class CompiledEngine:
 
     def _read(self, opened: dict[int, list[Any]], fresh: list[int]) -> Iterator[tuple[int, list[tuple[Any, ...]]]]:
         """(slot, its chunks for `pass_chunk`) of slots in order; the rows of all deliveries are read in one go."""
-        of_slot = {slot: [c for each in packed for c in chunks.opened(each, self._store)] for slot, packed in opened.items()}
+        of_slot = {
+            slot: [c for each in packed for c in chunks.opened(each, self._store)] for slot, packed in opened.items()
+        }
         places = {slot: [(chunk, *self._engine.rows_in(chunk)) for chunk in of_slot[slot]] for slot in of_slot}
         batches = [self._batch(*place) for slot in places for place in places[slot]]
         first, start, number = self._delivered([batch for batch in batches if batch is not None]), 0, 0
@@ -261,7 +263,9 @@ class CompiledEngine:
             "source_id": sources,
         }
         made = {
-            place: result_id(KINDS[kinds[place]], keys[place].as_py(), self._names[rules[place]], sources[place].as_py())
+            place: result_id(
+                KINDS[kinds[place]], keys[place].as_py(), self._names[rules[place]], sources[place].as_py()
+            )
             for place in others
         }
         columns["result_id"] = _ids(count, ids, made)
@@ -319,6 +323,6 @@ def _told() -> Iterator[None]:
         yield
     except ValueError as error:
         raise StateMismatch(
-            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start with "
-            "a new checkpoint and sink"
+            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start "
+            "with a new checkpoint and sink"
         ) from None

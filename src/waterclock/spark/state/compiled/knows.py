@@ -77,7 +77,9 @@ def _where(rules: Rules, text: str | None) -> int:
 def _plans(rules: Rules) -> dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], list[int], list[int]]]:
     """By type what an event of it does: (delays, opens, meets, withdraws), each with its conditions."""
     delays = [name for rule in rules.delays for name in types_of(rule.after)]
-    expects = [name for rule in rules.expects for name in (*types_of(rule.after), *types_of(rule.type), *rule.cancel_by)]
+    expects = [
+        name for rule in rules.expects for name in (*types_of(rule.after), *types_of(rule.type), *rule.cancel_by)
+    ]
     return {name: _plan(rules, name) for name in dict.fromkeys(delays + expects)}
 
 
