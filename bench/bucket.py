@@ -6,7 +6,8 @@
     scattered   the same, of keys anywhere among those held
 
 A batch is what the operator does with it on Spark: read the frame, load the bucket, step, write the results as a frame,
-store. CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has filled.
+store. CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has
+filled.
 
 Rule 1: in each batch both give the same results, row by row, or it is a WrongAnswer.
 """
@@ -30,7 +31,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state import bucket
-from waterclock.spark.state.compiled import COMPILED, engine_for
+from waterclock.spark.state.compiled import COMPILED
 from waterclock.spark.state.plain import PlainEngine
 
 ROWS: Final = 11_000  # a batch
@@ -41,7 +42,15 @@ PARTS: Final = ("read", "load", "step", "results", "store")
 DAY_US: Final = 86_400_000_000
 Tell = Callable[[str], None]
 Batch = tuple[bytes, int]  # the frame of its rows, its watermark
-ENGINES: Final[dict[str, Any]] = {"plain": PlainEngine, "compiled": engine_for}
+
+
+class PlainBucket(bucket.Bucket):
+    """A bucket on the plain engine, whatever was built."""
+
+    engine_for = staticmethod(PlainEngine)
+
+
+BUCKETS: Final = {"plain": PlainBucket, "compiled": bucket.Bucket}
 
 
 def rules(wait: str) -> Rules:
@@ -62,12 +71,11 @@ class Life:
 
     def batch(self, frame: bytes, watermark: int) -> pa.Table:
         """Its results; what each part took is noted."""
-        bucket.engine_for = ENGINES[self.engine]
         gc.disable()
         at = [time.process_time()]
         rows = frames.from_bytes(frame)
         at.append(time.process_time())
-        one = bucket.Bucket(self.rules, self.stored, self.blobs)
+        one = BUCKETS[self.engine](self.rules, self.stored, self.blobs)
         at.append(time.process_time())
         results = one.step([rows], watermark)
         at.append(time.process_time())
@@ -77,7 +85,6 @@ class Life:
         one.close()
         at.append(time.process_time())
         gc.enable()
-        bucket.engine_for = engine_for
         for part, before, after in zip(PARTS, at, at[1:], strict=False):
             self.spent[part].append(after - before)
         return results

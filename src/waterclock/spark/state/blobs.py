@@ -16,7 +16,6 @@ import pyarrow as pa
 from waterclock.errors import StateMismatch
 
 _LENGTH_BYTES = 4
-_OPEN = b"\xff" * _LENGTH_BYTES
 
 
 class Blobs(Protocol):
@@ -37,15 +36,8 @@ class BlobStore:
 
     def put(self, blob: bytes) -> int:
         """The number of a new blob."""
-        return self._put(_compressed(blob))
-
-    def put_open(self, blob: bytes) -> int:
-        """The number of a new blob that is not compressed."""
-        return self._put(_OPEN + blob)
-
-    def _put(self, stored: bytes) -> int:
         number, self.free = self.free, self.free + 1
-        self._blobs[number] = stored
+        self._blobs[number] = stored = _compressed(blob)
         self.grown += len(stored)
         return number
 
@@ -70,8 +62,6 @@ def _compressed(blob: bytes) -> bytes:
 
 
 def _expanded(stored: bytes) -> bytes:
-    if stored[:_LENGTH_BYTES] == _OPEN:
-        return stored[_LENGTH_BYTES:]
     length = int.from_bytes(stored[:_LENGTH_BYTES], "little")
     return pa.decompress(memoryview(stored)[_LENGTH_BYTES:], length, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
 

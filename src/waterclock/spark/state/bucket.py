@@ -48,16 +48,18 @@ class StoredBucket:
 class Bucket:
     """Rules applied to one bucket, from stored state to stored state."""
 
+    engine_for = staticmethod(engine_for)  # which engine applies them
+
     def __init__(self, rules: Rules, stored: StoredBucket | None, blobs: Blobs | None = None) -> None:
         """`blobs` is where the rest of the state lies; without it the bucket lives for one life only."""
         self._rules = rules
-        state = None if stored is None else _read_state(stored.engine)
+        state = None if stored is None else read_state(stored.engine)
         schema = None if state is None else state["schema"]
         self._rows = Rows(None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema)))
         self._watermarks = Watermarks(state and state["watermarks"])
         self._store = BlobStore({} if blobs is None else blobs, 0 if state is None else state["free"])
         self._pages = Pages(self._store, () if state is None else state["pages"])
-        self._engine = engine_for(rules, self._rows, self._store, self._find)
+        self._engine = self.engine_for(rules, self._rows, self._store, self._find)
         if state is not None and stored is not None:
             self._engine.load(state["engine"])
             if state["awake"]:
@@ -147,7 +149,8 @@ def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
     return max((us for us in largest if us is not None), default=None)
 
 
-def _read_state(blob: bytes) -> Any:
+def read_state(blob: bytes) -> Any:
+    """What `Bucket.store` packed as `engine`; StateMismatch where another version of waterclock did."""
     if blob[0] != VERSION:
         raise StateMismatch(
             f"the stored state has version {blob[0]}, this waterclock reads {VERSION}: "

@@ -81,7 +81,7 @@ class Page:
     @classmethod
     def write(cls, store: BlobStore, index: np.ndarray, written: States, wake_at: int | None) -> Page:
         before = store.grown
-        numbers = [store.put_open(index.tobytes()), *(store.put(blob) for blob in states.to_blobs(written) if blob)]
+        numbers = [store.put(blob) for blob in (index.tobytes(), *states.to_blobs(written)) if blob]
         return cls(store, numbers, store.grown - before, len(index), bytes(-(-len(index) // 8)), wake_at)
 
     def dump(self) -> list[Any]:
@@ -107,7 +107,8 @@ class Page:
             maybe = maybe[self._alive()[maybe]]
         if not len(maybe):
             return maybe
-        return maybe[wanted.among(self.states().keys.take(pa.array(maybe)))]
+        found: np.ndarray = maybe[wanted.among(self.states().keys.take(pa.array(maybe)))]
+        return found
 
     def take(self, places: np.ndarray) -> States:
         """Cross out those at `places`, and give them."""
@@ -146,6 +147,10 @@ class Pages:
     def __bool__(self) -> bool:
         """False where nothing rests."""
         return bool(self._pages)
+
+    def all(self) -> list[Page]:
+        """Every page, the oldest first."""
+        return list(self._pages)
 
     def dump(self) -> list[Any]:
         """What `Pages(store, stored)` takes."""

@@ -43,7 +43,7 @@ ROWS = [
     for n in range(12)
 ]
 KEYS: dict[str | None, Any] = {"a": "a", "b": "b"}
-TRIES = 300
+TRIES = 200
 TOLD = r"there should be|where a whole|in the middle|another form|behind it|there is not|rules"
 
 

@@ -136,7 +136,7 @@ cdef class TextColumn:
     cdef Texts texts
     cdef object _array
 
-    def __init__(self, array):
+    def __cinit__(self, array):
         offsets = bytes_ = valid = None
         cdef int64_t rows = len(array), first = array.offset
         self._array = array
@@ -211,7 +211,7 @@ cdef class Engine:
     cdef const int64_t *_delivery_dues
     cdef int64_t _rows
 
-    def __init__(self, spec, names, kinds):
+    def __cinit__(self, spec, names, kinds):
         """`spec` is what rules.h calls Rules, as a mapping; `names` are those of results' rules."""
         cdef Rules rules
         cdef Plan plan
@@ -233,7 +233,7 @@ cdef class Engine:
         self._kinds = [kind.encode() for kind in kinds]
         self._kept = []
         self.engine = new CEngine(rules)
-        self.numbered(False)
+        self.stored = new Stored(self.engine[0], False)
 
     def __dealloc__(self):
         del self.stored
@@ -241,6 +241,8 @@ cdef class Engine:
 
     def numbered(self, cbool has_numbers):
         """Say whether keys are numbers, before anything else is done; they come and go as texts of digits."""
+        if has_numbers == self._has_numbers:
+            return
         del self.stored
         self._has_numbers = has_numbers
         self.stored = new Stored(self.engine[0], has_numbers)

@@ -175,7 +175,7 @@ class CompiledEngine:
     def _holds(self, table: pa.Table) -> pa.Array:
         """A bit for each condition, of each row."""
         count = len(self._rules.questions().conditions)
-        answers = np.fromiter(conditions(self._rules, table), np.dtype((bool, count)), table.num_rows)
+        answers = np.array(list(conditions(self._rules, table)), bool).reshape(-1, count)
         weights = np.uint64(1) << np.arange(count, dtype=np.uint64)
         return pa.array((answers * weights).sum(axis=1, dtype=np.uint64))
 
