@@ -13,8 +13,9 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.px[di] src/waterclock/wheel/*.h) \
-	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) $(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.h) \
-	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py
+	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) \
+	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py \
+	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.h)
 ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.
@@ -77,7 +78,8 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
 	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
-	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py tests/timer/test_reschedule.py tests/purgatory $(ARGS)
+	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py \
+	  tests/timer/test_reschedule.py tests/purgatory tests/spark/state/compiled $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
@@ -88,7 +90,8 @@ bench: .venv/ready-bench  ## the benchmarks, contenders side by side (an hour); 
 
 clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
-	rm -f src/waterclock/*/*.so src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c src/waterclock/timer/_adding.c
+	rm -f src/waterclock/*/*.so src/waterclock/spark/state/compiled/*.so src/waterclock/spark/state/compiled/_engine.cpp
+	rm -f src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c src/waterclock/timer/_adding.c src/waterclock/sinks/_rows.c
 	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/completions.c src/waterclock/purgatory/_lock.c
 
 .venv/bin/python:

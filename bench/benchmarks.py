@@ -161,6 +161,12 @@ def _cores_table(figures: list[dict[str, Any]]) -> str:
     return table(figures)
 
 
+def _bucket(arguments: argparse.Namespace, tell: Tell) -> list[dict[str, Any]]:
+    from waterclock.bench import bucket
+
+    return bucket.measure(arguments.sizes, arguments.rounds, tell)
+
+
 def _latency(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.latency import campaign
 
@@ -275,6 +281,13 @@ BENCHMARKS: dict[str, Benchmark] = {
         "a pipeline on one core and on two of a standalone cluster that it starts (needs Spark, Java and two cores)",
         "rows a batch",
         {"sizes": "100k", "rounds": "1"},
+    ),
+    "bucket": Benchmark(
+        _bucket,
+        tables.bucket,
+        "what an event costs one bucket, by part: the compiled engine beside the plain one, in process",
+        "keys held",
+        {"sizes": "20k,200k,2M", "rounds": "1"},
     ),
     "latency": Benchmark(
         _latency,

@@ -5,9 +5,9 @@
                 goes on with them
     scattered   the same, of keys anywhere among those held
 
-A batch is what the operator does with it on Spark: read the frame, load the bucket, step, write the results as a frame, and
-store.
-CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has filled.
+A batch is what the operator does with it on Spark: read the frame, load the bucket, step, write the results as a frame,
+store. CPU time, the median over batches; each batch goes through both engines, by turns, from states that one engine has
+filled.
 
 Rule 1: in each batch both give the same results, row by row, or it is a WrongAnswer.
 """
@@ -25,15 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 from waterclock.bench import orders
-from waterclock.bench.held import DAY_US
-from waterclock.bench.pipeline import ORDERS
 from waterclock.errors import WrongAnswer
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state import bucket
-from waterclock.spark.state.compiled import COMPILED, engine_for
+from waterclock.spark.state.compiled import COMPILED
 from waterclock.spark.state.plain import PlainEngine
 
 ROWS: Final = 11_000  # a batch
@@ -41,14 +39,24 @@ BATCHES: Final = 9
 EVENTS: Final = 16  # of a held key in a batch
 FILL: Final = 50_000  # keys a batch that brings what is held
 PARTS: Final = ("read", "load", "step", "results", "store")
-RULES: Final = {
-    "orders": ORDERS.order(wait="2 minutes").deliver_at("deliver_at"),
-    "held": ORDERS.order(wait="30 days").deliver_at("deliver_at"),
-}
-UNPAID: Final = {"after": "created", "within": "60 s", "otherwise": "unpaid"}
-ENGINES: Final[dict[str, Any]] = {"plain": PlainEngine, "compiled": engine_for}
+DAY_US: Final = 86_400_000_000
 Tell = Callable[[str], None]
 Batch = tuple[bytes, int]  # the frame of its rows, its watermark
+
+
+class PlainBucket(bucket.Bucket):
+    """A bucket on the plain engine, whatever was built."""
+
+    engine_for = staticmethod(PlainEngine)
+
+
+BUCKETS: Final = {"plain": PlainBucket, "compiled": bucket.Bucket}
+
+
+def rules(wait: str) -> Rules:
+    """Orders by their sequence, delivered when they say, and paid within a minute."""
+    made = Rules(key="key", time="ts", type="kind", id="id", sequence="seq").order(wait=wait).deliver_at("deliver_at")
+    return made.expect("paid", after="created", within="60 s", otherwise="unpaid")
 
 
 @dataclass(slots=True)
@@ -63,12 +71,11 @@ class Life:
 
     def batch(self, frame: bytes, watermark: int) -> pa.Table:
         """Its results; what each part took is noted."""
-        bucket.engine_for = ENGINES[self.engine]
         gc.disable()
         at = [time.process_time()]
         rows = frames.from_bytes(frame)
         at.append(time.process_time())
-        one = bucket.Bucket(self.rules, self.stored, self.blobs)
+        one = BUCKETS[self.engine](self.rules, self.stored, self.blobs)
         at.append(time.process_time())
         results = one.step([rows], watermark)
         at.append(time.process_time())
@@ -78,7 +85,6 @@ class Life:
         one.close()
         at.append(time.process_time())
         gc.enable()
-        bucket.engine_for = engine_for
         for part, before, after in zip(PARTS, at, at[1:], strict=False):
             self.spent[part].append(after - before)
         return results
@@ -92,8 +98,8 @@ def measure(sizes: Sequence[int], rounds: int, tell: Tell) -> list[dict[str, Any
     """A record for each workload, number of keys held, and engine."""
     found = []
     tell("bucket: orders")
-    rules = RULES["orders"].expect("paid", **UNPAID)
-    found += _beside("orders", 0, [Life(name, rules) for name in _engines()], list(_orders(rounds)))
+    lives = [Life(name, rules("2 minutes")) for name in _engines()]
+    found += _beside("orders", 0, lives, list(_orders(rounds)))
     for held in sizes:
         tell(f"bucket: {held:,} keys come to be held")
         full = _filled(held)
@@ -145,7 +151,7 @@ def _orders(rounds: int) -> Iterator[Batch]:
 
 def _filled(held: int) -> Life:
     """`held` keys, with an event behind a gap and a delivery each."""
-    life = Life(_engines()[-1], RULES["held"].expect("paid", **UNPAID))
+    life = Life(_engines()[-1], rules("30 days"))
     for first in range(0, held, FILL):
         keys = range(first, min(held, first + FILL))
         at = [orders.START_US - 40 * DAY_US // 2 + key for key in keys for _ in range(2)]

@@ -301,6 +301,20 @@ def live_latency(figures: Mapping[str, Any]) -> str:
     return "\n".join([aligned(head, rows), about, notes(figures["notes"])]).rstrip()
 
 
+def bucket(records: Rows) -> str:
+    """CPU of an event in one bucket by what is held, engine and part."""
+    parts = list(records[0]["parts"])
+    head = ["us an event", "keys held", "rows a batch", "engine", "all in", *parts, "state MB"]
+    first: dict[tuple[str, int], float] = {}
+    rows = []
+    for r in records:
+        base = first.setdefault((r["what"], r["held"]), r["us"])
+        told = f"{r['us']:.2f} ({base / r['us']:.1f}x)"
+        cells = [r["what"], short(r["held"]), f"{r['rows_a_batch']:,}", r["engine"], told]
+        rows.append([*cells, *(f"{r['parts'][part]:.2f}" for part in parts), f"{r['state_mb']:.1f}"])
+    return aligned(head, rows) + "\nCPU of the process, medians over batches; (times as quick as the plain engine)"
+
+
 def held(records: Rows) -> str:
     """Milliseconds of a batch of the same rows by what is held meanwhile, and what the checkpoint weighs."""
     head = ["a batch of the same rows", "held", "rows a batch", "ms a batch", "state MB", "checkpoint MB", "answer"]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.test_import import bare
 from waterclock import cli
-from waterclock.bench import benchmarks, record, run, tables
+from waterclock.bench import benchmarks, bucket, record, run, tables
 from waterclock.bench.kafka import harness
 from waterclock.bench.timers import keepers, lateness, loop, memory, verbs
 from waterclock.errors import WrongAnswer
@@ -341,3 +341,14 @@ def test_the_benchmarks_run_as_a_module_of_the_source_tree() -> None:
         command_line, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2], timeout=60
     )
     assert (done.returncode, "timers, purgatory, wheel, pipeline" in done.stdout) == (0, True)
+
+
+def test_both_engines_of_a_bucket_are_measured_by_part_and_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "ROWS", 160)
+    assert bench(tmp_path, "bucket", "--sizes", "200") == 0
+    records = read(tmp_path, "bucket")["figures"]
+    assert {(r["what"], r["held"]) for r in records} == {("orders", 0), ("held", 200), ("scattered", 200)}
+    assert all(set(r["parts"]) == set(bucket.PARTS) for r in records)
+    assert "keys held" in (tmp_path / "bucket.txt").read_text()

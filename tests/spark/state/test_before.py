@@ -11,9 +11,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from tests.spark.state.test_bucket import KINDS_OF_RULES, rows, step
+from tests.spark.state.test_bucket import ENGINES, KINDS_OF_RULES, rows, step
 from waterclock.rules.engine import CLOSED
-from waterclock.spark.state.bucket import StoredBucket
+from waterclock.spark.state.bucket import Bucket, StoredBucket
 
 STORED = msgpack.unpackb((Path(__file__).parent / "version_3.msgpack").read_bytes(), strict_map_key=False)
 
@@ -22,8 +22,10 @@ def told(result: dict[str, Any]) -> tuple[Any, ...]:
     return result["kind"], result["key"], result["rule"], str(result["due"]), result["source_id"]
 
 
+@pytest.mark.parametrize("engine", ENGINES, ids=[engine.__name__ for engine in ENGINES])
 @pytest.mark.parametrize("name", STORED)
-def test_state_written_before_is_read_and_goes_on(name: str) -> None:
+def test_state_written_before_is_read_and_goes_on(name: str, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bucket, "engine_for", staticmethod(engine))
     before, rules = STORED[name], KINDS_OF_RULES[name.partition(",")[0]]
     assert repr(rules) == before["rules"]
     state = StoredBucket(before["engine"], before["rows"]), before["blobs"]

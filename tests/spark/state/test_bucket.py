@@ -19,6 +19,8 @@ from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, MapState
 from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, StoredBucket
+from waterclock.spark.state.compiled import engine_for
+from waterclock.spark.state.plain import PlainEngine
 
 SCHEMA = pa.schema(
     [
@@ -58,7 +60,13 @@ def rows() -> list[dict[str, Any]]:
 
 
 State = tuple[StoredBucket, dict[int, bytes]]
+ENGINES = [PlainEngine, engine_for]  # the second is the compiled one, where it was built
 NO_PAGES, PAGES = (1024, 8192), (3, 64)  # AWAKE, LARGE: nothing goes to the blob store here, and nearly all does
+
+
+@pytest.fixture(params=ENGINES, ids=[engine.__name__ for engine in ENGINES], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bucket, "engine_for", staticmethod(request.param))
 
 
 @pytest.fixture(params=[NO_PAGES, PAGES], ids=["no pages", "pages"], autouse=True)

@@ -48,6 +48,8 @@ class StoredBucket:
 class Bucket:
     """Rules applied to one bucket, from stored state to stored state."""
 
+    engine_for = staticmethod(engine_for)  # which engine applies them
+
     def __init__(self, rules: Rules, stored: StoredBucket | None, blobs: Blobs | None = None) -> None:
         """`blobs` is where the rest of the state lies; without it the bucket lives for one life only."""
         self._rules = rules
@@ -57,7 +59,7 @@ class Bucket:
         self._watermarks = Watermarks(state and state["watermarks"])
         self._store = BlobStore({} if blobs is None else blobs, 0 if state is None else state["free"])
         self._pages = Pages(self._store, () if state is None else state["pages"])
-        self._engine = engine_for(rules, self._rows, self._store, self._find)
+        self._engine = self.engine_for(rules, self._rows, self._store, self._find)
         if state is not None and stored is not None:
             self._engine.load(state["engine"])
             if state["awake"]:

@@ -36,8 +36,8 @@ class Wanted(Protocol):
 
     def __len__(self) -> int: ...
 
-    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        """The places of the hashes in `index` that are alive and may be of one of the keys."""
+    def places(self, index: np.ndarray) -> np.ndarray:
+        """The places of the hashes in `index` that may be of one of the keys."""
 
     def among(self, keys: pa.Array) -> np.ndarray:
         """Whether each of `keys` is one of those looked for."""
@@ -53,11 +53,11 @@ class KeySet:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    def places(self, index: np.ndarray) -> np.ndarray:
         if self._hashes is None:
             self._hashes = np.unique(states.hashes(self._keys))
         nearest = self._hashes.take(np.searchsorted(self._hashes, index), mode="clip")
-        return np.flatnonzero((nearest == index) & alive)
+        return np.flatnonzero(nearest == index)
 
     def among(self, keys: pa.Array) -> np.ndarray:
         return np.array([key in self._keys for key in keys.to_pylist()], bool)
@@ -71,7 +71,9 @@ class Page:
     ) -> None:
         """`blobs` are the numbers of index, states and rows, `size` what they take in the blob store together."""
         self._store, self._blobs, self._size = store, blobs, size
-        self._alive = ~np.unpackbits(np.frombuffer(crossed, np.uint8), count=count).astype(bool)
+        self._count, self._crossed = count, crossed
+        self._living = count - int.from_bytes(crossed).bit_count()
+        self._marks: np.ndarray | None = None  # who is alive, once that is asked for
         self._index: np.ndarray | None = None
         self._states: States | None = None
         self.wake_at = wake_at
@@ -84,22 +86,25 @@ class Page:
 
     def dump(self) -> list[Any]:
         """What `Page(store, ...)` takes."""
-        return [self._blobs, self._size, len(self._alive), np.packbits(~self._alive).tobytes(), self.wake_at]
+        crossed = self._crossed if self._marks is None else np.packbits(~self._marks).tobytes()
+        return [self._blobs, self._size, self._count, crossed, self.wake_at]
 
     def __len__(self) -> int:
-        return int(self._alive.sum())
+        return self._living
 
     @property
     def is_mostly_dead(self) -> bool:
-        return 2 * len(self) < len(self._alive)
+        return 2 * self._living < self._count
 
     def alive(self) -> np.ndarray:
         """The places of all that are alive."""
-        return np.flatnonzero(self._alive)
+        return np.flatnonzero(self._alive())
 
     def find(self, wanted: Wanted) -> np.ndarray:
         """The places that are alive and whose keys are looked for."""
-        maybe = wanted.places(self.index(), self._alive)
+        maybe = wanted.places(self.index())
+        if len(maybe):
+            maybe = maybe[self._alive()[maybe]]
         if not len(maybe):
             return maybe
         found: np.ndarray = maybe[wanted.among(self.states().keys.take(pa.array(maybe)))]
@@ -107,8 +112,15 @@ class Page:
 
     def take(self, places: np.ndarray) -> States:
         """Cross out those at `places`, and give them."""
-        self._alive[places] = False
+        self._alive()[places] = False
+        self._living -= len(places)
         return self.states().take(places)
+
+    def _alive(self) -> np.ndarray:
+        if self._marks is None:
+            crossed = np.frombuffer(self._crossed, np.uint8)
+            self._marks = ~np.unpackbits(crossed, count=self._count).astype(bool)
+        return self._marks
 
     def remove(self) -> None:
         self._store.remove(self._blobs, self._size)
@@ -140,6 +152,10 @@ class Pages:
         """False where nothing rests."""
         return bool(self._pages)
 
+    def all(self) -> list[Page]:
+        """Every page, the oldest first."""
+        return list(self._pages)
+
     def dump(self) -> list[Any]:
         """What `Pages(store, stored)` takes."""
         return [page.dump() for page in self._pages]
@@ -158,8 +174,13 @@ class Pages:
                 yield page.take(page.alive())
 
     def add(self, resting: States, hashes: np.ndarray, wake_at: int | None) -> None:
-        """A page more; `wake_at` is the watermark at which most of its states get smaller by themselves."""
-        self._pages.append(Page.write(self._store, hashes, resting, wake_at))
+        """A page more, or several; `wake_at` is the watermark at which most of its states get smaller by themselves."""
+        if len(hashes) <= LARGEST:
+            self._pages.append(Page.write(self._store, hashes, resting, wake_at))
+            return
+        for first in range(0, len(hashes), LARGEST):
+            places = np.arange(first, min(len(hashes), first + LARGEST))
+            self._pages.append(Page.write(self._store, hashes[places], resting.take(places), wake_at))
 
     def tidy(self) -> None:
         """Few pages, and none that is mostly dead."""

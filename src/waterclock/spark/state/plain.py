@@ -69,32 +69,32 @@ class PlainEngine:
         """`find` wakes those of the keys looked for that rest."""
         self._rules, self._rows, self._store, self._find = rules, rows, store, find
         self._carries = rules.carries()
-        self._engine = Engine(rules, self._unpack, self._wake)
+        self.engine = Engine(rules, self._unpack, self._wake)
 
     @property
     def watermark(self) -> int:
-        return self._engine.watermark
+        return self.engine.watermark
 
     def wanted(self, tables: Sequence[pa.Table]) -> Wanted:
         return KeySet(key for table in tables for key in pc.unique(table.column(self._rules.key)).to_pylist())
 
     def wake(self, awoken: States) -> None:
-        states.wake(self._engine, awoken, self._rows)
+        states.wake(self.engine, awoken, self._rows)
 
     def step(self, tables: Sequence[pa.Table], watermark: int) -> pa.Table:
         events = chain.from_iterable([events_of(self._rules, t, self._rows.add(t)) for t in tables])
-        return self._results(self._engine.step(events, watermark))
+        return self._results(self.engine.step(events, watermark))
 
     def frame(self) -> Any:
-        return self._engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
+        return self.engine.frame(self._pack, lambda rested: chunks.stored_apart(rested, self._store))
 
     def load(self, frame: Any) -> None:
-        self._engine.load(frame)
+        self.engine.load(frame)
 
     def at_rest(self) -> AtRest:
-        keys = self._engine.keys()
-        resting = states.states_of(self._engine, keys, self._rows)
-        return AtRest(resting, states.hashes(keys), [*map(self._engine.wake_by, keys)])
+        keys = self.engine.keys()
+        resting = states.states_of(self.engine, keys, self._rows)
+        return AtRest(resting, states.hashes(keys), [*map(self.engine.wake_by, keys)])
 
     def wait_for(self, deadlines: Iterable[Deadline]) -> None:
         """Deadlines of keys that it has, as `chunks.unpack` gives them."""
@@ -102,14 +102,14 @@ class PlainEngine:
             self._engine.when_due(kind, key, due, a, b)
 
     def counters(self) -> dict[str, int]:
-        return self._engine.counters.to_dict()
+        return self.engine.counters.to_dict()
 
     def next_due(self) -> int | None:
-        return self._engine.next_due()
+        return self.engine.next_due()
 
     def close(self) -> None:
         """The engine and its parts hold each other: taken apart, their memory is free at once."""
-        self._engine.close()
+        self.engine.close()
 
     def _wake(self, keys: Iterable[Key]) -> None:
         self._find(KeySet(keys))
@@ -130,7 +130,7 @@ class PlainEngine:
             "key": pa.array(keys),
             "rule": pa.array(rules, pa.string()),
             "due": pa.array(dues, pa.int64()).cast(frames.TIMESTAMP),
-            "emitted_at": emitted_at(self._engine.watermark, len(found)),
+            "emitted_at": emitted_at(self.engine.watermark, len(found)),
             "source_id": pa.array(sources, pa.string()),
             "result_id": pa.array(map(result_id, kinds, keys, rules, sources), pa.string()),
         }

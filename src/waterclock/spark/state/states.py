@@ -39,9 +39,10 @@ class States:
     def _rows_at(self, places: np.ndarray) -> pa.RecordBatch | None:
         if self.rows is None:
             return None
-        ends, held = np.cumsum(self.held), self.held[places]
-        runs = [np.arange(end - size, end) for end, size in zip(ends[places], held, strict=True) if size]
-        return self.rows.take(pa.array(np.concatenate(runs))) if runs else None
+        starts, held = np.cumsum(self.held) - self.held, self.held[places]
+        before = np.cumsum(held) - held  # of each one, the rows of those that are taken before it
+        rows = np.repeat(starts[places] - before, held) + np.arange(held.sum())
+        return self.rows.take(pa.array(rows)) if len(rows) else None
 
 
 @dataclass(slots=True)

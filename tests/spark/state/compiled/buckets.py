@@ -19,7 +19,6 @@ from waterclock.spark.frames import TIMESTAMP, counters_of
 from waterclock.spark.state.bucket import Bucket, StoredBucket
 from waterclock.spark.state.plain import PlainEngine
 
-ENGINE, PLAIN = "waterclock.spark.state.bucket.engine_for", PlainEngine
 NO_PAGES, PAGES = (1024, 8192), (0, 16)  # AWAKE, LARGE: nothing rests on pages and shelves, and all does
 
 
@@ -59,6 +58,10 @@ def sizes(awake: int, large: int) -> Iterator[None]:
         yield
 
 
+class PlainBucket(Bucket):
+    engine_for = staticmethod(PlainEngine)
+
+
 class Life:
     """A bucket from step to step, its state in bytes between them."""
 
@@ -68,7 +71,7 @@ class Life:
 
     def step(self, is_plain: bool, tables: list[pa.Table], watermark: int) -> tuple[Any, ...]:
         """(results, counters, next deadline or None) of one step."""
-        bucket = self._bucket(is_plain)
+        bucket = (PlainBucket if is_plain else Bucket)(self.rules, self.stored, self.blobs)
         found = bucket.step(tables, watermark)
         due = bucket.next_due_us()
         self.stored: StoredBucket | None = bucket.store()
@@ -76,12 +79,6 @@ class Life:
         self.sizes.append(bucket.grown)
         assert sum(self.sizes) == len(self.stored) + self.blobs.size()
         return found.to_pylist(), counters_of(found), due
-
-    def _bucket(self, is_plain: bool) -> Bucket:
-        if not is_plain:
-            return Bucket(self.rules, self.stored, self.blobs)
-        with patch(ENGINE, PLAIN):
-            return Bucket(self.rules, self.stored, self.blobs)
 
 
 def lived(

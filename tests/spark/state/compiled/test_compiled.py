@@ -6,16 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.rules.oracle import Spec
-from tests.rules.test_properties import Stream, build, cuts, few, many, specs, streams
+from tests.rules.test_properties import Stream, build, cuts, many, specs, streams
 from tests.spark.state.compiled.buckets import NO_PAGES, PAGES, known, lived, sizes
 from waterclock.spark.state.compiled import COMPILED, unknown
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled engine was not built")
 
+few = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 KEYS: list[dict[str | None, Any]] = [
     {"a": "a", "b": "b"},
     {"a": 7, "b": -(2**60)},

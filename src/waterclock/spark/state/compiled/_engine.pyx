@@ -108,7 +108,8 @@ cdef extern from "columns.h" nogil:
         Keys keys
         void add(const Texts &) except +
         void ready() except +
-        void places(const uint32_t *, const uint8_t *, int64_t, vector[int64_t] &) except +
+        cbool is_ready()
+        void places(const uint32_t *, int64_t, vector[int64_t] &) except +
     void make_room "waterclock::make_room"(CEngine &, int64_t) except +
     void rows_of "waterclock::rows_of"(CEngine &, const Incoming &, int64_t)
     Texts part "waterclock::part"(const Texts &, int64_t, int64_t)
@@ -135,7 +136,7 @@ cdef class TextColumn:
     cdef Texts texts
     cdef object _array
 
-    def __init__(self, array):
+    def __cinit__(self, array):
         offsets = bytes_ = valid = None
         cdef int64_t rows = len(array), first = array.offset
         self._array = array
@@ -177,16 +178,15 @@ cdef class Wanted:
         self._kept.append(keys)
         self.wanted.add(keys.texts)
 
-    def places(self, const uint32_t[::1] hashes, const uint8_t[::1] alive):
-        """The places of the hashes that may be of one of the keys and are alive, as int64 in bytes."""
+    def places(self, const uint32_t[::1] hashes):
+        """The places of the hashes that may be of one of the keys, as int64 in bytes."""
         cdef vector[int64_t] found
         cdef int64_t count = hashes.shape[0]
-        if alive.shape[0] != count:
-            raise ValueError("a page whose hashes are not as many as its states")
-        self.wanted.ready()
+        if not self.wanted.is_ready():
+            self.wanted.ready()
         if count:
             with nogil:
-                self.wanted.places(&hashes[0], &alive[0], count, found)
+                self.wanted.places(&hashes[0], count, found)
         return copied(found.data(), 8 * found.size())
 
     def among(self, TextColumn keys):
@@ -211,7 +211,7 @@ cdef class Engine:
     cdef const int64_t *_delivery_dues
     cdef int64_t _rows
 
-    def __init__(self, spec, names, kinds):
+    def __cinit__(self, spec, names, kinds):
         """`spec` is what rules.h calls Rules, as a mapping; `names` are those of results' rules."""
         cdef Rules rules
         cdef Plan plan
@@ -233,7 +233,7 @@ cdef class Engine:
         self._kinds = [kind.encode() for kind in kinds]
         self._kept = []
         self.engine = new CEngine(rules)
-        self.numbered(False)
+        self.stored = new Stored(self.engine[0], False)
 
     def __dealloc__(self):
         del self.stored
@@ -241,6 +241,8 @@ cdef class Engine:
 
     def numbered(self, cbool has_numbers):
         """Say whether keys are numbers, before anything else is done; they come and go as texts of digits."""
+        if has_numbers == self._has_numbers:
+            return
         del self.stored
         self._has_numbers = has_numbers
         self.stored = new Stored(self.engine[0], has_numbers)

@@ -34,8 +34,9 @@ class Chunks {
         Reader from(others);
         int64_t delivery = 0, place = 0;
         auto deliver = [&] {
-            need(!keys[delivery].is_null() && !ids[delivery].is_null(), "a delivery without a key, or an id");
-            core.deadlines.pass(Deadline{dues[delivery], first + delivery, keys[delivery], ids[delivery], 0, DELIVER});
+            View key = keys[delivery], id = ids[delivery];
+            need(!key.is_null() && !id.is_null() && is_utf8(key) && is_utf8(id), "a delivery without a key, or an id");
+            core.deadlines.pass(Deadline{dues[delivery], first + delivery, key, id, 0, DELIVER});
             delivery++, place++;
         };
         for (uint32_t i = from.array(); i > 0; i--) {

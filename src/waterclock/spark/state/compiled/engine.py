@@ -46,8 +46,8 @@ class CompiledWanted:
     def __len__(self) -> int:
         return self._count
 
-    def places(self, index: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        return np.frombuffer(self._wanted.places(index, alive.view(np.uint8)), np.int64)
+    def places(self, index: np.ndarray) -> np.ndarray:
+        return np.frombuffer(self._wanted.places(index), np.int64)
 
     def among(self, keys: pa.Array) -> np.ndarray:
         return np.frombuffer(self._wanted.among(compiled.TextColumn(_texts(keys))), bool)
@@ -175,7 +175,7 @@ class CompiledEngine:
     def _holds(self, table: pa.Table) -> pa.Array:
         """A bit for each condition, of each row."""
         count = len(self._rules.questions().conditions)
-        answers = np.fromiter(conditions(self._rules, table), np.dtype((bool, count)), table.num_rows)
+        answers = np.array(list(conditions(self._rules, table)), bool).reshape(-1, count)
         weights = np.uint64(1) << np.arange(count, dtype=np.uint64)
         return pa.array((answers * weights).sum(axis=1, dtype=np.uint64))
 
@@ -323,6 +323,6 @@ def _told() -> Iterator[None]:
         yield
     except ValueError as error:
         raise StateMismatch(
-            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start with "
-            "a new checkpoint and sink"
+            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start "
+            "with a new checkpoint and sink"
         ) from None

@@ -59,10 +59,10 @@ class Reader {
     void array_of(uint32_t count) { need(array() == count, "a list of another length"); }
     View text() {
         uint8_t code = byte();
-        if ((code & 0xe0) == 0xa0)
-            return view(code & 31);
-        need(code >= 0xd9 && code <= 0xdb, "a text");
-        return view(bytes(1 << (code - 0xd9)));
+        need((code & 0xe0) == 0xa0 || (code >= 0xd9 && code <= 0xdb), "a text");
+        View found = view((code & 0xe0) == 0xa0 ? code & 31 : bytes(1 << (code - 0xd9)));
+        need(is_utf8(found), "a text in UTF-8");
+        return found;
     }
     View text_or_null() { return took_nil() ? View{} : text(); }
     View binary() {

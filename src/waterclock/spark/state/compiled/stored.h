@@ -20,7 +20,7 @@ class Stored {
 
     /* Take back the state of a key; of the rows that it holds, `held` of them, the first has the number `first`. */
     void wake(View key_text, View packed, int64_t first, int64_t held) {
-        need(!key_text.is_null() && !packed.is_null(), "a state without a key");
+        need(!key_text.is_null() && is_utf8(key_text) && !packed.is_null(), "a state without a key");
         Reader from(packed);
         uint32_t key = core.keys.of(key_text);
         from.array_of(4);

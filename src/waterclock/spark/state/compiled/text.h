@@ -35,6 +35,34 @@ struct View {
     }
 };
 
+/* Whether a text is UTF-8, as Python decodes it: no surrogates, nothing longer than it must be. */
+inline bool is_utf8(View text) {
+    const uint8_t *at = (const uint8_t *)text.at, *end = at + text.size;
+    while (at < end) {
+        uint64_t word;
+        if (end - at >= 8 && (memcpy(&word, at, 8), !(word & 0x8080808080808080ull))) {
+            at += 8;
+            continue;
+        }
+        uint32_t first = *at++;
+        if (first < 0x80)
+            continue;
+        int more = first >= 0xc2 && first < 0xe0 ? 1 : (first & 0xf0) == 0xe0 ? 2 : first >= 0xf0 && first < 0xf5 ? 3 : 0;
+        if (more == 0 || end - at < more)
+            return false;
+        uint32_t letter = first & (0x3f >> more);
+        for (int i = 0; i < more; i++, at++) {
+            if ((*at & 0xc0) != 0x80)
+                return false;
+            letter = letter << 6 | (*at & 0x3f);
+        }
+        if ((more == 2 && letter < 0x800) || (more == 3 && (letter < 0x10000 || letter > 0x10ffff)) ||
+            (letter >= 0xd800 && letter < 0xe000))
+            return false;
+    }
+    return true;
+}
+
 /* A column of texts as Arrow has it: rows + 1 offsets; a bit for each row that is there, or no bits at all. */
 struct Texts {
     const int32_t *offsets = nullptr;

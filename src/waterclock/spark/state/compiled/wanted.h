@@ -5,6 +5,8 @@
 #ifndef WATERCLOCK_WANTED_H
 #define WATERCLOCK_WANTED_H
 
+#include <algorithm>
+
 #include "rules.h"
 
 namespace waterclock {
@@ -24,19 +26,30 @@ class Wanted {
             size *= 2;
         bits.assign(size / 64, 0);
         mask = uint32_t(size - 1);
-        for (const Keys::Key &key : keys.all)
+        hashes.clear();
+        for (const Keys::Key &key : keys.all) {
             bits[(key.crc & mask) >> 6] |= uint64_t(1) << (key.crc & 63);
+            hashes.push_back(key.crc);
+        }
+        std::sort(hashes.begin(), hashes.end());
+        known = keys.all.size();
     }
-    /* The places of those hashes that one of the keys may have; `alive` has a byte for each. */
-    void places(const uint32_t *hashes, const uint8_t *alive, int64_t count, std::vector<int64_t> &found) const {
+    bool is_ready() const { return !bits.empty() && known == keys.all.size(); }
+    /* The places of those hashes that one of the keys may have. */
+    void places(const uint32_t *index, int64_t count, std::vector<int64_t> &found) const {
+        const uint64_t *at = bits.data();
         for (int64_t i = 0; i < count; i++)
-            if ((bits[(hashes[i] & mask) >> 6] >> (hashes[i] & 63) & 1) && alive[i])
+            if ((at[(index[i] & mask) >> 6] >> (index[i] & 63) & 1) && has(index[i]))
                 found.push_back(i);
     }
 
   private:
     std::vector<uint64_t> bits;
+    std::vector<uint32_t> hashes; /* sorted */
     uint32_t mask = 0;
+    size_t known = 0;
+
+    bool has(uint32_t hash) const { return std::binary_search(hashes.begin(), hashes.end(), hash); }
 };
 
 } // namespace waterclock
