@@ -144,10 +144,6 @@ class Pages:
         self._store = store
         self._pages = [Page(store, *page) for page in stored]
 
-    def all(self) -> list[Page]:
-        """Every page, the oldest first."""
-        return list(self._pages)
-
     def __bool__(self) -> bool:
         """False where nothing rests."""
         return bool(self._pages)

@@ -99,7 +99,7 @@ class PlainEngine:
     def wait_for(self, deadlines: Iterable[Deadline]) -> None:
         """Deadlines of keys that it has, as `chunks.unpack` gives them."""
         for due, kind, key, a, b in deadlines:
-            self._engine.when_due(kind, key, due, a, b)
+            self.engine.when_due(kind, key, due, a, b)
 
     def counters(self) -> dict[str, int]:
         return self.engine.counters.to_dict()
