@@ -20,8 +20,10 @@ from waterclock.timer import built
 from waterclock.timer.locked import LockedWheel
 from waterclock.wheel import reference
 
-
-if TYPE_CHECKING or built.Adder is plain.Adder:  # nothing is compiled: they have no other
+if TYPE_CHECKING:
+    from waterclock import AsyncTimer as PlainLoop
+    from waterclock import Timer as PlainThread
+elif built.Adder is plain.Adder:  # nothing is compiled: they have no other
     PlainThread, PlainLoop = Timer, AsyncTimer
 else:
     PlainThread = type("PlainThread", (plain.Adder, Timer), {})
