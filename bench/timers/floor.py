@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Final
 
 from waterclock.bench.tables import aligned, short
+from waterclock.bench.timers import verbs
 from waterclock.bench.timers.verbs import Report, _timed, delays_ms
 from waterclock.wheel import TimingWheel
 
@@ -37,7 +38,7 @@ def measure(sizes: Sequence[int], rounds: int, report: Report) -> list[dict[str,
 
 
 def _round(size: int, seed: int) -> dict[str, float]:
-    times = max(1, 100_000 // size)
+    times = max(1, verbs.REPEATED // size)
     each = [_once(size, seed) for _ in range(times)]
     return {part: sum(one[part] for one in each) / times for part in PARTS}
 

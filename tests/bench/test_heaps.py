@@ -172,6 +172,7 @@ def test_a_part_is_measured_alone_and_the_record_says_how_to_do_it_again(
 
 def test_the_floor_and_a_drivers_verbs_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "DEEDS", 20)
+    monkeypatch.setattr(verbs, "REPEATED", 100)
     command = ["bench", "timers", "--sizes", "50,60", "--rounds", "1", "--floor", "--driver", "--out", str(tmp_path)]
     assert cli.main(command) == 0
     figures = json.loads((tmp_path / "timers.json").read_text())["figures"]

@@ -10,21 +10,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from waterclock import AsyncTimer, ManualClock, Timer
 from waterclock.timer import adding as plain
+from waterclock.timer import built
 from waterclock.timer.locked import LockedWheel
 from waterclock.wheel import reference
 
+if TYPE_CHECKING:
+    from waterclock import AsyncTimer as PlainLoop
+    from waterclock import Timer as PlainThread
+elif built.Adder is plain.Adder:  # nothing is compiled: they have no other
+    PlainThread, PlainLoop = Timer, AsyncTimer
+else:
+    PlainThread = type("PlainThread", (plain.Adder, Timer), {})
+    PlainLoop = type("PlainLoop", (plain.Adder, AsyncTimer), {})
 
-class PlainTimer(plain.Adder, Timer):
+
+class PlainTimer(PlainThread):
     """The thread's driver, with the plain way into the wheel."""
 
 
-class PlainAsyncTimer(plain.Adder, AsyncTimer):
+class PlainAsyncTimer(PlainLoop):
     """The loop's driver, with the plain way into the wheel."""
 
 

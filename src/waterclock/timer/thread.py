@@ -174,7 +174,7 @@ def _serve(me: ref[Timer], bell: Bell) -> None:
             del timer
             bell.wait(QUIET_S if tidy() else -1)
         else:
-            bell.wait(min(wait_s, QUIET_S if tidy() else LONGEST_WAIT_S))
+            bell.wait(min(wait_s, LONGEST_WAIT_S, QUIET_S if tidy() else LONGEST_WAIT_S))
 
 
 def _ask_for_exact_wake_ups() -> None:
