@@ -5,16 +5,19 @@ binds it to the folder of the checkpoint's heartbeats; each file in there is a h
 is written in another way is never bound, and never closes.
 
 Rule 1: an offset is the number of heartbeats, so a batch that is run again has the same ones whatever lies in the folder.
-Rule 2: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
+Rule 2: what `on_spark` was told goes with the stream, as an option of the source, and nowhere else: a program that makes
+        streams without end keeps none of them.
+Rule 3: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
 
 NAME = "waterclock_close"
 _BINDING = "binding"  # the option that names the file which names the folder
+_SETTINGS = "settings"  # the option that holds an `OnSpark`
 _numbers = count()
-_made: dict[str, OnSpark] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,15 @@ class OnSpark:
 def closes(session: SparkSession, made: OnSpark) -> DataFrame:
     """Packed rows that close the stream which they are added to, once they are bound."""
     binding = str(_folder() / str(next(_numbers)))
-    _made[binding] = made
     session.dataSource.register(ClosingSource)
-    return session.readStream.format(NAME).option(_BINDING, binding).load()
+    settings = json.dumps(asdict(made))
+    return session.readStream.format(NAME).option(_BINDING, binding).option(_SETTINGS, settings).load()
 
 
 def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
     """By its binding, each `on_spark` that `stream` went through."""
     plan = stream._jdf.queryExecution().analyzed()
-    found = [options.get(_BINDING) for options in _options(plan)]
-    return {binding: _made[binding] for binding in found if binding in _made}
+    return {options.get(_BINDING): OnSpark(**json.loads(options.get(_SETTINGS))) for options in _options(plan)}
 
 
 def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
