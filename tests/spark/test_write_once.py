@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -19,7 +20,7 @@ from waterclock import Rules
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import write_once
-from waterclock.spark.closing import ClosingReader, bind, bindings_of, unbind
+from waterclock.spark.closing import ClosingReader, OnSpark, bind, bindings_of, unbind
 from waterclock.spark.packs import END_US
 
 pytestmark = pytest.mark.spark
@@ -157,3 +158,18 @@ def test_a_heartbeat_counts_once_bound_and_a_batch_that_is_run_again_has_the_sam
     (rows,) = reader.read(beat)
     assert rows.column("ts").cast(pa.int64()).to_pylist() == [END_US]
     assert reader.partitions({"heartbeats": 1}, {"heartbeats": 1}) == []
+
+
+def test_a_stream_that_is_made_leaves_nothing_behind_when_it_is_forgotten(spark: SparkSession, tmp_path: Path) -> None:
+    # each use of on_spark left a record for as long as the process lived
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, OnSpark) for each in gc.get_objects())
+
+    (tmp_path / "in").mkdir()
+    before = kept()
+    made = [results_of(spark, tmp_path) for _ in range(3)]
+    assert [each.watermark_delay_us for one in made for each in bindings_of(one).values()] == [3_600_000_000] * 3
+    assert len({binding for one in made for binding in bindings_of(one)}) == 3
+    made.clear()
+    assert kept() == before

@@ -7,16 +7,19 @@ is written in another way is never bound, and never closes.
 Rule 1: an offset is the number of heartbeats, so a batch that is run again has the same ones whatever lies in the folder.
         Beside it stands the number of buckets, where it is not 16: a checkpoint lives with one, and who writes without
         `write_once` would notice another one only when keys had looked for their state in the wrong place.
-Rule 2: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
+Rule 2: what `on_spark` was told goes with the stream, as an option of the source, and nowhere else: a program that makes
+        streams without end keeps none of them.
+Rule 3: only the planner, a Python beside the driver, looks into the folder: executors need not see it.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -49,8 +52,8 @@ if TYPE_CHECKING:
 NAME = "waterclock_close"
 _BINDING = "binding"  # the option that names the file which names the folder
 _COUNT = "buckets"
+_SETTINGS = "settings"  # the option that holds an `OnSpark`
 _numbers = count()
-_made: dict[str, OnSpark] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +69,15 @@ class OnSpark:
 def closes(session: SparkSession, made: OnSpark) -> DataFrame:
     """Packed rows that close the stream which they are added to, once they are bound."""
     binding = str(_folder() / str(next(_numbers)))
-    _made[binding] = made
     session.dataSource.register(ClosingSource)
-    stream = session.readStream.format(NAME).option(_BINDING, binding).option(_COUNT, str(made.buckets))
-    return stream.load()
+    settings = json.dumps(asdict(made))
+    return session.readStream.format(NAME).option(_BINDING, binding).option(_SETTINGS, settings).load()
 
 
 def bindings_of(stream: DataFrame) -> Mapping[str, OnSpark]:
     """By its binding, each `on_spark` that `stream` went through."""
     plan = stream._jdf.queryExecution().analyzed()
-    found = [options.get(_BINDING) for options in _options(plan)]
-    return {binding: _made[binding] for binding in found if binding in _made}
+    return {options.get(_BINDING): OnSpark(**json.loads(options.get(_SETTINGS))) for options in _options(plan)}
 
 
 def bind(bindings: Mapping[str, OnSpark], heartbeats: Path) -> None:
@@ -123,7 +124,7 @@ class ClosingSource(DataSource):  # type: ignore[misc]  # PySpark is untyped her
         return TIMED
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return ClosingReader(self.options[_BINDING], int(self.options[_COUNT]))
+        return ClosingReader(self.options[_BINDING], json.loads(self.options[_SETTINGS])["buckets"])
 
 
 class Beats(InputPartition):  # type: ignore[misc]  # PySpark is untyped here
