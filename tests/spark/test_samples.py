@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sample names its files without a folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def spark_here(spark: SparkSession, here: Path) -> Iterator[SparkSession]:
+    """The session, which looks for paths without a folder where the JVM was started, looks here."""
+    hadoop = spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    files = hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    before = files.getWorkingDirectory()
+    files.setWorkingDirectory(hadoop.Path(str(here)))
+    yield spark
+    files.setWorkingDirectory(before)
 
 
 def sample(word: str) -> str:
@@ -81,12 +93,13 @@ def test_the_first_sample_writes_who_paid_and_who_did_not(spark: SparkSession, h
 
 @pytest.mark.spark
 @pytest.mark.long(seconds=10)
-def test_the_sample_of_a_dataframe_reads_a_foreign_time_and_joins_a_table(spark: SparkSession, here: Path) -> None:
+def test_the_sample_of_a_dataframe_reads_a_foreign_time_and_joins_a_table(spark_here: SparkSession, here: Path) -> None:
     (here / "in").mkdir()
     lines = [f"{order},01.01.2026 {at}:00,{what}" for order, at, what in ORDERS]
     (here / "in" / "orders.csv").write_text("\n".join(["order,at,what", *lines, ""]))
-    spark.createDataFrame([("A1", "Ghent")], "order string, shop string").write.parquet("shops")
-    run_block(sample("spark.readStream"), {**named(), "spark": spark, "rules": RULES})
+    spark_here.createDataFrame([("A1", "Ghent")], "order string, shop string").write.parquet("shops")
+    assert (here / "shops").is_dir()
+    run_block(sample("spark.readStream"), {**named(), "spark": spark_here, "rules": RULES})
     rows = [row for row in told(here / "orders.db", "kind, key, event_shop") if row[0] == "event"]
     assert rows == [("event", "A1", "Ghent")] * 2 + [("event", "B2", None)]
 
