@@ -137,9 +137,11 @@ class DeltaSink:
         with self._errors_of_delta():
             for part, table in self._tables.items():
                 table.update_incremental()
-                may_follow(self._owner(epoch, part), epoch, self.describe())
-                told = CommitProperties(app_transactions=[_transaction_of(epoch)])
-                table.create_write_transaction([], "append", table.schema(), commit_properties=told)
+                found = self._owner(epoch, part)
+                may_follow(found, epoch, self.describe())
+                if found != epoch:
+                    told = CommitProperties(app_transactions=[_transaction_of(epoch)])
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=told)
         self._epoch = epoch
 
     def begin(self) -> None:
