@@ -28,7 +28,7 @@ COLUMNS = "kind, key, rule, due, emitted_at, source_id, result_id, event_what, e
 
 def staged_pipeline(folder: Path, kind: str = "by sequence", rows: int = 90) -> Path:
     """A pipeline of files with the rules of `kind`, none of whose files has come yet."""
-    file = make_pipeline(folder, orders(rows), FILES)
+    file = make_pipeline(folder, orders(rows), FILES, files_per_batch=FILES // STAGES)
     (folder / "in").rename(folder / "later")
     (folder / "in").mkdir()
     text = file.read_text().replace('watermark_delay = "1 hour"', 'watermark_delay = "1 hour"\nclose = false')

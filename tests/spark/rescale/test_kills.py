@@ -43,7 +43,7 @@ def to_the_end(spark: SparkSession, file: Path, checkpoint: Path) -> None:
     go_on_with(file, checkpoint)
     for stage in range(1, STAGES):
         next_stage(file, stage)
-        run(spark, file)
+    run(spark, file)
     assert outcomes(file) == expected(file)
 
 

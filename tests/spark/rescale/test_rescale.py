@@ -101,7 +101,7 @@ def test_a_death_behind_each_step_leaves_one_of_the_two_to_be_used(
     go_on_with(file, new)
     for stage in range(1, STAGES):
         next_stage(file, stage)
-        run(spark, file)
+    run(spark, file)
     assert outcomes(file) == expected(file)
 
 

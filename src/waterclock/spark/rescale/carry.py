@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,5 +231,6 @@ class _Carry:
 def _flush(folder: Path) -> None:
     """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there."""
     for part in folder.rglob("*"):
-        flush_folder(part) if part.is_dir() else flush_file(part)
+        with suppress(FileNotFoundError):  # Spark tidies up its state now and then
+            flush_folder(part) if part.is_dir() else flush_file(part)
     flush_folder(folder)
