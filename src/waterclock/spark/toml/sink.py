@@ -236,8 +236,8 @@ def _in_folder(name: str, value: str, folder: Path) -> str:
 def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:
     if mode != "results":
         raise UsageError(
-            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite' or 'postgres' for "
-            "mode = 'apply'"
+            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite', 'postgres' or "
+            "'delta' for mode = 'apply'"
         )
     partitions = get(sink, _WHERE, "partitions", int, -1)
     if partitions != -1 and not 0 < partitions <= _MOST_PARTITIONS:
