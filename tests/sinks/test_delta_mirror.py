@@ -219,6 +219,8 @@ def of_file(folder: Path, sink: str, value: str = "maxwell") -> Any:
 
 def test_of_changes_the_path_is_the_folder_in_which_the_tables_stand(tmp_path: Path) -> None:
     made = of_file(tmp_path, "path = 'lake'")
+    (tmp_path / "lake" / "changes_batches").mkdir(parents=True)
+    assert made == of_file(tmp_path, "path = 'lake'")  # the second start was refused: the folder was there
     assert (made.location, made.mirror) == (str(tmp_path / "lake" / "changes"), Replica())
     assert of_file(tmp_path, "path = 's3://lake/'\ntable = 'own'").location == "s3://lake/own"
 

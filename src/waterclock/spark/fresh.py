@@ -34,9 +34,10 @@ def start_over(config: Config) -> None:
     checkpoint.refuse_unusable()
     removal = Removal(checkpoint)
     removal.refuse_other_things()
-    removal.refuse_anothers(place_of(config.sink))
+    removal.refuse_anothers(" and ".join(place_of(outlet.sink) for outlet in config.outlets))
     owner.take()
-    config.sink.remove()
+    for outlet in config.outlets:
+        outlet.sink.remove()
     removal.run()
     owner.let_go()
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,22 +30,21 @@ from waterclock.clock import SystemClock
 from waterclock.errors import UsageError, WaterclockError
 from waterclock.rules.durations import Duration, duration_us
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, Mirror, Sink, check_belongs, sink_of, written_once
-from waterclock.sinks.epochs import fence
+from waterclock.sinks import Batch, Sink
 from waterclock.spark import frames, operator
 from waterclock.spark.batches import batch_of
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
-from waterclock.spark.checkpoint.carrying import number_in_sink, settle
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
 from waterclock.spark.fresh import Removal
+from waterclock.spark.outputs import Outputs, outputs_of
 from waterclock.spark.packs import CLOSING_US
 from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, session_for
 from waterclock.spark.state import bucket
-from waterclock.spark.steps import ChosenColumns, ResultStep, StepSink
+from waterclock.spark.steps import StepSink
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.summary import Progress, Summary
 from waterclock.spark.toml.config import Config
@@ -70,7 +68,7 @@ class Pipeline:
     """A source, rules and a sink, with a checkpoint that keeps how far it has come; docs/pipeline-api.md is its guide.
 
     `source` is a `folder(...)`, `topics(...)`, or a streaming DataFrame; `rules` is None where topics bring changes of
-    tables. `sink` is one of waterclock.sinks, or an object with the five verbs of sinks/own.py.
+    tables. `sink` is one of waterclock.sinks, an object with the five verbs of sinks/own.py, or a list of such.
     ValueError, TypeError or UsageError where they do not fit together.
     """
 
@@ -86,20 +84,18 @@ class Pipeline:
         name: str = "pipeline",
         buckets: int | None = None,
     ) -> None:
-        asked = sink if isinstance(sink, StepSink) else StepSink(sink)
-        self._step, self._columns, sink = asked.step, asked.columns, asked.sink
-        self._reshapes: ResultStep | ChosenColumns | None = None
-        self._name, self._rules, self._sink = plain_name("Pipeline(name=)", name), rules, sink_of(sink)
+        self._name, self._rules, self._outputs = plain_name("Pipeline(name=)", name), rules, Outputs(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = place_of(checkpoint, Path.cwd())
         self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
-        check_source(source, rules, getattr(sink, "mirror", None))
-        check_places(None, getattr(source, "path", None), folder, _path_of(self._sink))
+        for output in self._outputs:
+            check_source(source, rules, output.mirror)
+            check_places(None, getattr(source, "path", None), folder, output.path)
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
         self._clock, self._session = SystemClock(), getattr(source, "sparkSession", None)
-        self._schema, self._written = self._results_schema(), None
+        self._schema = self._results_schema()
         self._query: StreamingQuery | None = None
         self._ended = self._closed = self._was_closed = self._stopped = False
         self._failure: BaseException | None = None
@@ -158,7 +154,7 @@ class Pipeline:
     def close(self) -> None:
         self._stream.close()
         self._behind.close()
-        self._sink.close()
+        self._outputs.close()
         self._owner.let_go()
 
     def check(self, session: SparkSession | None = None) -> None:
@@ -174,31 +170,24 @@ class Pipeline:
         if session is not None:
             self._stream.begin(session)
             self._schema = self._results_schema()
-            if self._step is not None and self._schema is not None:
-                self._reshapes = ResultStep(self._step, session, self._schema)
-        if self._schema is not None and self._columns:
-            self._reshapes = ChosenColumns(self._columns, self._schema)
         self.buckets = self._count(session)
-        if self._schema is not None and (self._step is None or self._reshapes is not None):
-            self._check_whole(self._schema if self._reshapes is None else self._reshapes.schema)
+        if self._schema is not None and self._outputs.plan(session, self._schema):
+            self._check_whole()
 
     def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
         """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
-        return self._checkpoint, self._rules, self._sink, self._written
+        only = self._outputs.only()
+        return self._checkpoint, self._rules, only.sink, only.schema
 
-    def _check_whole(self, schema: pa.Schema) -> None:
-        self._sink.open(schema)  # 1
-        self._written = schema
+    def _check_whole(self) -> None:
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        settle(checkpoint, self._sink.last_applied())
-        last, done = (number_in_sink(checkpoint, n) for n in (checkpoint.last_batch(), checkpoint.last_done()))
-        check_belongs(self._sink, str(checkpoint.path), checkpoint.query_id(), last, done)
+        self._outputs.open(checkpoint)  # 1
         self._stream.refuse_if_closed()
         checkpoint.claim(self._settings())  # 2
-        removal.serves(_place_of(self._sink))
+        removal.serves(self._outputs.place)
         self._owner.take()  # where the folder is new
-        fence(self._sink, self._owner.epoch)
-        self._totals = self._sink.totals()
+        self._outputs.fence(self._owner.epoch)
+        self._totals = self._outputs.first.sink.totals()
         self._gathering.holds(self._totals)
 
     def _count(self, session: SparkSession | None) -> int:
@@ -229,7 +218,7 @@ class Pipeline:
         if self._rules is None:
             worked = packed.select("frame").where("frame IS NOT NULL")
         else:
-            worked = operator.apply(self._rules, packed, self._columns)
+            worked = operator.apply(self._rules, packed, self._outputs.columns)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         return (writer.trigger(**trigger) if trigger else writer).start()  # 3
@@ -292,15 +281,12 @@ class Pipeline:
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
         place = (self._checkpoint, batch_id)
-        schema = self._schema if self._reshapes is None else self._reshapes.taken
-        made = batch_of(taken, place, schema, self._last_us, now - self._last_moment)
+        assert self._schema is not None, "check comes first"
+        made = batch_of(taken, place, self._outputs.taken(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
-        if self._reshapes is not None:
-            rows = self._reshapes.of(batch.sparkSession, made.results)
-            made = replace(made, results=rows, counters={**made.counters, "results": rows.num_rows})
         self._refuse_what_came_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
-        written = written_once(self._sink, made)  # 2 3 4 5
+        written = self._outputs.write(batch.sparkSession, made)  # 2 3 4 5
         if written is not None:
             self._batches += 1
             self._events += written.counters.get("events", 0)
@@ -336,18 +322,19 @@ class Pipeline:
         return WaterclockError(said) if said else _failure(error, self._checkpoint)
 
     def _summary(self, seconds: float) -> Summary:
-        return Summary(self._name, self._sink.describe(), self._batches, self._events, seconds, self._sink.totals())
+        outputs, counts = self._outputs, (self._batches, self._events)
+        return Summary(self._name, outputs.describe(), *counts, seconds, outputs.first.sink.totals())
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint's state depends on, and with it what a mirror holds."""
-        mirror = getattr(self._sink, "mirror", None)
+        mirrors = self._outputs.mirrors()
         return {
             "state": bucket.VERSION,
             "buckets": self.buckets,
             "rules": repr(self._rules),
             "watermark_delay_us": self._delay_us,
             **self._stream.settings(),
-            **({"mirror": repr(mirror)} if isinstance(mirror, Mirror) else {}),
+            **({"mirror": " ".join(map(repr, mirrors))} if mirrors else {}),
         }
 
 
@@ -356,25 +343,13 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        StepSink(sink or config.sink.sink(), config.step, config.columns),
+        outputs_of(sink, [StepSink(of.sink.sink(), of.step, of.columns, of.takes) for of in config.outlets]),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,
         name=config.name,
         buckets=config.buckets or Checkpoint(config.checkpoint).buckets() or by_cores(config.cores),
     )
-
-
-def _path_of(sink: Sink) -> Path | None:
-    """Where a sink lies in the file system, if it says so."""
-    path = getattr(sink, "path", None)
-    return path if isinstance(path, Path) else None
-
-
-def _place_of(sink: Sink) -> str:
-    """Where a sink's results are, in words that are the same from run to run."""
-    place = getattr(sink, "place", None)
-    return place if isinstance(place, str) else str(sink.describe())
 
 
 def _failure(error: BaseException, checkpoint: Checkpoint) -> BaseException:

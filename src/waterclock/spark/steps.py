@@ -26,7 +26,7 @@ from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
 from waterclock.spark.plans import refuse_stateful
-from waterclock.spark.toml.steps import Step, columns_from, step_from
+from waterclock.spark.toml.steps import Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:
@@ -37,11 +37,13 @@ SOURCE, RESULTS = "source", "results"
 
 @dataclass(frozen=True)
 class StepSink:
-    """A sink whose rows go through a step first, or that is given some of their columns."""
+    """A sink whose rows go through a step first, or that is given some of their columns, or some of the rows: what it
+    `takes`."""
 
     sink: Any
     step: Step | None = None
     columns: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
 
 
 def reshaped(
@@ -50,15 +52,25 @@ def reshaped(
     query: str | None = None,
     transform: str | Callable[[Any], Any] | None = None,
     columns: Sequence[str] = (),
+    takes: Sequence[str] = (),
 ) -> StepSink:
-    """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first; or for some `columns`."""
+    """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first; or for some `columns`.
+
+    With `takes` it is given some of a batch only: "results", "late", "dead_letters".
+    """
     from pathlib import Path
 
-    named = (("query", query), ("transform", transform), ("columns", list(columns) or None))
+    named = (
+        ("query", query),
+        ("transform", transform),
+        ("columns", list(columns) or None),
+        ("takes", list(takes) or None),
+    )
     given = {name: value for name, value in named if value is not None}
     if not given:
-        raise ValueError("reshaped() needs query=, transform= or columns=, got none of them")
-    return StepSink(sink, step_from("reshaped()", given, Path.cwd()), columns_from("reshaped()", given))
+        raise ValueError("reshaped() needs query=, transform=, columns= or takes=, got none of them")
+    where = "reshaped()"
+    return StepSink(sink, step_from(where, given, Path.cwd()), columns_from(where, given), takes_from(where, given))
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:

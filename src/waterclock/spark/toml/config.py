@@ -29,9 +29,9 @@ from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import any_place, check_places, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
-from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from
+from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from, place_of, refuse_one_place
 from waterclock.spark.toml.steps import NAMES as STEPS
-from waterclock.spark.toml.steps import Step, columns_from, step_from
+from waterclock.spark.toml.steps import Step, check_takes, columns_from, step_from, takes_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import count as _count
@@ -62,6 +62,16 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlet:
+    """A sink, and what it is given."""
+
+    sink: Destination
+    step: Step | None = None  # what is done with results before they reach it
+    columns: tuple[str, ...] = ()  # of results, that it is given; all where none is named
+    takes: tuple[str, ...] = ()  # which parts of a batch; all where none is named
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A checked pipeline."""
 
@@ -71,12 +81,15 @@ class Config:
     watermark_delay_us: int
     close: bool
     rules: Rules | None  # None: records are changes of tables, which are put into tables like them
-    sink: Destination
+    outlets: tuple[Outlet, ...]
     cores: int | None
     spark_conf: Mapping[str, str]
-    step: Step | None = None  # what is done with results before they reach the sink
-    columns: tuple[str, ...] = ()  # of results, that the sink is given; all where none is named
     buckets: int | None = None  # None: as the checkpoint has them, or by the cores
+
+    @property
+    def sink(self) -> Destination:
+        """The first sink, whose totals are those that are shown."""
+        return self.outlets[0].sink
 
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
@@ -133,17 +146,42 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
         watermark_delay_us=_duration(time, "[time]", "watermark_delay", 0),
         close=not changes and _get(time, "[time]", "close", bool, True),
         rules=None if changes else rules_from(_part(table, "rules", None)),
-        sink=destination_from(_without_step(table), folder, changes),
-        step=step_from("[sink]", _part(table, "sink", None), folder),
-        columns=() if _mirrors(table) else columns_from("[sink]", _part(table, "sink", None)),
+        outlets=_outlets(table, folder, changes),
         cores=None if "cores" not in spark else _count(spark, "[spark]", "cores", 1),
         spark_conf=dict(flat("[spark.conf]", _get(spark, "[spark]", "conf", dict, {}))),
         buckets=_buckets(spark),
     )
-    check_fits(config.source.all_columns(), config.rules, config.sink.mirror)
-    check_no_loop(config.sink, config.source)
-    check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(config.sink, "path", None))
+    for outlet in config.outlets:
+        check_fits(config.source.all_columns(), config.rules, outlet.sink.mirror)
+        check_no_loop(outlet.sink, config.source)
+        check_places(file, getattr(config.source, "path", None), config.checkpoint, getattr(outlet.sink, "path", None))
     return config
+
+
+def _outlets(table: Mapping[str, Any], folder: Path, changes: bool) -> tuple[Outlet, ...]:
+    """[sink], or each [[sink]]."""
+    given = table["sink"]
+    made = []
+    for number, each in enumerate(given if isinstance(given, list) else [given], 1):
+        try:
+            made.append(_outlet({**table, "sink": each}, folder, changes))
+        except UsageError as error:
+            if not isinstance(given, list):
+                raise
+            raise UsageError(f"[[sink]] number {number}: {str(error).removeprefix('[sink]: ')}") from error
+    if not made:
+        raise UsageError("the file: 'sink' is missing: write a table [sink]")
+    check_takes([() if outlet.sink.mirror is not None else outlet.takes for outlet in made])
+    refuse_one_place([place_of(outlet.sink) for outlet in made])
+    return tuple(made)
+
+
+def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet:
+    sink, mirrors = _part(table, "sink", None), _mirrors(table)
+    columns = () if mirrors else columns_from("[sink]", sink)
+    destination = destination_from(_without_step(table), folder, changes)
+    takes = takes_from("[sink]", sink)
+    return Outlet(destination, step_from("[sink]", sink, folder), columns, takes)
 
 
 def _buckets(spark: Mapping[str, Any]) -> int | None:
@@ -170,9 +208,11 @@ def _brings_changes(table: Mapping[str, Any]) -> bool:
 def _without_step(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """[sink] without `query`, `transform` and `columns` of results; a mirror has columns of its own."""
     sink, mirrors = _part(table, "sink", None), _mirrors(table)
-    if set(STEPS) & set(sink) and mirrors:
-        raise UsageError("[sink]: 'query' and 'transform' are for results: a mirror follows its changes as they are")
-    without = STEPS if mirrors else (*STEPS, "columns")
+    if {*STEPS, "takes"} & set(sink) and mirrors:
+        raise UsageError(
+            "[sink]: 'query', 'transform' and 'takes' are for results: a mirror follows its changes as they are"
+        )
+    without = STEPS if mirrors else (*STEPS, "columns", "takes")
     return {name: value for name, value in sink.items() if name not in without}
 
 

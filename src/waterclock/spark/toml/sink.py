@@ -12,7 +12,7 @@ mode = "apply"         the table mirrors a source (sinks/mirror.py): key, positi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,6 +167,12 @@ def place_of(sink: Destination) -> str:
     return f"the table {sink.table!r} in {where}"
 
 
+def refuse_one_place(places: Sequence[str]) -> None:
+    """Raise UsageError where two sinks write to one place."""
+    if twice := [each for number, each in enumerate(places) if each in places[:number]]:
+        raise UsageError(f"two of the pipeline's sinks write to {twice[0]}: name another place for one of them")
+
+
 def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> Destination:
     """The parsed table [sink], whose paths are relative to `folder`; UsageError says what is wrong and where.
 
@@ -198,8 +204,8 @@ def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> D
     own = f"/{postgres_name('table', get(sink, _WHERE, 'table', str, 'changes'))}" if changes else ""
     if "://" in given:
         return DeltaLakeTable(delta_location(given.rstrip("/") + own), None, mirror)
-    path = place(_WHERE, "path", given, folder)
-    return DeltaLakeTable(delta_location(f"{path}{own}"), path, mirror)
+    location = delta_location(f"{place(_WHERE, 'path', given, folder)}{own}")
+    return DeltaLakeTable(location, Path(location), mirror)
 
 
 def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
@@ -230,8 +236,8 @@ def _in_folder(name: str, value: str, folder: Path) -> str:
 def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:
     if mode != "results":
         raise UsageError(
-            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite' or 'postgres' for "
-            "mode = 'apply'"
+            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite', 'postgres' or "
+            "'delta' for mode = 'apply'"
         )
     partitions = get(sink, _WHERE, "partitions", int, -1)
     if partitions != -1 and not 0 < partitions <= _MOST_PARTITIONS:

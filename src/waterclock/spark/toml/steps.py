@@ -12,7 +12,7 @@ Where both are given, the query comes first. Between results and a sink there ma
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from waterclock.errors import UsageError
 from waterclock.spark.toml.values import get
 
 NAMES = ("query", "transform")
+TAKES = ("results", "late", "dead_letters")  # parts of a batch; late ones are results of that kind
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -53,6 +54,24 @@ def columns_from(where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
             "leave one out"
         )
     return tuple(names)
+
+
+def takes_from(where: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of a batch a sink takes, as `table` says it; empty where it is all. UsageError says what is wrong and where."""
+    if "takes" not in table:
+        return ()
+    names = get(table, where, "takes", list)
+    if not names or any(name not in TAKES for name in names) or len(set(names)) < len(names):
+        raise UsageError(f"{where}: 'takes' must be a list of some of {', '.join(TAKES)}, each once, got {names!r}")
+    return () if len(names) == len(TAKES) else tuple(names)
+
+
+def check_takes(taken: Sequence[tuple[str, ...]]) -> None:
+    """Raise UsageError where what sinks take, each as `takes_from` gives it, is not all of a batch."""
+    if all(taken) and (left := [name for name in TAKES if not any(name in each for each in taken)]):
+        raise UsageError(
+            f"[sink]: no sink takes {left[0]!r}, which would be lost: name it under 'takes' of one of them"
+        )
 
 
 def step_from(where: str, table: Mapping[str, Any], folder: Path) -> Step | None:
