@@ -170,3 +170,13 @@ def test_of_pages_that_become_one_the_time_of_most_counts() -> None:
 @pytest.mark.parametrize(("times", "most"), [([], None), ([None], None), ([7], 7), ([3, None, 1, 4, 2], 3)])
 def test_most_have_come_when_three_quarters_have(times: list[int | None], most: int | None) -> None:
     assert most_by(times) == most
+
+
+def test_no_page_is_larger_than_said_however_many_keys_rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waterclock.spark.state.pages.LARGEST", 16)
+    pages = Pages(BlobStore(Disk()), ())
+    for first, many in ((0, 40), (40, 3), (43, 3), (46, 3), (49, 3)):
+        pages.add(states(of := {n: (b"x", ["r"]) for n in range(first, first + many)}), stored_states.hashes(of), None)
+        pages.tidy()
+    assert [len(page) for page in pages.all()] == [16, 16, 8, 12]
+    assert sorted(plain(pages.take(KeySet(range(60))))) == list(range(52))

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.rules.oracle import Spec
+from tests.rules.oracle import Row, Spec
 from tests.rules.test_properties import Stream, build, cuts, many, specs, streams
-from tests.spark.state.compiled.buckets import NO_PAGES, PAGES, known, lived, sizes
+from tests.spark.state.compiled.buckets import NO_PAGES, PAGES, known, lived, sizes, table
+from waterclock import Rules
+from waterclock.spark.state.bucket import Bucket
 from waterclock.spark.state.compiled import COMPILED, unknown
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled engine was not built")
@@ -67,3 +70,13 @@ def test_both_engines_give_the_same_of_long_streams(
 ) -> None:
     with sizes(*store):
         agree(spec, named(stream, before), some, keys, by_turns)
+
+
+@pytest.mark.parametrize("column", ["id", "time", "number"])
+def test_an_event_without_what_the_rules_need_is_an_error_and_no_guess(column: str) -> None:
+    rules = Rules(key="key", time="time", id="id", sequence="number").order(wait=5)
+    rows = table([Row("a", 1, "e1", 1)], KEYS[0])
+    nothing = rows.set_column(rows.column_names.index(column), column, pa.nulls(1, rows.schema.field(column).type))
+    nothing = nothing.append_column("_row_id", pa.nulls(1, pa.string()))
+    with pytest.raises(ValueError, match="an event without its id, its time or its number"):
+        Bucket(rules, None).step([nothing], 0)

@@ -93,8 +93,8 @@ class Engine {
 
     void take_one(uint32_t key, int64_t number) {
         const Row &row = core.row(number);
-        if (row.id.is_null() || (core.rules.ordering == BY_SEQUENCE && row.number == NONE))
-            throw Damaged("an event without its id, or its number");
+        if (row.id.is_null() || row.time == NONE || (core.rules.ordering == BY_SEQUENCE && row.number == NONE))
+            throw Damaged("an event without its id, its time or its number");
         core.counters.events++;
         if (core.rules.within_us >= 0 && ids.seen(key, row.id, row.time))
             core.counters.duplicates++;
