@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -80,3 +83,15 @@ def test_a_pipeline_behind_a_uri_gives_the_table_of_one_on_paths_and_is_started_
         "000000000004",
         "000000000005",
     ]
+
+
+@pytest.mark.long(seconds=15)
+def test_the_command_starts_spark_first_and_starts_over_behind_a_uri(tmp_path: Path) -> None:
+    rows = orders(20)
+    file = behind(f"file://{tmp_path}", make_pipeline(tmp_path, rows, files=1))
+    command = [sys.executable, "-m", "waterclock.cli", "run", str(file), "--json", "--fresh"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["totals"]["events"] == len(rows)
+    assert (tmp_path / "orders-spark.log").exists()
+    assert not (tmp_path / "checkpoint" / "spark.log").exists()
