@@ -22,7 +22,7 @@ from waterclock.errors import EnvironmentMissing
 
 HOME = Path(pyspark.__file__).parent
 WORKERS = 2
-_PATIENCE_S = 120
+_PATIENCE_S = 300
 _AGAIN_AFTER_S = 0.2
 
 
