@@ -20,6 +20,7 @@ from tests.sinks.test_replica_kills import BATCH, BEFORE, FIRST, THEN, both
 from waterclock.changes.row_change import RowChange
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, Replica
+from waterclock.sinks.delta_merge import GONE, Change
 from waterclock.sinks.epochs import Epoch, fence
 
 # kills the child before its commit to a table of that number
@@ -281,3 +282,17 @@ def test_a_mirrors_run_that_was_taken_over_writes_to_no_table(store: DeltaStore)
         with pytest.raises(StateMismatch, match="run of epoch 2"):
             old.begin()
     assert items(store) == [(3, "later")]
+
+
+def test_what_another_writer_did_while_a_table_got_its_form_is_not_done_again(tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    before = DeltaTable.create(place, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+
+    def change(name: str, found: DeltaTable) -> Change:
+        rows = pa.table({"id": [1], "name": [name], GONE: [False]})
+        return Change("q", lambda: found, lambda: DeltaTable(place), rows, ("id",), False)
+
+    for number, name in enumerate(["first", "later"]):
+        change(name, DeltaTable(place)).commit(number)
+    change("first", before).commit(0)
+    assert DeltaTable(place).to_pyarrow_table().to_pylist() == [{"id": 1, "name": "later"}]

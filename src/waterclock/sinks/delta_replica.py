@@ -62,7 +62,7 @@ class DeltaReplica:
         is_new = True
         for changed in reduced(packed):
             known = _known(positions, changed)
-            planned = _Planned(changed.table, self._path(changed.table), f"{query_id} {positions.metadata().id}")
+            planned = _Plan(changed.table, self._path(changed.table), f"{query_id} {positions.metadata().id}")
             change, after = planned.change(changed, known, _length(positions, changed.table, known))
             made += [change] if change is not None else []
             noted += [(changed.table, key, *place) for key, place in after.items()]
@@ -89,7 +89,7 @@ class DeltaReplica:
         return f"{self._folder}/{database}/{own}"
 
 
-class _Planned:
+class _Plan:
     """One table and what a batch does to it: its form is made when the batch is committed, not before."""
 
     def __init__(self, name: str, path: str, mark: str) -> None:
@@ -125,18 +125,18 @@ class _Planned:
     # Its form --------------------------------------------------------------------------------------------------
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None:
-        """See `Forming`."""
+        """See `TableMaker`."""
         fields = [_field(name, kind, name in key) for name, kind in self._fitting(columns).items()]
         self._steps.append(lambda: DeltaTable.create(self._path, Schema(fields)))
 
     def add(self, table: str, column: str, kind: str) -> None:
-        """See `Forming`."""
+        """See `TableMaker`."""
         self._fitting({column: kind})
         field = _field(column, kind, False)
         self._steps.append(lambda: DeltaTable(self._path).alter.add_columns([field]))
 
     def widen(self, table: str, column: str, kind: str) -> None:
-        """See `Forming`: the table is written anew, in a commit of its own."""
+        """See `TableMaker`: the table is written anew, in a commit of its own."""
         self._steps.append(lambda: _widen(DeltaTable(self._path), column, kind))
 
     def _formed(self) -> DeltaTable:

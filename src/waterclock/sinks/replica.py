@@ -73,7 +73,7 @@ class TableChanges:
     several: dict[str, list[PackedChange]] = field(default_factory=dict)
 
 
-class Forming(Protocol):
+class TableMaker(Protocol):
     """Where mirrored tables get their forms; `table` is the source's name, such as shop.item."""
 
     def make(self, table: str, columns: dict[str, str], key: Sequence[str]) -> None: ...
@@ -84,7 +84,7 @@ class Forming(Protocol):
         """Give a column the type of `kind`, which holds all that it held."""
 
 
-class MirroringDatabase(Forming, Protocol):
+class MirroringDatabase(TableMaker, Protocol):
     """A database with mirrored tables in it."""
 
     def form(self, table: str) -> Form | None:
@@ -316,7 +316,7 @@ def empty_all(place: MirroringDatabase, positions: str) -> None:
 # Forms ---------------------------------------------------------------------------------------------------------
 
 
-def fitting(place: Forming, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
+def fitting(place: TableMaker, table: str, rows: list[ReducedRow], form: Form | None) -> Form:
     """The table's form once it can take `rows`."""
     wanted = _kinds(rows)
     key = sorted(json.loads(rows[0].key)) if rows else ()
