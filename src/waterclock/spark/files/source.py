@@ -36,7 +36,7 @@ class FileStream:
     """A `Stream` of the files in a folder of this machine."""
 
     unit = "files"
-    closes = True
+    closes = packs_itself = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint
