@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.pipelines import table
 from waterclock.rules.deadlines import LEVEL_BITS
+from waterclock.spark import operator
 from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
@@ -87,3 +88,10 @@ def test_deadlines_before_1970_where_spark_has_no_watermark_are_met_in_time(
 def test_a_deadline_on_the_other_side_of_1970_is_met_in_time(spark: SparkSession, tmp_path: Path) -> None:
     found = reminded(spark, tmp_path, datetime(1969, 12, 31, 23, 59, 57, tzinfo=UTC))
     assert found == [(f"a{n}", "1970-01-01 00:00:05.000000") for n in range(3)]
+
+
+def test_the_columns_of_the_state_are_those_that_checkpoints_hold(spark: SparkSession) -> None:
+    # given as types: as texts they cost each task of each batch three questions to Spark's Java
+    told = [operator._BUCKET, operator._NUMBER, operator._BLOB]
+    ddl = ["alarm bigint, engine binary, held binary", "number bigint", "blob binary"]
+    assert told == [spark.createDataFrame([], columns).schema for columns in ddl]

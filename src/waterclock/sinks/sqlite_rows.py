@@ -67,7 +67,7 @@ class Connection(sqlite3.Connection):
 def connect(path: Path, wait_s: float) -> Connection:
     """A connection to the file at `path` without transactions of Python's own; it waits `wait_s` for another's lock."""
     with _connecting, _Watch() as watch:
-        made = sqlite3.connect(path, wait_s, isolation_level=None, check_same_thread=False, factory=Connection)
+        made = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False, factory=Connection)
     made.address = watch.address
     return made
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructType
 
 from waterclock.rules.engine import NO_WATERMARK
 from waterclock.rules.model import Rules
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 PACKED = "bucket int, origin string, frame binary"
 _CLOSE_MS = 1  # any time will do: Spark's watermark goes from none to the year 9999
 _Frame = Row("frame")
+# not as texts: those Spark's Java would be asked to read, three times in each task of each batch
+_BUCKET = StructType().add("alarm", LongType()).add("engine", BinaryType()).add("held", BinaryType())
+_NUMBER, _BLOB = StructType().add("number", LongType()), StructType().add("blob", BinaryType())
 
 
 class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is untyped here
@@ -51,8 +55,8 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         if not gc.get_freeze_count():
             gc.freeze()  # PySpark collects after every task: let it pass over what the modules made
         self._handle = handle
-        self._state = handle.getValueState("bucket", "alarm bigint, engine binary, held binary")
-        self._blobs = MapState(handle.getMapState("shelf", "number bigint", "blob binary"))
+        self._state = handle.getValueState("bucket", _BUCKET)
+        self._blobs = MapState(handle.getMapState("shelf", _NUMBER, _BLOB))
 
     def handleInputRows(self, key: Any, rows: Iterable[Row], timerValues: Any) -> Iterator[Row]:
         # by origin: Spark reads a file twice where the name of another one of its batch matches it as a pattern

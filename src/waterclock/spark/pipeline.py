@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ from waterclock.spark.packs import CLOSING_US
 from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
-from waterclock.spark.session.session import check_state_store, session_for
+from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.state import bucket
 from waterclock.spark.steps import StepSink
 from waterclock.spark.streams import check_source, stream_of
@@ -221,7 +222,8 @@ class Pipeline:
             worked = operator.apply(self._rules, packed, self._outputs.columns)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
-        return (writer.trigger(**trigger) if trigger else writer).start()  # 3
+        with interpreted(session) if self._stream.packs_itself else nullcontext():
+            return (writer.trigger(**trigger) if trigger else writer).start()  # 3
 
     def _work(self, session: SparkSession, live: bool) -> None:
         """Come to the end of the run; where a worker of Spark's started too slowly, start the query again, a few times."""

@@ -65,7 +65,7 @@ def results_of(stream: DataFrame) -> Results:
 class ResultStream:
     """A `Stream` of results: its packed rows are the frames that a batch takes."""
 
-    unit = "results"
+    unit, packs_itself = "results", False
 
     def __init__(self, results: Results, checkpoint: Checkpoint) -> None:
         self._results, self._checkpoint = results, checkpoint

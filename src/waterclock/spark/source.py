@@ -31,6 +31,7 @@ class Stream(Protocol):
 
     unit: str  # what progress counts: "files", "records"
     closes: bool  # whether a heartbeat of the checkpoint can close it
+    packs_itself: bool  # whether rows leave the source packed, and none passes through the JVM by itself
 
     def begin(self, session: SparkSession) -> None:
         """Find out what only Spark knows; again is the same. UsageError where that cannot be read."""

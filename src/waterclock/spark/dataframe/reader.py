@@ -43,7 +43,7 @@ class ReaderStream:
     """A `Stream` of what a reader of Spark's reads; its columns are known once `begin` has asked Spark."""
 
     unit = "rows"
-    closes = True
+    closes, packs_itself = True, False
 
     def __init__(self, reader: Reader, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._reader, self._rules, self._delay_us, self._checkpoint = reader, rules, delay_us, checkpoint

@@ -50,7 +50,7 @@ class DataFrameStream:
     """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
 
     unit = "rows"
-    closes = True
+    closes, packs_itself = True, False
 
     def __init__(
         self, rows: DataFrame, rules: Rules, delay_us: int, checkpoint: Checkpoint, letters: DataFrame | None = None

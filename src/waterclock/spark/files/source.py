@@ -48,7 +48,7 @@ class FileStream:
     """A `Stream` of the files in a folder."""
 
     unit = "files"
-    closes = True
+    closes = packs_itself = True
 
     def __init__(self, source: Files, rules: Rules, delay_us: int, checkpoint: Checkpoint) -> None:
         self._source, self._delay_us, self._checkpoint = source, delay_us, checkpoint

@@ -58,6 +58,7 @@ class TopicStream:
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
         self._topics, self._checkpoint = topics, checkpoint
         self._packing = packing_of(topics, rules, delay_us)
+        self.packs_itself = topics.way == "python"
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
 
