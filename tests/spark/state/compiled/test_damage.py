@@ -17,6 +17,7 @@ from tests.rules.test_properties import build
 from tests.spark.state.compiled.buckets import PAGES, Life, schema, sizes, table
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
+from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.compiled import COMPILED, knows
 
@@ -55,7 +56,7 @@ def lived(spec: Spec) -> Life:
 
 
 def engine(spec: Spec, held: int = 0) -> CompiledEngine:
-    rows = Rows(schema(pa.string()))
+    rows = Rows(schema(pa.string()).append(pa.field(ROW_ID, pa.string())))
     made = CompiledEngine(build(spec), rows, BlobStore({}), lambda wanted: None)
     made.load({"watermark": NO_WATERMARK, "counters": {}, "deadlines": [[], [], [], []]})
     return made

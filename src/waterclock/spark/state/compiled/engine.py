@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import waterclock.spark.state.compiled._engine as compiled
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import LEVEL_BITS, Slots
 from waterclock.rules.engine import NO_WATERMARK
@@ -24,7 +25,6 @@ from waterclock.rules.results import KINDS, result_id
 from waterclock.spark import frames
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore
-from waterclock.spark.state.compiled import _engine as compiled
 from waterclock.spark.state.compiled.knows import NONE, names_of, told
 from waterclock.spark.state.pages import Wanted
 from waterclock.spark.state.plain import AtRest, emitted_at
