@@ -140,7 +140,7 @@ def test_a_text_is_never_longer_than_its_bytes() -> None:
             engine(SPECS["by time"])._engine.rows_in(b"\x92" + packed)
 
 
-@pytest.mark.parametrize("ends", [[0, 5, 99], [3, 1, 2], [-4, 0, 2], [0, 2]])
+@pytest.mark.parametrize("ends", [[0, 99, 5], [3, -9, 5], [0, 2**31 - 1, 0]])
 def test_a_column_whose_texts_lie_outside_of_it_is_refused(ends: list[int]) -> None:
     buffers = [None, pa.array(ends, pa.int32()).buffers()[1].slice(0, 4 * len(ends)), pa.py_buffer(b"abcde")]
     with pytest.raises(ValueError, match="column of texts"):

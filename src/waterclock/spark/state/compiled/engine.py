@@ -24,7 +24,7 @@ from waterclock.rules.model import Rules
 from waterclock.rules.results import KINDS, result_id
 from waterclock.spark import frames
 from waterclock.spark.state import chunks
-from waterclock.spark.state.blobs import BlobStore
+from waterclock.spark.state.blobs import BlobStore, whole
 from waterclock.spark.state.compiled.knows import NONE, names_of, told
 from waterclock.spark.state.pages import Wanted
 from waterclock.spark.state.plain import AtRest, emitted_at
@@ -213,7 +213,7 @@ class CompiledEngine:
 
     def _batch(self, chunk: bytes, start: int, size: int) -> pa.RecordBatch | None:
         rows = pa.py_buffer(chunk).slice(start, size)
-        return pa.ipc.read_record_batch(rows, self._rows.schema()) if size else None
+        return whole(pa.ipc.read_record_batch(rows, self._rows.schema())) if size else None
 
     def _delivered(self, batches: list[pa.RecordBatch]) -> int:
         """Take the rows of deliveries; the number of the first of them."""
