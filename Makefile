@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.px[di] src/waterclock/wheel/*.h) \
 	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py \
-	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.h)
+	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.pxd src/waterclock/spark/state/compiled/*.h)
 ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
 # their time is waiting, for a broker, for a kill to be noticed. A campaign has a Spark in each process, and the memory of it.

@@ -45,6 +45,7 @@ HANDLES = (
 )
 ARRAYS = ("occupancy.h", "occupancy.pxd", "segments.h", "slots.h", "batch.h", "expire.h", "saved.h")
 COLUMNS = (
+    "_engine.pxd",
     "text.h",
     "rules.h",
     "deadlines.h",

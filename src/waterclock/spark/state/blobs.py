@@ -66,6 +66,19 @@ def _expanded(stored: bytes) -> bytes:
     return pa.decompress(memoryview(stored)[_LENGTH_BYTES:], length, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
 
 
+def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch that was read from a store; StateMismatch where it is damaged: Arrow believes what it reads, and would look
+    for texts outside of it."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise StateMismatch(
+            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start "
+            "with a new checkpoint and sink"
+        ) from None
+    return batch
+
+
 class MapState:
     """Blobs in a map state of Spark's `transformWithState`: bigint -> binary."""
 

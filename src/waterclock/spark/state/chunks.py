@@ -19,7 +19,7 @@ import pyarrow as pa
 from waterclock.rules.deadlines import Deadline
 from waterclock.rules.engine import DELIVER
 from waterclock.rules.model import Rules
-from waterclock.spark.state.blobs import BlobStore
+from waterclock.spark.state.blobs import BlobStore, whole
 from waterclock.spark.state.rows import Rows, ids, times
 
 LARGE = 8192  # bytes; less than this stays with what every batch reads
@@ -44,7 +44,7 @@ def unpack(chunk: bytes, rules: Rules, rows: Rows) -> list[Deadline]:
     others, packed = msgpack.unpackb(chunk, use_list=False, strict_map_key=False)
     deadlines: list[Deadline] = []
     if packed:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(packed), rows.schema())
+        batch = whole(pa.ipc.read_record_batch(pa.py_buffer(packed), rows.schema()))
         first = rows.add(pa.Table.from_batches([batch]))
         deadlines = _deliveries(batch, rules, first)
     return list(_merged(others, deadlines))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from waterclock.rules.engine import Engine
 from waterclock.rules.results import Key
 from waterclock.spark import frames
+from waterclock.spark.state.blobs import whole
 from waterclock.spark.state.rows import Rows
 
 
@@ -102,7 +103,7 @@ def from_blobs(columns: bytes, rows: bytes) -> States:
 
 def _one(blob: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(blob) as reader:
-        return reader.read_next_batch()
+        return whole(reader.read_next_batch())
 
 
 def hashes(keys: Collection[Key]) -> np.ndarray:

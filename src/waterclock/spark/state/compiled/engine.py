@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import waterclock.spark.state.compiled._engine as compiled
 from waterclock.errors import StateMismatch
 from waterclock.rules.deadlines import LEVEL_BITS, Slots
 from waterclock.rules.engine import NO_WATERMARK
@@ -23,8 +24,7 @@ from waterclock.rules.model import Rules
 from waterclock.rules.results import KINDS, result_id
 from waterclock.spark import frames
 from waterclock.spark.state import chunks
-from waterclock.spark.state.blobs import BlobStore
-from waterclock.spark.state.compiled import _engine as compiled
+from waterclock.spark.state.blobs import BlobStore, whole
 from waterclock.spark.state.compiled.knows import NONE, names_of, told
 from waterclock.spark.state.pages import Wanted
 from waterclock.spark.state.plain import AtRest, emitted_at
@@ -212,8 +212,8 @@ class CompiledEngine:
             yield slot, passing
 
     def _batch(self, chunk: bytes, start: int, size: int) -> pa.RecordBatch | None:
-        rows = pa.py_buffer(chunk).slice(start, size)
-        return pa.ipc.read_record_batch(rows, self._rows.schema()) if size else None
+        rows = pa.py_buffer(chunk[start : start + size])  # bytes of their own: numbers lie where numbers may lie
+        return whole(pa.ipc.read_record_batch(rows, self._rows.schema())) if size else None
 
     def _delivered(self, batches: list[pa.RecordBatch]) -> int:
         """Take the rows of deliveries; the number of the first of them."""
