@@ -296,3 +296,20 @@ def test_what_another_writer_did_while_a_table_got_its_form_is_not_done_again(tm
         change(name, DeltaTable(place)).commit(number)
     change("first", before).commit(0)
     assert DeltaTable(place).to_pyarrow_table().to_pylist() == [{"id": 1, "name": "later"}]
+
+
+def test_a_mirrors_run_that_is_fenced_in_the_middle_of_a_batch_leaves_the_positions_as_they_are(
+    store: DeltaStore,
+) -> None:
+    with opened(store) as old, opened(store) as new:
+        fence(old, Epoch("a", 1))
+        give(old, 0, *BEFORE)
+        old.begin()
+        old.write(changes_of(1, *BATCH))
+        fence(new, Epoch("a", 2))
+        before = store.look("table_name, key, position, deleted", "changes_positions")
+        with pytest.raises(SinkLost, match="another writer was quicker"):
+            old.commit()
+        assert store.look("table_name, key, position, deleted", "changes_positions") == before
+        give(new, 1, *BATCH)
+    assert both(store) == THEN
