@@ -31,7 +31,7 @@ from uuid import uuid4
 from waterclock.disk import flush_file, flush_folder, make_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
-from waterclock.sinks import Batch, Sink, written_once
+from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.buckets import checked
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
@@ -209,12 +209,10 @@ class _Carry:
     # 7 and 8 ---------------------------------------------------------------------------------------------------
 
     def _handing_over(self, sink: Sink, schema: pa.Schema, before: StateSeen, written: Written) -> Batch:
-        """A batch that says whose the sink is now. A batch that the old checkpoint had begun may be in the sink or not."""
-        applied, begun = sink.last_applied(), self._begun()
-        both = applied is not None and begun > before.batch_id and applied.batch_id == carrying.ahead(self._old) + begun
+        """A batch that says whose the sink is now."""
         return Batch(
             query_id=self._query_id,
-            batch_id=carrying.ahead(self._new) + both,
+            batch_id=number_of_handing_over(self._old, self._new, before.batch_id, sink.last_applied()),
             offsets=self._new.offsets(0),
             results=schema.empty_table(),
             dead_letters=DEAD_SCHEMA.empty_table(),
@@ -226,6 +224,19 @@ class _Carry:
     def _end(self) -> None:
         shutil.rmtree(self._new.local / carrying.PARTS)
         (self._new.local / carrying.CARRYING).unlink()
+
+
+def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
+    """The sink's number of the batch that hands it over, when `done` was Spark's last one that is done in `old`.
+
+    It is that of the new one's batch 0. Where the old one had begun a batch more, which is run again as batch 1, and the
+    sink has that already, it is the number of batch 1: so nothing of it is written a second time.
+    """
+    begun = old.last_batch()
+    both = (
+        applied is not None and begun is not None and begun > done and applied.batch_id == carrying.ahead(old) + begun
+    )
+    return carrying.ahead(new) + both
 
 
 def _flush(folder: Path) -> None:

@@ -1,0 +1,91 @@
+"""Where a new checkpoint's sources go on, and which batch of the sink it begins with; no session is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waterclock.errors import StateMismatch, UsageError
+from waterclock.sinks import LastBatch
+from waterclock.spark.checkpoint import carrying
+from waterclock.spark.checkpoint.folder import Checkpoint
+from waterclock.spark.rescale.carry import number_of_handing_over
+from waterclock.spark.rescale.offsets import carry_offsets
+
+
+def log(folder: Path, name: str, *lines: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(
+        "\n".join(["v1", *(each if isinstance(each, str) else json.dumps(each) for each in lines)])
+    )
+
+
+def offsets(number: int, partitions: int) -> dict[str, Any]:
+    return {"batchWatermarkMs": number * 10, "conf": {"spark.sql.shuffle.partitions": str(partitions)}}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Checkpoint, Checkpoint]:
+    """One that has done batch 7 and begun batch 8, and one whose state has just been written."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for number in (7, 8):
+        log(old / "offsets", str(number), offsets(number, 2), {"logOffset": number}, "-")
+    log(old / "commits", "7", {"nextBatchWatermarkMs": 80})
+    log(old / "sources" / "0", "8", {"path": "file:///in/8"})
+    log(new / "offsets", "0", offsets(0, 64), {"logOffset": 0})
+    log(new / "commits", "0", {"nextBatchWatermarkMs": 0})
+    log(new / "sources" / "0", "0", {"path": "file:///new/parts/0"})
+    (new / "offsets" / ".0.crc").write_text("of what stood there before")
+    (new / "metadata").write_text(json.dumps({"id": "new"}))
+    return Checkpoint(old), Checkpoint(new)
+
+
+def test_the_sources_go_on_where_they_were_with_the_new_settings_of_state(pair: tuple[Checkpoint, Checkpoint]) -> None:
+    old, new = pair
+    carry_offsets(old, new, 7, 8)
+    assert (new.last_done(), new.last_batch()) == (0, 1)
+    assert (new.path / "commits" / "0").read_text() == 'v1\n{"nextBatchWatermarkMs": 80}'
+    for number in (0, 1):
+        version, settings, *sources = (new.path / "offsets" / str(number)).read_text().splitlines()
+        assert (version, json.loads(settings)) == ("v1", offsets(7 + number, 64))
+        assert (json.loads(sources[0]), sources[1]) == ({"logOffset": 7 + number}, "-")
+    assert [file.name for file in (new.path / "sources" / "0").iterdir()] == ["8"]
+    assert not (new.path / "offsets" / ".0.crc").exists()
+
+
+def test_a_log_of_another_version_is_not_carried_over(pair: tuple[Checkpoint, Checkpoint]) -> None:
+    old, new = pair
+    (old.path / "offsets" / "7").write_text("v2\n{}")
+    with pytest.raises(UsageError, match="version 'v2' of Spark's logs"):
+        carry_offsets(old, new, 7, 8)
+
+
+@pytest.mark.parametrize(("in_sink", "first"), [(7, 9), (8, 10)])
+def test_a_batch_that_was_begun_is_done_where_the_sink_has_it(
+    pair: tuple[Checkpoint, Checkpoint], in_sink: int, first: int
+) -> None:
+    old, new = pair
+    carry_offsets(old, new, 7, 8)
+    carrying.carried_from(new, old, 9)
+    number = number_of_handing_over(old, new, 7, LastBatch("old", in_sink))
+    assert number == first
+    last, done = (carrying.number_in_sink(new, n) for n in (new.last_batch(), new.last_done()))
+    assert (last, done) == (10, 9)  # so check_belongs takes both: the sink may lack the last one
+
+
+def test_the_sink_says_which_of_two_checkpoints_counts(pair: tuple[Checkpoint, Checkpoint]) -> None:
+    old, new = pair
+    carrying.begin(new, old)
+    carrying.carried_over(old, new)
+    carrying.settle(old, LastBatch("old", 8))
+    with pytest.raises(StateMismatch, match="did not come to its end"):
+        carrying.settle(new, LastBatch("old", 8))
+    with pytest.raises(StateMismatch, match="was carried over to"):
+        carrying.settle(old, LastBatch("new", 9))
+    (new.path / carrying.PARTS).mkdir()
+    carrying.settle(new, LastBatch("new", 9))
+    assert not (new.path / carrying.CARRYING).exists()
+    assert not (new.path / carrying.PARTS).exists()
