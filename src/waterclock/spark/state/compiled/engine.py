@@ -26,7 +26,7 @@ from waterclock.spark import frames
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, whole
 from waterclock.spark.state.compiled.knows import NONE, names_of, told
-from waterclock.spark.state.pages import Wanted
+from waterclock.spark.state.pages import KeyQuery
 from waterclock.spark.state.plain import AtRest, emitted_at
 from waterclock.spark.state.rows import Rows, conditions, id_column
 from waterclock.spark.state.states import States
@@ -56,7 +56,7 @@ class CompiledWanted:
 class CompiledEngine:
     """The rules on one bucket, compiled; the verbs of plain.py's `ColumnEngine`."""
 
-    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Wanted], None]) -> None:
+    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[KeyQuery], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
         self._rules, self._rows, self._store, self._find = rules, rows, store, find
         self._names = names_of(rules)
@@ -76,7 +76,7 @@ class CompiledEngine:
             for level, slots in zip(self._levels, frame["deadlines"], strict=True):
                 level.packed = {slot: list(packed) for slot, packed in slots}
 
-    def wanted(self, tables: Sequence[pa.Table]) -> Wanted:
+    def wanted(self, tables: Sequence[pa.Table]) -> KeyQuery:
         return CompiledWanted([_texts(table.column(self._rules.key)) for table in tables])
 
     def wake(self, awoken: States) -> None:
