@@ -25,7 +25,7 @@ from waterclock.spark import frames
 from waterclock.spark.state import states
 from waterclock.spark.state.blobs import Blobs, BlobStore
 from waterclock.spark.state.compiled import engine_for
-from waterclock.spark.state.pages import KeyQuery, Pages, most_by
+from waterclock.spark.state.pages import Pages, Search, most_by
 from waterclock.spark.state.rows import Rows
 from waterclock.spark.state.watermarks import Watermarks
 
@@ -125,7 +125,7 @@ class Bucket:
             for awoken in self._pages.take_due(watermark):
                 self._engine.wake(awoken)
 
-    def _find(self, wanted: KeyQuery) -> None:
+    def _find(self, wanted: Search) -> None:
         for awoken in self._pages.take(wanted):
             self._engine.wake(awoken)
 

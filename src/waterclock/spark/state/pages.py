@@ -31,7 +31,7 @@ LARGEST = (
 )  # states: a page becomes no larger than this by others, since a batch reads all of a page that it needs
 
 
-class KeyQuery(Protocol):
+class Search(Protocol):
     """Keys that are looked for."""
 
     def __len__(self) -> int: ...
@@ -100,7 +100,7 @@ class Page:
         """The places of all that are alive."""
         return np.flatnonzero(self._alive())
 
-    def find(self, wanted: KeyQuery) -> np.ndarray:
+    def find(self, wanted: Search) -> np.ndarray:
         """The places that are alive and whose keys are looked for."""
         maybe = wanted.places(self.index())
         if len(maybe):
@@ -156,7 +156,7 @@ class Pages:
         """What `Pages(store, stored)` takes."""
         return [page.dump() for page in self._pages]
 
-    def take(self, wanted: KeyQuery) -> Iterator[States]:
+    def take(self, wanted: Search) -> Iterator[States]:
         """The states of the keys looked for that rest here; they do no more."""
         for page in self._pages if len(wanted) else ():
             places = page.find(wanted)

@@ -32,7 +32,7 @@ from waterclock.spark import frames
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
 from waterclock.spark.state.blobs import BlobStore
-from waterclock.spark.state.pages import KeyQuery, KeySet
+from waterclock.spark.state.pages import KeySet, Search
 from waterclock.spark.state.rows import Rows, events_of
 from waterclock.spark.state.states import States
 
@@ -51,7 +51,7 @@ class ColumnEngine(Protocol):
 
     @property
     def watermark(self) -> int: ...
-    def wanted(self, tables: Sequence[pa.Table]) -> KeyQuery: ...
+    def wanted(self, tables: Sequence[pa.Table]) -> Search: ...
     def wake(self, awoken: States) -> None: ...
     def step(self, tables: Sequence[pa.Table], watermark: int) -> pa.Table: ...
     def frame(self) -> Any: ...
@@ -65,7 +65,7 @@ class ColumnEngine(Protocol):
 class PlainEngine:
     """`waterclock.rules.engine.Engine`, event by event."""
 
-    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[KeyQuery], None]) -> None:
+    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
         self._rules, self._rows, self._store, self._find = rules, rows, store, find
         self._carries = rules.carries()
@@ -75,7 +75,7 @@ class PlainEngine:
     def watermark(self) -> int:
         return self.engine.watermark
 
-    def wanted(self, tables: Sequence[pa.Table]) -> KeyQuery:
+    def wanted(self, tables: Sequence[pa.Table]) -> Search:
         return KeySet(key for table in tables for key in pc.unique(table.column(self._rules.key)).to_pylist())
 
     def wake(self, awoken: States) -> None:

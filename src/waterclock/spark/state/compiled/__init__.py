@@ -12,7 +12,7 @@ from collections.abc import Callable
 from waterclock.rules.model import Rules
 from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.compiled.knows import unknown
-from waterclock.spark.state.pages import KeyQuery
+from waterclock.spark.state.pages import Search
 from waterclock.spark.state.plain import ColumnEngine, PlainEngine
 from waterclock.spark.state.rows import Rows
 
@@ -24,7 +24,7 @@ except ImportError:  # no compiler, or another Python than that it was built for
     COMPILED = False
 
 
-def engine_for(rules: Rules, rows: Rows, store: BlobStore, find: Callable[[KeyQuery], None]) -> ColumnEngine:
+def engine_for(rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> ColumnEngine:
     """The compiled engine where it is there and knows the rules, else the plain one."""
     if COMPILED and unknown(rules) is None:
         return CompiledEngine(rules, rows, store, find)

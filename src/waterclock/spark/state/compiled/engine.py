@@ -26,7 +26,7 @@ from waterclock.spark import frames
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, whole
 from waterclock.spark.state.compiled.knows import NONE, names_of, told
-from waterclock.spark.state.pages import KeyQuery
+from waterclock.spark.state.pages import Search
 from waterclock.spark.state.plain import AtRest, emitted_at
 from waterclock.spark.state.rows import Rows, conditions, id_column
 from waterclock.spark.state.states import States
@@ -34,7 +34,7 @@ from waterclock.spark.state.states import States
 _TWO_PARTS = b"\x92"  # of MessagePack: a list of two
 
 
-class CompiledWanted:
+class CompiledSearch:
     """Keys that are looked for on pages; they come as texts, numbers as their digits."""
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
@@ -56,7 +56,7 @@ class CompiledWanted:
 class CompiledEngine:
     """The rules on one bucket, compiled; the verbs of plain.py's `ColumnEngine`."""
 
-    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[KeyQuery], None]) -> None:
+    def __init__(self, rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> None:
         """`find` wakes those of the keys looked for that rest."""
         self._rules, self._rows, self._store, self._find = rules, rows, store, find
         self._names = names_of(rules)
@@ -76,8 +76,8 @@ class CompiledEngine:
             for level, slots in zip(self._levels, frame["deadlines"], strict=True):
                 level.packed = {slot: list(packed) for slot, packed in slots}
 
-    def wanted(self, tables: Sequence[pa.Table]) -> KeyQuery:
-        return CompiledWanted([_texts(table.column(self._rules.key)) for table in tables])
+    def wanted(self, tables: Sequence[pa.Table]) -> Search:
+        return CompiledSearch([_texts(table.column(self._rules.key)) for table in tables])
 
     def wake(self, awoken: States) -> None:
         first = len(self._rows) if awoken.rows is None else self._rows.add(pa.Table.from_batches([awoken.rows]))
@@ -152,7 +152,7 @@ class CompiledEngine:
                 self._engine.pass_fresh(number, slot)
         ends, keys = self._engine.due_keys()
         if len(keys):
-            self._find(CompiledWanted([_column(pa.string(), len(ends) // 4 - 1, (ends, keys))]))
+            self._find(CompiledSearch([_column(pa.string(), len(ends) // 4 - 1, (ends, keys))]))
         self._engine.fire()
 
     def _take(self, table: pa.Table) -> None:
