@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,6 @@ def test_another_number_with_an_old_checkpoint_is_refused_and_the_old_one_goes_o
 @pytest.mark.spark
 def test_write_once_refuses_another_number_too(spark: SparkSession, tmp_path: Path) -> None:
     write_files(orders(2), tmp_path / "in", 1)
-    with closing(SQLiteSink(tmp_path / "out.db")) as sink:
-        write_once(results(spark, tmp_path, 20), sink, tmp_path / "checkpoint", close=False)
-        with pytest.raises(StateMismatch, match=r"in 20 buckets, and 16 are asked for"):
-            write_once(results(spark, tmp_path), sink, tmp_path / "checkpoint", close=False)
+    write_once(results(spark, tmp_path, 20), SQLiteSink(tmp_path / "out.db"), tmp_path / "checkpoint", close=False)
+    with pytest.raises(StateMismatch, match=r"in 20 buckets, and 16 are asked for"):
+        write_once(results(spark, tmp_path), SQLiteSink(tmp_path / "out.db"), tmp_path / "checkpoint", close=False)
