@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 from tests.sinks.stores import batch
 from tests.test_readme import ROOT, blocks, run_block
 from waterclock import Rules
-from waterclock.sinks import Batch, SQLiteSink, apply_once
+from waterclock.sinks import Batch, PostgresSink, SQLiteSink, TopicSink, apply_once
 from waterclock.sinks.own import sink_of
-from waterclock.spark import Pipeline, reshaped, write_once
+from waterclock.spark import Pipeline, folder, reshaped, write_once
+from waterclock.testing import Broker
 
 API = [content for _, content in blocks(ROOT / "docs" / "pipeline-api.md", "python")]
 GUIDE = [content for _, content in blocks(ROOT / "docs" / "spark.md", "python")]
@@ -75,7 +76,8 @@ def test_there_is_no_sample_that_is_not_run() -> None:
         "spark.readStream",
         "write_once(unpaid",
         "class Alerts",
-        "reshaped(",
+        "reshaped(SQLiteSink",
+        "sinks = [",
         "on_spark(watermark_delay",
     )
     assert sorted(API + GUIDE) == sorted(map(sample, run_here))
@@ -125,14 +127,32 @@ def test_the_sample_of_on_spark_makes_a_stream_of_results(spark: SparkSession, h
 @pytest.mark.spark
 @pytest.mark.long(seconds=10)
 def test_the_sample_of_a_reshaped_sink_keeps_what_its_query_asks_for(spark: SparkSession, here: Path) -> None:
-    from waterclock.spark import folder
-
     names = named()
-    run_block(sample("reshaped("), names)
+    run_block(sample("reshaped(SQLiteSink"), names)
     source = folder(json_lines(here / "in"), columns={"order": "string", "at": "timestamp", "what": "string"})
     with Pipeline(source, RULES, names["sink"], here / "checkpoint") as pipeline:
         pipeline.run(spark)
     assert told(here / "late.db", "key, due") == [("B2", "2026-01-01 10:35:00.000000")]
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+@pytest.mark.long(seconds=15)
+def test_the_sample_of_several_sinks_writes_what_is_late_elsewhere(
+    spark: SparkSession, here: Path, kafka_broker: Broker, request: pytest.FixtureRequest
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    url = request.getfixturevalue("postgres").url()
+    block = sample("sinks = [").replace("localhost:9092", kafka_broker.bootstrap)
+    columns = {"order": "string", "at": "timestamp", "what": "string"}
+    names = {**named(), "url": url, "rules": RULES, "source": folder(json_lines(here / "in"), columns=columns)}
+    names |= {"PostgresSink": PostgresSink, "TopicSink": TopicSink, "Pipeline": lambda *given: given}
+    run_block(block, names)
+    with Pipeline(names["source"], RULES, names["sinks"], here / "orders-checkpoint") as pipeline:
+        pipeline.run(spark)
+    with closing(psycopg.connect(url)) as db:
+        rows = db.execute("SELECT kind, key FROM results WHERE kind <> 'event' ORDER BY 2").fetchall()
+    assert rows == [("met", "A1"), ("expired", "B2")]
 
 
 @pytest.mark.postgres

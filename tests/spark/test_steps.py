@@ -141,7 +141,7 @@ def test_a_step_over_results_keeps_no_state_either_and_a_mirror_has_none(spark: 
     with pytest.raises(UsageError, match=r"the step in front of the sink, over results, holds an aggregation"):
         run(spark, file)
     file.write_text(file.read_text() + 'mode = "apply"\n')
-    with pytest.raises(UsageError, match=r"\[sink\]: 'query' and 'transform' are for results"):
+    with pytest.raises(UsageError, match=r"\[sink\]: 'query', 'transform' and 'takes' are for results"):
         run(spark, file)
 
 

@@ -10,7 +10,7 @@ from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.spark import frames
 from waterclock.spark.files.reading import Layout
-from waterclock.spark.toml.config import Config, Files, load
+from waterclock.spark.toml.config import Config, Files, Outlet, load
 from waterclock.spark.toml.sink import SQLiteFile
 
 
@@ -40,7 +40,7 @@ def test_the_least_file_gets_the_defaults_that_are_promised(folder: Path) -> Non
         watermark_delay_us=0,
         close=True,
         rules=Rules(key="case", time="ts"),
-        sink=SQLiteFile(folder / "out.db", "results"),
+        outlets=(Outlet(SQLiteFile(folder / "out.db", "results")),),
         cores=None,
         spark_conf={},
     )

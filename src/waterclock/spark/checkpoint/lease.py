@@ -110,15 +110,17 @@ class Lease:
         return holder
 
     def _written(self, file: HadoopPath) -> tuple[int, str]:
-        return file.written_ms(), str(_read(file).get("beat"))
+        with suppress(FileNotFoundError):  # a local file is not there for a moment while it is written again
+            return file.written_ms(), str(_read(file).get("beat"))
+        return 0, ""
 
     def _age_s(self, file: HadoopPath) -> float:
         """How long ago it was written, by the clock of the store (rule 2)."""
         own = self._folder / f".now-{self._mine['run']}"
         own.write_whole(b"")
-        now_ms = own.written_ms()
+        now_ms, (then_ms, _) = own.written_ms(), self._written(file)
         own.unlink()
-        return max(0.0, (now_ms - file.written_ms()) / 1000)
+        return max(0.0, (now_ms - then_ms) / 1000) if then_ms else 0.0
 
     def _refused(self, holder: Mapping[str, Any]) -> UsageError:
         return UsageError(

@@ -78,8 +78,8 @@ def is_remote(place: object) -> bool:
 
 
 def names_in(folder: Place) -> list[str]:
-    """The names that a folder lists; none where it is not there."""
-    with suppress(FileNotFoundError):
+    """The names that a folder lists; none where it is not there, or is a file."""
+    with suppress(FileNotFoundError, NotADirectoryError):
         if isinstance(folder, HadoopPath):
             return [entry.name for entry in folder.entries()]
         return os.listdir(str(folder))
