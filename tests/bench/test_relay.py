@@ -228,7 +228,7 @@ def test_whoever_takes_and_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_table_has_a_block_a_question_and_how_many_times_as_good_ours_is() -> None:
     text = table(RECORD)
-    assert "Redis                 20k  75,000 (2.0x)                -           12" in text
+    assert "Redis                 20k  75,000 (2.0x)                -                12         404" in text
     assert [line.split()[2:] for line in text.splitlines() if line.startswith("Redis  ")][1:3] == [
         ["200", "3.0", "15.0", "(0.5x)", "16.0"],
         ["6,000", "14.0", "41.0", "80.0"],
