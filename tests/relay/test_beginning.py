@@ -57,6 +57,7 @@ def test_so_does_one_that_loses_kafka_while_it_begins(broker: Broker) -> None:
     assert len(heard) == 1
 
 
+@pytest.mark.long(seconds=5)
 def test_when_that_lasts_it_ends_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_before_pyspark_4_2_it_tells_no_number_for_it_could_not_look_in_time(
 
 
 @pytest.mark.spark
+@pytest.mark.long(seconds=15)
 def test_another_number_with_an_old_checkpoint_is_refused_and_the_old_one_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
