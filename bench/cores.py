@@ -27,7 +27,7 @@ from waterclock.bench.standalone import two_workers
 from waterclock.bench.tables import aligned, short
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
+from waterclock.spark.toml.config import Config, Files, Outlet
 from waterclock.spark.toml.sink import SQLiteFile
 
 CONTENDERS = ((1, 64), (2, 64), (2, 16))  # cores, buckets
@@ -97,7 +97,7 @@ def _ours(spark: Any, over: Course, buckets: int, tell: Callable[[int], None]) -
     number = sum(1 for _ in over.folder.glob("*.db"))
     folder, file = over.folder / f"checkpoint-{number}", over.folder / f"{number}.db"
     source, sink = Files("parquet", over.folder / "in", 1, KINDS), SQLiteFile(file, "results")
-    config = Config("cores", folder, source, 120_000_000, True, ALL, sink, None, {}, buckets=buckets)
+    config = Config("cores", folder, source, 120_000_000, True, ALL, (Outlet(sink),), None, {}, buckets=buckets)
     with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: tell(progress.batch_id))
         ms = batch_ms(pipeline.progress(), over.files)

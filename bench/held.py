@@ -32,7 +32,7 @@ from waterclock.bench.pipeline import KINDS as COLUMNS
 from waterclock.bench.pipeline import ORDERS
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
+from waterclock.spark.toml.config import Config, Files, Outlet
 from waterclock.spark.toml.sink import SQLiteFile
 
 KEYS, EXPECTATIONS = "keys held", "expectations open"
@@ -134,7 +134,7 @@ def _run(spark: SparkSession, case: Case, under: Path, reported: _Reporter) -> F
     reported.say("making the files")
     files = _write(case, folder / "in")
     source, sink = Files("parquet", folder / "in", 1, COLUMNS), SQLiteFile(folder / "db", "results")
-    config = Config("held", folder / "checkpoint", source, 0, False, case.rules, sink, None, {})
+    config = Config("held", folder / "checkpoint", source, 0, False, case.rules, (Outlet(sink),), None, {})
     try:
         with closing(configured(config)) as pipeline:
             summary = pipeline.run(

@@ -26,7 +26,7 @@ from waterclock import Rules
 from waterclock.bench import contenders, orders
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files
+from waterclock.spark.toml.config import Config, Files, Outlet
 from waterclock.spark.toml.sink import SQLiteFile
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
@@ -123,7 +123,7 @@ def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]
 def _ours(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
     folder, file = _places(course, name)
     source, sink = Files("parquet", course.folder / "in", 1, KINDS), SQLiteFile(file, "results")
-    config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], sink, None, {})
+    config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], (Outlet(sink),), None, {})
     with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: reported(progress.batch_id))
         ms = batch_ms(pipeline.progress(), course.files)
