@@ -323,7 +323,7 @@ def test_a_missing_java_is_exit_code_1_and_one_sentence(folder: Path) -> None:
     assert "Spark needs Java 17 or newer" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("folder_name", ["a file", "a file/below"])
+@pytest.mark.parametrize("folder_name", [pytest.param("a file", marks=pytest.mark.long(seconds=2)), "a file/below"])
 def test_a_demo_folder_that_cannot_be_made_is_exit_code_2_and_one_sentence(folder: Path, folder_name: str) -> None:
     (folder / "a file").touch()
     done = process("demo", "fines", "--folder", folder_name)
@@ -331,7 +331,7 @@ def test_a_demo_folder_that_cannot_be_made_is_exit_code_2_and_one_sentence(folde
     assert "a file" in done.stderr
 
 
-@pytest.mark.parametrize("demo", ["fines", "kills"])
+@pytest.mark.parametrize("demo", ["fines", pytest.param("kills", marks=pytest.mark.long(seconds=2))])
 def test_a_demo_does_not_begin_where_another_one_is_at_work(folder: Path, demo: str) -> None:
     """It removed what the other one was writing, which then took the results of the second one for its own."""
     from waterclock.examples.folders import alone_in

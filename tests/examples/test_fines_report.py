@@ -336,7 +336,9 @@ def opened(browser: Any, page: Path, width: int) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("answers", [ANSWERS, WRONG], ids=["right", "wrong"])
+@pytest.mark.parametrize(
+    "answers", [pytest.param(ANSWERS, marks=pytest.mark.long(seconds=6)), WRONG], ids=["right", "wrong"]
+)
 def test_a_browser_shows_all_five_pictures_and_nothing_sticks_out(
     folder: Path, browser: Any, answers: dict[str, Any]
 ) -> None:

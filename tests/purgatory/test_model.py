@@ -155,7 +155,7 @@ class PlainLife(PurgatoryLife):
 
 
 TestPlainLife = PlainLife.TestCase
-TestPlainLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, print_blob=True)
+TestPlainLife.settings = settings(max_examples=50, stateful_step_count=40, deadline=None, print_blob=True)
 
 if "compiled" in KINDS:
 
@@ -163,7 +163,7 @@ if "compiled" in KINDS:
         kind = KINDS["compiled"]
 
     TestCompiledLife = CompiledLife.TestCase
-    TestCompiledLife.settings = settings(max_examples=120, stateful_step_count=40, deadline=None, print_blob=True)
+    TestCompiledLife.settings = settings(max_examples=70, stateful_step_count=40, deadline=None, print_blob=True)
 
 
 def test_the_oracle_itself_expires_by_deadline_and_completes_by_key() -> None:

@@ -301,7 +301,7 @@ def compared(how: str, left: Any, right: Any) -> bool | None:
     return {"==": sign == 0, "!=": sign != 0, "<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[how]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(expressions, rows)
 def test_a_condition_at_random_says_what_the_dumb_evaluator_says(tree: Any, row: dict[str, Any]) -> None:
     found = condition(written(tree))

@@ -63,7 +63,7 @@ class Kept:
         return list(chunk)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(steps)
 def test_deadlines_of_all_distances_fire_in_order_and_the_earliest_is_known(todo: Any) -> None:
     kept = Kept()

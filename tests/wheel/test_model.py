@@ -108,7 +108,7 @@ class ReferenceLife(WheelLife):
 
 
 TestReferenceLife = ReferenceLife.TestCase
-TestReferenceLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
+TestReferenceLife.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, print_blob=True)
 
 if COMPILED:
     from waterclock.wheel import _objects
@@ -117,7 +117,7 @@ if COMPILED:
         make = staticmethod(_objects.TimingWheel)
 
     TestCompiledLife = CompiledLife.TestCase
-    TestCompiledLife.settings = settings(max_examples=120, stateful_step_count=40, deadline=None, print_blob=True)
+    TestCompiledLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, print_blob=True)
 
 
 def test_the_model_itself_runs_by_tick_and_then_by_adding() -> None:

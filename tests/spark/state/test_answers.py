@@ -48,7 +48,7 @@ def in_process(rules: Rules, row: dict[str, Any]) -> bool:
     return any(result.kind == "emit" for result in rules.run([whole]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(language.expressions, st.lists(language.rows, min_size=1, max_size=3))
 def test_a_condition_at_random_says_the_same_of_rows_in_arrow_and_in_process(tree: Any, rows: Any) -> None:
     rules = RULES.delay(after="a", by=0, emit="x", where=language.written(tree))
