@@ -23,8 +23,8 @@ POINTS = ("taken", "begun", "looked", "written", "committed", "told")
 
 
 def die() -> None:
-    if len(sys.argv) > 4:
-        os.killpg(os.getpgrp(), signal.Signals[sys.argv[4]])  # Java and the workers too
+    if sys.argv[-1].startswith("SIG"):
+        os.killpg(os.getpgrp(), signal.Signals[sys.argv[-1]])  # Java and the workers too
     else:
         os.kill(os.getpid(), signal.SIGKILL)
 
