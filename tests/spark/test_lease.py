@@ -51,7 +51,7 @@ class Leases:
 @pytest.fixture
 def runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leases]:
     monkeypatch.setattr(leases, "LEASE_S", 60.0)
-    monkeypatch.setattr(leases, "RENEW_S", 0.1)
+    monkeypatch.setattr(leases, "RENEW_S", 0.3)
     monkeypatch.setattr(leases, "_LOOK_EVERY_S", 0.05)
     place = HadoopPath(f"file://{tmp_path}/checkpoint")
     place.make_folder()

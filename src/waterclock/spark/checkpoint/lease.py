@@ -39,6 +39,7 @@ OWNERS = "waterclock.owners"
 LEASE_S = 30.0
 RENEW_S = 5.0
 _LOOK_EVERY_S = 0.5
+_LOOKS, _LOOK_AGAIN_S = 5, 0.02
 
 
 class Lease:
@@ -110,7 +111,7 @@ class Lease:
         return holder
 
     def _written(self, file: HadoopPath) -> tuple[int, str]:
-        with suppress(FileNotFoundError):  # a local file is not there for a moment while it is written again
+        with suppress(FileNotFoundError):
             return file.written_ms(), str(_read(file).get("beat"))
         return 0, ""
 
@@ -158,10 +159,15 @@ def _told(what: Mapping[str, Any]) -> bytes:
 
 
 def _read(file: HadoopPath) -> dict[str, Any]:
-    """What a file of an epoch tells; nothing where it is gone, or none of ours."""
-    with suppress(FileNotFoundError, ValueError):
-        told = json.loads(file.read_bytes())
-        return told if isinstance(told, dict) else {}
+    """What a file of an epoch tells; nothing where it is gone, or none of ours.
+
+    A local file is not there, or not whole, for a moment while its holder writes it again: it is looked at a few times.
+    """
+    for _ in range(_LOOKS):
+        with suppress(WaterclockError, OSError, ValueError):
+            told = json.loads(file.read_bytes())
+            return told if isinstance(told, dict) else {}
+        SystemClock().sleep_s(_LOOK_AGAIN_S)
     return {}
 
 
