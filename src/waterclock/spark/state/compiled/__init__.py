@@ -25,7 +25,11 @@ except ImportError:  # no compiler, or another Python than that it was built for
 
 
 def engine_for(rules: Rules, rows: Rows, store: BlobStore, find: Callable[[Search], None]) -> ColumnEngine:
-    """The compiled engine where it is there and knows the rules, else the plain one."""
-    if COMPILED and unknown(rules) is None:
+    """The compiled engine where it is there and knows the rules, else the plain one.
+
+    Rules without a sequence take the plain one until a fault is found: keys that are empty texts have a state that the
+    compiled engine takes for a damaged one (tests/spark/state/compiled/test_compiled.py, the long streams).
+    """
+    if COMPILED and rules.sequence is not None and unknown(rules) is None:
         return CompiledEngine(rules, rows, store, find)
     return PlainEngine(rules, rows, store, find)
