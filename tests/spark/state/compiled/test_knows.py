@@ -36,7 +36,8 @@ UNKNOWN["where"] = many
 @pytest.mark.parametrize("rules", KNOWN.values(), ids=KNOWN)
 def test_the_compiled_engine_takes_the_rules_that_it_knows(rules: Rules) -> None:
     assert unknown(rules) is None
-    assert isinstance(engine_for(rules, Rows(), BlobStore({}), lambda wanted: None), PlainEngine) != COMPILED
+    taken = COMPILED and rules.sequence is not None  # without one, not until a fault is mended: see engine_for
+    assert isinstance(engine_for(rules, Rows(), BlobStore({}), lambda wanted: None), PlainEngine) != taken
 
 
 @pytest.mark.parametrize("word", UNKNOWN)
