@@ -18,7 +18,8 @@ from waterclock.bench import tables
 TURNED = 100_000  # requests a second where the clock is turned by hand
 TIMERS_ALONE = {
     "driver": "what a program pays that uses an AsyncTimer, beside what its loop has",
-    "floor": "the parts of an add and a cancel that are not the wheel",
+    "floor": "the parts of an add, a cancel and an expiry that are not the wheel",
+    "kafka": "Kafka's SystemTimer beside the compiled wheel and ArrayWheel",
     "heaps": "Java's heaps and Netty's wheel beside the compiled wheel",
     "levels": "what the number of levels costs",
     "ticking": "a thread that ticks beside one that sleeps until the next bucket",
@@ -68,13 +69,19 @@ def _timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
 def _parts_of_timers(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench.kafka.harness import built
     from waterclock.bench.kafka.heaps import JavaHeaps
+    from waterclock.bench.kafka.timers import KafkaTimer
     from waterclock.bench.timers import driver, floor, levels, ticking, verbs
 
     sizes, rounds = arguments.sizes, arguments.rounds
     found: dict[str, Any] = {"pending": sizes, "rounds": rounds}
-    if arguments.heaps:
+    if arguments.kafka or arguments.heaps:
         with built(tell) as java:
-            found |= verbs.measure(verbs.CONTENDERS[:1], sizes, rounds, tell, [JavaHeaps(java, tell)])
+            rivals = [
+                *([KafkaTimer(java, tell)] if arguments.kafka else []),
+                *([JavaHeaps(java, tell)] if arguments.heaps else []),
+            ]
+            ours = verbs.CONTENDERS[: 2 if arguments.kafka else 1]
+            found |= verbs.measure(ours, sizes, rounds, tell, rivals)
     if arguments.driver:
         found["driver"] = driver.measure(DEEDS, rounds, tell)
     if arguments.floor:
@@ -123,11 +130,12 @@ def _purgatory(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
 def _pipeline(arguments: argparse.Namespace, tell: Tell) -> dict[str, Any]:
     from waterclock.bench import pipeline
 
-    others = [name for name in arguments.contenders if name != "spark"]
+    others = [name for name in arguments.contenders if name not in ("spark", "floor")]
+    who = pipeline.EVERYBODY if "spark" in arguments.contenders else pipeline.BESIDE_NOTHING
     found: dict[str, Any] = {"by_hand": []}
-    for rows_a_batch in arguments.sizes if "spark" in arguments.contenders else []:
+    for rows_a_batch in arguments.sizes if len(others) < len(arguments.contenders) else []:
         with tempfile.TemporaryDirectory() as folder:
-            runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell)
+            runs = pipeline.measure(rows_a_batch, arguments.rounds, Path(folder), tell, who)
         found["by_hand"] += pipeline.table(runs, rows_a_batch)
     if others:
         from waterclock.bench.processors import campaign
@@ -265,7 +273,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             "the pipeline beside code by hand for Spark, Apache Flink and Kafka Streams (needs Spark; the last two "
             "java, javac and mvn on the PATH; half an hour)"
         ),
-        "rows a batch, for the contender spark",
+        "rows a batch, for the contenders spark and floor",
         {"sizes": "40k", "contenders": "spark,flink,flink-rocksdb,streams", "events": "100k,700k", "rounds": "1"},
     ),
     "held": Benchmark(

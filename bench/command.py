@@ -18,7 +18,7 @@ from waterclock.arguments import count, counts, describe, seconds
 from waterclock.bench.benchmarks import BENCHMARKS, Benchmark
 from waterclock.errors import UsageError, WaterclockError
 
-CONTENDERS = ("spark", "flink", "flink-rocksdb", "streams")  # of the pipeline
+CONTENDERS = ("spark", "flink", "flink-rocksdb", "streams", "floor")  # of the pipeline
 Draw = Callable[[Mapping[str, Any], Path], bool]
 
 
@@ -53,7 +53,7 @@ def _add_options(parser: argparse.ArgumentParser, benchmark: Benchmark) -> None:
         "rates": (counts, "10k,50k", "requests a second, for the load"),
         "open": (count, "N", "expectations that are open"),
         "contenders": (contenders, "NAME,NAME", f"whom to measure: {', '.join(CONTENDERS)}"),
-        "events": (counts, "100k,700k", "events of a whole run, for all contenders but spark"),
+        "events": (counts, "100k,700k", "events of a whole run, for all contenders but spark and floor"),
         "rounds": (count, "N", "contenders take turns so many times; medians are shown"),
         "seconds": (seconds, "S", "how long each measurement in real time takes"),
     }

@@ -1,35 +1,33 @@
-"""The same pipeline on one core and on two of a standalone cluster: does throughput grow with cores?
+"""The same pipeline on one CPU and on two, over a standalone cluster: does throughput grow with cores?
 
-Each worker of the cluster has one core and one executor; the pipeline takes one of them, or both, and keeps its state in as
-many parts as it has cores. Rules, rows and how a batch is timed are those of `bench pipeline` (all rules at once): the
-median of the batches that took a whole file, without the first. Everybody's answer is checked.
+The pipeline takes one worker of the cluster, or both; each worker has one core and one executor, and state is kept in as
+many parts as there are cores. A batch is two files, for a file is read by one task. Rules, rows and how a batch is timed
+are those of `bench pipeline` (all rules at once): the median of the whole batches, without the first. Everybody's answer
+is checked.
 
-What is not the executors' stays one core's work, whatever the cluster: the driver plans each batch, takes its results and
-writes them into SQLite. On this machine it also takes its share of the same cores.
-
-Rule 1: contenders take turns, each with a session of its own; the first round's order is turned in the next.
+Rule 1: everything, the driver too, is held to as many CPUs of this machine as the pipeline has cores: with one core of two
+        the driver, Java and Python of the only executor would run beside each other on both, and nothing would be left.
+Rule 2: contenders take turns, each with a session of its own; the first round's order is turned in the next.
 """
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
+import os
 import tempfile
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from waterclock.bench.pipeline import ALL, KINDS, WARM_UP, Course, Run, all_once, batch_ms, course
+from waterclock.bench.pipeline import ALL, WARM_UP, Course, Run, course, ours
 from waterclock.bench.standalone import two_workers
 from waterclock.bench.tables import aligned, short
-from waterclock.spark.pipeline import configured
+from waterclock.bench.trees import hold
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files, Outlet
-from waterclock.spark.toml.sink import SQLiteFile
 
+FILES = 2  # a batch
 CONTENDERS = ((1, 64), (2, 64), (2, 16))  # cores, buckets
 Tell = Callable[[str], None]
 
@@ -44,12 +42,12 @@ def measure(sizes: list[int], rounds: int, tell: Tell) -> list[dict[str, Any]]:
 
 
 def _of_size(folder: Path, url: str, rows: int, rounds: int, tell: Tell) -> list[dict[str, Any]]:
-    short_one, whole = course(folder / "short", max(1, rows // WARM_UP)), course(folder / "whole", rows)
+    courses = course(folder / "short", max(FILES, rows // WARM_UP), FILES), course(folder / "whole", rows, FILES)
     runs: dict[tuple[int, int], list[Run]] = {each: [] for each in CONTENDERS}
     for turn in range(rounds):
         for cores, buckets in CONTENDERS[:: 1 if turn % 2 == 0 else -1]:
             what = f"round {turn + 1} of {rounds}: {cores} cores, {buckets} buckets"
-            runs[cores, buckets].append(_run(short_one, whole, url, (cores, buckets), partial(_told, tell, what)))
+            runs[cores, buckets].append(_run(courses, url, (cores, buckets), partial(_told, tell, what)))
     first = _ms(runs[CONTENDERS[0]])
     return [_record(rows, each, made, first) for each, made in runs.items()]
 
@@ -76,35 +74,41 @@ def _record(rows: int, contender: tuple[int, int], runs: list[Run], first: float
     }
 
 
-def _run(short_one: Course, whole: Course, url: str, contender: tuple[int, int], tell: Callable[[int], None]) -> Run:
+def _run(courses: tuple[Course, Course], url: str, contender: tuple[int, int], tell: Callable[[int], None]) -> Run:
     """One session: the short course to warm up, then the whole one."""
+    short_one, whole = courses
     extra = {
         "spark.master": url,
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "768m",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # as the driver's; the other one compiles for minutes
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
     }
     cores, buckets = contender
     spark = start("bench", cores, extra, whole.folder / "spark.log", buckets).spark
     try:
-        _ours(spark, short_one, buckets, tell)
-        return _ours(spark, whole, buckets, tell)
+        _through(spark, short_one, buckets, tell)  # executors have started then
+        with _held_to(cores):
+            return _through(spark, whole, buckets, tell)
     finally:
         spark.stop()
 
 
-def _ours(spark: Any, over: Course, buckets: int, tell: Callable[[int], None]) -> Run:
+@contextmanager
+def _held_to(cores: int) -> Iterator[None]:
+    """This process, the cluster and the driver's Java, which are below it, on so many CPUs."""
+    every = os.sched_getaffinity(0)
+    hold(os.getpid(), sorted(every)[:cores])
+    try:
+        yield
+    finally:
+        hold(os.getpid(), every)
+
+
+def _through(spark: Any, over: Course, buckets: int, tell: Callable[[int], None]) -> Run:
     number = sum(1 for _ in over.folder.glob("*.db"))
-    folder, file = over.folder / f"checkpoint-{number}", over.folder / f"{number}.db"
-    source, sink = Files("parquet", over.folder / "in", 1, KINDS), SQLiteFile(file, "results")
-    config = Config("cores", folder, source, 120_000_000, True, ALL, (Outlet(sink),), None, {}, buckets=buckets)
-    with closing(configured(config)) as pipeline:
-        pipeline.run(spark, report=lambda progress: tell(progress.batch_id))
-        ms = batch_ms(pipeline.progress(), over.files)
-    with closing(sqlite3.connect(file)) as db:
-        rows = db.execute("SELECT event_key, event_seq FROM results WHERE kind = 'event' AND key != 'end'").fetchall()
-    shutil.rmtree(folder)
-    return Run(ms, all_once(rows, over.made))
+    places = over.folder / f"checkpoint-{number}", over.folder / f"{number}.db"
+    return ours(spark, over, ALL, places, tell, buckets)
 
 
 def table(figures: list[dict[str, Any]]) -> str:

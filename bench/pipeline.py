@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +26,9 @@ from waterclock import Rules
 from waterclock.bench import contenders, orders
 from waterclock.spark.pipeline import configured
 from waterclock.spark.session.session import start
-from waterclock.spark.toml.config import Config, Files, Outlet
+from waterclock.spark.toml.config import Config, Files
 from waterclock.spark.toml.sink import SQLiteFile
+from waterclock.spark.toml.steps import Outlet
 
 ORDERS = Rules(key="key", time="ts", type="kind", id="id", sequence="seq")
 ORDER = ORDERS.order(wait="2 minutes")
@@ -47,6 +48,7 @@ OTHERS: dict[str, tuple[Recipe, str]] = {
 }
 NOTHING = "no rules: read and write"
 EVERYBODY = (*OURS, *OTHERS, NOTHING)
+BESIDE_NOTHING = (next(iter(OURS)), NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +66,39 @@ class Course:
     folder: Path
     made: orders.Orders
     files: int
+    files_a_batch: int = 1
 
 
-def measure(rows_a_batch: int, rounds: int, folder: Path, report: Report) -> dict[str, list[Run]]:
-    """Every contender `rounds` times, taking turns on the same files, after a warm-up; `report` hears of each batch."""
+def measure(
+    rows_a_batch: int, rounds: int, folder: Path, report: Report, who: Sequence[str] = EVERYBODY
+) -> dict[str, list[Run]]:
+    """Each of `who` `rounds` times, taking turns on the same files, after a warm-up; `report` hears of each batch."""
     short, whole = course(folder / "short", max(1, rows_a_batch // WARM_UP)), course(folder / "whole", rows_a_batch)
     extra = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}
     report("starting Spark")
     spark = start("bench", extra=extra, log=folder / "spark.log").spark
     try:
-        _round(spark, short, "warm-up", report)
-        turns = [_round(spark, whole, f"round {turn} of {rounds}", report) for turn in range(1, rounds + 1)]
+        _round(spark, short, "warm-up", report, who)
+        turns = [_round(spark, whole, f"round {turn} of {rounds}", report, who) for turn in range(1, rounds + 1)]
     finally:
         spark.stop()
-    return {name: [turn[name] for turn in turns] for name in EVERYBODY}
+    return {name: [turn[name] for turn in turns] for name in who}
 
 
-def course(folder: Path, rows_a_batch: int) -> Course:
-    """The files of a round: whole ones, and a rest."""
+def course(folder: Path, rows_a_batch: int, files_a_batch: int = 1) -> Course:
+    """The files of a round: whole ones, and a rest; a task reads a file, so a batch of several is read side by side."""
     made = orders.make(round(rows_a_batch * (WHOLE_BATCHES + 0.2) / 4.2))  # four events an order, one in twenty twice
-    return Course(folder, made, orders.write(made, folder / "in", rows_a_batch))
+    return Course(folder, made, orders.write(made, folder / "in", rows_a_batch // files_a_batch), files_a_batch)
 
 
-def _round(spark: SparkSession, course: Course, which: str, report: Report) -> dict[str, Run]:
+def _round(spark: SparkSession, course: Course, which: str, report: Report, who: Sequence[str]) -> dict[str, Run]:
     runs = {}
-    for place, name in enumerate(EVERYBODY, 1):
-        what = f"{which}, {place} of {len(EVERYBODY)}: {name}"
+    for place, name in enumerate(who, 1):
+        what = f"{which}, {place} of {len(who)}: {name}"
         report(what)
         reported = partial(_tell_batch, report, what)
         if name in OURS:
-            runs[name] = _ours(spark, course, name, reported)
+            runs[name] = ours(spark, course, OURS[name], _places(course, name), reported)
         else:
             runs[name] = _other(spark, course, name, reported)
     return runs
@@ -120,17 +125,25 @@ def table(runs: dict[str, list[Run]], rows_a_batch: int) -> list[dict[str, Any]]
     ]
 
 
-def _ours(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
-    folder, file = _places(course, name)
-    source, sink = Files("parquet", course.folder / "in", 1, KINDS), SQLiteFile(file, "results")
-    config = Config(folder.name, folder, source, 120_000_000, True, OURS[name], (Outlet(sink),), None, {})
+def ours(
+    spark: SparkSession,
+    course: Course,
+    rules: Rules,
+    places: tuple[Path, Path],
+    reported: Callable[[int], None],
+    buckets: int | None = None,
+) -> Run:
+    """A run of the pipeline with `rules`; its checkpoint, which is removed, and its table lie at `places`."""
+    folder, file = places
+    source, sink = Files("parquet", course.folder / "in", course.files_a_batch, KINDS), SQLiteFile(file, "results")
+    config = Config(folder.name, folder, source, 120_000_000, True, rules, (Outlet(sink),), None, {}, buckets=buckets)
     with closing(configured(config)) as pipeline:
         pipeline.run(spark, report=lambda progress: reported(progress.batch_id))
-        ms = batch_ms(pipeline.progress(), course.files)
+        ms = _batch_ms(pipeline.progress(), -(-course.files // course.files_a_batch))
     with closing(sqlite3.connect(file)) as db:
         rows = db.execute("SELECT event_key, event_seq FROM results WHERE kind = 'event' AND key != 'end'").fetchall()
     shutil.rmtree(folder)
-    return Run(ms, all_once(rows, course.made))
+    return Run(ms, _all_once(rows, course.made))
 
 
 def _other(spark: SparkSession, course: Course, name: str, reported: Callable[[int], None]) -> Run:
@@ -151,11 +164,11 @@ def _other(spark: SparkSession, course: Course, name: str, reported: Callable[[i
         stream = spark.readStream.schema(_ddl()).option("maxFilesPerTrigger", 1).parquet(str(course.folder / "in"))
         query = recipe(stream).writeStream.foreachBatch(keep).option("checkpointLocation", str(folder)).start()
         query.processAllAvailable()
-        ms = batch_ms(query.recentProgress, course.files)
+        ms = _batch_ms(query.recentProgress, course.files)
         query.stop()
         rows = db.execute("SELECT key, seq FROM results WHERE key != 'end'").fetchall()
     shutil.rmtree(folder)
-    return Run(ms, len(rows) == len(course.made.rows) if name == NOTHING else all_once(rows, course.made))
+    return Run(ms, len(rows) == len(course.made.rows) if name == NOTHING else _all_once(rows, course.made))
 
 
 def _places(course: Course, name: str) -> tuple[Path, Path]:
@@ -165,13 +178,13 @@ def _places(course: Course, name: str) -> tuple[Path, Path]:
     return course.folder / plain, course.folder / f"{plain}.db"
 
 
-def batch_ms(progress: Iterable[Any], files: int) -> list[int]:
+def _batch_ms(progress: Iterable[Any], files: int) -> list[int]:
     """Milliseconds of the batches that took a whole file, without the first."""
     taken = [p.durationMs["triggerExecution"] for p in progress if p.numInputRows]
     return taken[1 : files - 1]
 
 
-def all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
+def _all_once(rows: list[tuple[str, int]], made: orders.Orders) -> bool:
     """Whether each event that was made is among `rows`, once."""
     return len(rows) == made.distinct == len(set(rows))
 

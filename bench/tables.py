@@ -77,7 +77,7 @@ def driver_verbs(records: Rows) -> str:
 
 
 def floor(records: Rows) -> str:
-    """What an add and a cancel cannot be quicker than."""
+    """What an add, a cancel and an expiry cannot be quicker than."""
     from waterclock.bench.timers.floor import table
 
     return table(list(map(dict, records)))

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from waterclock import Rules
 from waterclock.bench.latency.sender import Sender
 from waterclock.spark.pipeline import Progress, configured
-from waterclock.spark.toml.config import Config, Outlet
+from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.sink import PostgresDatabase, SQLiteFile
+from waterclock.spark.toml.steps import Outlet
 from waterclock.spark.toml.topics import topics_from
 
 RULES: Final = (
@@ -58,7 +59,7 @@ class Committed:
 def ours(course: Course, sender: Sender) -> Committed:
     """A pipeline in order and without duplicates."""
     at_s: dict[int, float] = {}
-    source = topics_from({"servers": course.bootstrap, "topics": [course.topic], "columns": COLUMNS})
+    source = topics_from({"servers": course.bootstrap, "topics": [course.topic], "columns": COLUMNS}, Path.cwd())
     config = Config(course.topic, course.folder, source, 0, False, RULES, (Outlet(course.sink),), None, {})
     with closing(configured(config)) as pipeline:
 

@@ -10,7 +10,6 @@ Rule 3: a run that takes longer than `WITHIN_S`, or a process that ends, is a `N
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import threading
 import time
@@ -20,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from waterclock.bench.broker.process import TICKS_S
 from waterclock.bench.kafka.harness import NotMeasured
+from waterclock.bench.trees import tree_cpu_s
 
 WITHIN_S: Final = 200.0
 LOOK_EVERY_S: Final = 0.2
@@ -116,26 +115,3 @@ def watched(pid: int) -> Iterator[Taken]:
         over.set()
         looking.join()
         taken.look(pid)
-
-
-def tree_cpu_s(pid: int) -> float:
-    """CPU seconds of a process, of all below it, and of those below that have ended.
-
-    >>> tree_cpu_s(os.getpid()) > 0
-    True
-    """
-    children: dict[int, list[int]] = {}
-    own: dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
-        except (OSError, IndexError):
-            continue  # it has just ended
-        children.setdefault(int(fields[1]), []).append(int(name))
-        own[int(name)] = sum(map(int, fields[11:15]))
-    left, ticks = [pid], 0
-    while left:
-        each = left.pop()
-        ticks += own.get(each, 0)
-        left += children.get(each, [])
-    return ticks / TICKS_S

@@ -165,9 +165,8 @@ async def _cost(way: str, deed: str, times: int) -> float:
     gc.collect()
     begin = time.thread_time_ns()
     await work(times)
-    await asyncio.sleep(
-        0
-    )  # a loop's heap is tidied in its own turn: that is the cost of who left what was cancelled there
+    # a loop's heap is tidied in its own turn: that is the cost of who left what was cancelled there
+    await asyncio.sleep(0)
     spent = time.thread_time_ns() - begin
     keeper.close()
     return spent / times
