@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from waterclock import ManualClock, Timer
-from waterclock.purgatory import COMPILED, completions, delayed
+from waterclock.purgatory import COMPILED, completions, delayed, waiting
 from waterclock.purgatory.lock import PlainLock
 
 delayed.Lock = PlainLock  # type: ignore[misc,assignment]
 delayed.Completions = completions.Completions
+delayed.new_waker = waiting.Waker
 delayed._NOWHERE.__init__("nowhere", None)  # type: ignore[misc]
 
 KINDS: dict[str, Any] = {"plain": delayed}

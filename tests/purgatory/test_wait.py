@@ -11,7 +11,13 @@ import pytest
 
 from tests.purgatory.purgatories import KINDS
 from waterclock import AsyncTimer, ManualClock, PurgatoryClosed
-from waterclock.purgatory.waiting import Waker
+from waterclock.purgatory import COMPILED, waiting
+
+WAKERS: dict[str, Any] = {"plain": waiting}
+if COMPILED:
+    from waterclock.purgatory import _waiting
+
+    WAKERS["compiled"] = _waiting
 
 
 class Hall:
@@ -186,9 +192,10 @@ def test_many_waiters_of_one_key_are_woken_by_one_trigger(play: Play) -> None:
     play(scene)
 
 
-def test_a_future_is_touched_on_its_loop_only() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_future_is_touched_on_its_loop_only(kind: str) -> None:
     async def scene() -> None:
-        waker = Waker()
+        waker = WAKERS[kind].Waker(lambda: False)
         thread = Thread(target=waker.wake, args=[None])
         thread.start()
         thread.join()

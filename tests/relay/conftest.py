@@ -23,7 +23,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     """No turn rests and no attempt pauses: the clocks of these tests stand still."""
     if {"relay_broker", "apache"} & set(request.fixturenames):
         monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
-        monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
+        monkeypatch.setattr("waterclock.relay.absent.PAUSES_S", (0.0,))
         monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
         monkeypatch.setattr("waterclock.relay.targets._MADE_WITHIN_S", 0.0)  # no broker makes topics here
 

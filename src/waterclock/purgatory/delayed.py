@@ -20,10 +20,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from waterclock.purgatory.arguments import as_several, as_timeout, closed, not_an_operation, not_callable, used_before
-from waterclock.purgatory.built import Completions, new_waker
+from waterclock.purgatory.built import Completions
 from waterclock.purgatory.lock import Lock
 from waterclock.purgatory.outcomes import CANCELLED, COMPLETED, EXPIRED, Outcome
 from waterclock.purgatory.statistics import PurgatoryStatistics, fullest
+from waterclock.purgatory.wakers import new_waker
 from waterclock.timer.report import report
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class Purgatory:
         False when `timeout_s` was over first, or `cancel_for_key` or `close` ended the wait. A task that is cancelled
         leaves every watch list before it goes on. Errors as for `try_complete_else_watch`.
         """
-        op = DelayedOperation(lambda op: predicate(), (waker := new_waker()).wake, timeout_s)
+        op = DelayedOperation((waker := new_waker(predicate)).ask, waker.wake, timeout_s)
         try:
             if not self.try_complete_else_watch(op, keys):
                 await waker.woken

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Final
@@ -34,13 +33,13 @@ from waterclock.kafka.admin import Admin
 from waterclock.kafka.errors import Meaning, meaning_of
 from waterclock.kafka.settings import base_settings
 from waterclock.relay import gathering
+from waterclock.relay.absent import Absent, absent_after
 from waterclock.relay.around import Around, Reading, RecordRefused, committed_of, in_silence, staying
 from waterclock.relay.group import join, leave
 from waterclock.relay.holes import Holes
 from waterclock.relay.logs import Logs
 from waterclock.relay.options import RelayOptions, StandsBy
 from waterclock.relay.owner import Owner
-from waterclock.relay.pace import Pace
 from waterclock.relay.pressure import Pressure
 from waterclock.relay.retention import Retention
 from waterclock.relay.room import no_disk
@@ -57,20 +56,8 @@ log = logging.getLogger("waterclock.relay")
 READ: Final = 10_000  # records taken from the client at once
 IDLE_S: Final = 0.25  # the longest wait: what has come near is loaded, and checkpoints are written
 STALLED_NS: Final = 5_000_000_000  # without a record, while some are to be read
-_PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GAP_NS: Final = 1_000_000_000  # between two steps: the machine, or a slow Kafka, kept the relay waiting
 _FENCED_AGAIN_NS: Final = 60_000_000_000
-
-
-@dataclass(slots=True)
-class _Absent:
-    """A partition without an owner: taken over when `at_ns` has come, after so many attempts that failed."""
-
-    at_ns: int = 0
-    attempts: int = 0
-    alone: bool = False
-    refused: Mapping[int, str] | None = None
-    pace: Pace = field(default_factory=Pace)
 
 
 class Relay:
@@ -91,7 +78,7 @@ class Relay:
         self._topic_id = self._admin.topic_id(self.topics.input)  # what fails up to here leaves nothing open
         self._counts, self.lock = Counts(), threading.Lock()
         self.owners: dict[int, Owner] = {}
-        self._absent: dict[int, _Absent] = {}
+        self._absent: dict[int, Absent] = {}
         self._taken: set[int] = set()
         self._given: set[int] = set()
         self._gathered_ns = 0
@@ -210,14 +197,14 @@ class Relay:
 
     def _take_overs(self) -> None:
         given, self._given = self._given, set()
-        self._absent.update({number: _Absent() for number in given})
+        self._absent.update({number: Absent() for number in given})
         for number, absent in list(self._absent.items()):
             if self._clock.monotonic_ns() >= absent.at_ns:
                 self._take_over(number, absent)
 
     # Owners
 
-    def _take_over(self, number: int, absent: _Absent) -> None:
+    def _take_over(self, number: int, absent: Absent) -> None:
         self.standby.let_go(number)
         try:
             owner = TakeOver(self._around, number, absent.alone).run()
@@ -227,8 +214,7 @@ class Relay:
         except OSError as error:
             self._put_off(number, absent, no_disk(self._around.place_of(number), error))
             return
-        owner.refused.update(absent.refused or {})
-        owner.pace = absent.pace
+        absent.hand_over(owner)
         del self._absent[number]
         self.owners[number] = owner
         self._read_from(number, owner.position)
@@ -238,12 +224,10 @@ class Relay:
         self._consumer.incremental_unassign(where)
         self._consumer.incremental_assign(where)
 
-    def _put_off(self, number: int, absent: _Absent, error: WaterclockError) -> None:
+    def _put_off(self, number: int, absent: Absent, error: WaterclockError) -> None:
         self._counts.breaks += 1
         self._lost(error)
-        pause_s = _PAUSES_S[min(absent.attempts, len(_PAUSES_S) - 1)]
-        at_ns = self._clock.monotonic_ns() + int(pause_s * 1e9)
-        self._absent[number] = replace(absent, at_ns=at_ns, attempts=absent.attempts + 1)
+        self._absent[number] = absent.later(self._clock.monotonic_ns())
 
     def _fail(self, number: int, error: WaterclockError) -> None:
         """Rule 2."""
@@ -253,9 +237,7 @@ class Relay:
             owner.discard(error)
         self._let_go(number, checkpoint=False)
         made = isinstance(error, RecordRefused) and were_gone(self._admin, self.topics, self._count)
-        # one that was alone found some of them, those that were on their way together: there may be more
-        alone = isinstance(error, RecordRefused) and not owner.alone and not made
-        self._put_off(number, _Absent(alone=alone, refused={} if made else dict(owner.refused), pace=owner.pace), error)
+        self._put_off(number, absent_after(owner, error, made), error)
 
     def _let_go(self, number: int, checkpoint: bool) -> None:
         owner = self.owners.pop(number)

@@ -93,9 +93,7 @@ class TakeOver:
         start, (_, end) = self._replay.start, self._settled
         place = f"{self._around.topics.settled}-{self._number}"
         records = self._around.logs.read(self._around.topics.settled, self._number, start, end)
-        for count, message in enumerate(
-            records
-        ):  # its offset may be odd for ever: markers of transactions have the others
+        for count, message in enumerate(records):  # offsets may all be odd: markers of transactions have the others
             self._replay.apply(message)
             if not count % TOLD_EVERY:
                 self._around.reading(place, message.offset() - start, end - start)

@@ -158,7 +158,7 @@ class AsyncTimer(Drive):
         >>> asyncio.run(AsyncTimer().sleep(0.001))
         """
         deadline = self._deadline_in(delay_s)
-        if delay_s * 1e9 < 0.5:
+        if delay_s * 1e9 < 0.5:  # no nanosecond (units.py)
             return await asyncio.sleep(0)
         sleeper = self._bound().create_future()
         handle = self._add_and_look(deadline, _rouse, sleeper)

@@ -18,6 +18,8 @@
  * Rule 2: `firing` is the bucket being taken from. Meanwhile it is neither packed nor freed; entries of
  *         the same tick may be appended to it, and are taken too.
  * Rule 3: what can fail for want of memory fails before anything has changed.
+ * Rule 4: a place that was left may not be blank yet, and what it points to may be gone. Who reads what stands in
+ *         chunks, or gives one back, says blank_all before.
  */
 #ifndef WATERCLOCK_BUCKETS_H
 #define WATERCLOCK_BUCKETS_H
@@ -32,6 +34,7 @@ enum {
     PLACES = 30,
     STRIDE = 4, /* chunks packed at a time */
     SOON = 8,   /* entries fetched ahead */
+    LATER = 8,  /* places fetched before they are made blank */
     MAX_LEVELS = 64
 };
 
@@ -75,6 +78,7 @@ struct Wheel {
     Bucket *buckets, *firing;
     Chunk *at;               /* in the firing bucket: the chunk and the place to take next */
     uint32_t at_place;
+    uint64_t left;           /* places, since all were blank; the last ones stand in `later`, not blank yet */
     uint64_t *bitmap;        /* `words` of them a level */
     Slab chunks;
     uint8_t level_of[64];    /* by the highest bit that differs; where bits is not 0 */
@@ -83,6 +87,7 @@ struct Wheel {
     uint32_t size[MAX_LEVELS], in_use[MAX_LEVELS]; /* of a level: its buckets, and those with an entry */
     uint32_t first[MAX_LEVELS + 1];                /* its first bucket; behind the last level: all buckets */
     uint64_t unit[MAX_LEVELS];                     /* ticks a bucket */
+    Entry **later[LATER];
 };
 
 /* As many levels as 64 bits of ticks have digits; of the highest one no bucket that no tick could reach, unless a
@@ -217,8 +222,29 @@ static inline int bucket_add(Wheel *w, Entry *e) {
     return 0;
 }
 
+/* Leaving. The place may be cold: it is asked for, and made blank when LATER others have been left, or by blank_all. */
+
+static inline void blank_later(Wheel *w, Entry **place) {
+    uint64_t count = w->left++;
+    prefetchw(place);
+    if (count >= LATER)
+        *w->later[count % LATER] = NULL;
+    w->later[count % LATER] = place;
+}
+
+/* Before anybody reads what stands in a chunk, or gives it back. */
+static inline void blank_all(Wheel *w) {
+    uint32_t count = w->left < LATER ? (uint32_t)w->left : LATER;
+    if (likely(count == 0))
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        *w->later[i] = NULL;
+    w->left = 0;
+}
+
 static void bucket_release(Wheel *w, Bucket *b) {
     Chunk *chunk = b->head, *next;
+    blank_all(w);
     for (; chunk != NULL; chunk = next) {
         next = chunk->next;
         slab_give(&w->chunks, chunk);
@@ -268,6 +294,7 @@ static void pack_drop(Wheel *w, Bucket *b, Chunk *chunk) {
 
 static void bucket_pack(Wheel *w, Bucket *b) {
     Chunk *last = last_chunk(b);
+    blank_all(w);
     if (b->from == NULL)
         pack_begin(b);
     for (int i = 0; i < STRIDE; i++) {
@@ -306,8 +333,8 @@ static void bucket_close(Wheel *w, Bucket *b) {
         bucket_settle(w, b);
 }
 
-static inline void bucket_remove(Wheel *w, Bucket *b, Entry **place, uint64_t tick) {
-    *place = NULL;
+/* Its place is blank, or will be. */
+static inline void bucket_leave(Wheel *w, Bucket *b, uint64_t tick) {
     b->live--;
     if (tick + 1 == w->soonest)
         w->soonest = 0;

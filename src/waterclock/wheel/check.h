@@ -38,6 +38,7 @@ static const char *wheel_check(Wheel *w, int advancing, uint32_t *packing) {
     const char *wrong;
     int64_t live = 0;
     MUST(advancing || w->firing == NULL, "a bucket was left open");
+    blank_all(w);
     for (uint32_t level = 0; level < w->levels; level++) {
         uint32_t in_use = 0;
         for (uint32_t index = w->first[level]; index < w->first[level + 1]; index++) {

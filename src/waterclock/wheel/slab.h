@@ -76,7 +76,7 @@ static char *system_map(void) { return (char *)aligned_alloc(BLOCK, BLOCK); }
 static void system_unmap(void *block) { free(block); }
 #endif
 
-/* A few are kept for whoever comes next: a small wheel made and dropped again and again pays for no new pages. */
+/* Rule 4. SPARES of them stay for good: a small wheel made and dropped again and again pays for no new pages. */
 static struct {
     void *block;
     int64_t since_ns;

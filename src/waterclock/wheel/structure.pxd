@@ -51,8 +51,8 @@ cdef extern from "check.h":
     int wheel_move(Wheel *, Entry *, uint64_t, int64_t) noexcept
     Entry *wheel_take(Wheel *) noexcept
     void wheel_close(Wheel *) noexcept
-    int wheel_each(const Wheel *, EntryVisit, void *) noexcept
-    int wheel_traverse(const Wheel *, visitproc, void *) noexcept
+    int wheel_each(Wheel *, EntryVisit, void *) noexcept
+    int wheel_traverse(Wheel *, visitproc, void *) noexcept
     uint64_t wheel_soonest(Wheel *) noexcept
     uint32_t wheel_in_use(const Wheel *) noexcept
     Used *wheel_occupied(const Wheel *, uint32_t *) noexcept

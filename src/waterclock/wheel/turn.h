@@ -15,7 +15,8 @@ static inline int wheel_add(Wheel *w, Entry *e) {
 
 static inline void wheel_remove(Wheel *w, Entry *e) {
     w->live--;
-    bucket_remove(w, bucket_around(w, e), e->place, e->tick);
+    blank_later(w, e->place);
+    bucket_leave(w, bucket_around(w, e), e->tick);
 }
 
 static int wheel_move(Wheel *w, Entry *e, uint64_t tick, int64_t deadline) {
@@ -28,7 +29,8 @@ static int wheel_move(Wheel *w, Entry *e, uint64_t tick, int64_t deadline) {
         return -1;
     }
     e->deadline = deadline;
-    bucket_remove(w, b, place, before);
+    blank_later(w, place);
+    bucket_leave(w, b, before);
     if (tick < w->soonest)
         w->soonest = tick + 1;
     return 0;
@@ -161,6 +163,7 @@ static Entry *wheel_step(Wheel *w) {
 /* Take out the next entry that is due; NULL when there is none, or when memory `failed`. */
 static Entry *wheel_take(Wheel *w) {
     Entry *e;
+    blank_all(w);
     do {
         if (w->firing == NULL && !wheel_open(w))
             return NULL;
@@ -169,7 +172,8 @@ static Entry *wheel_take(Wheel *w) {
             wheel_close(w);
     } while (e == NULL);
     w->live--;
-    bucket_remove(w, w->firing, e->place, e->tick);
+    *e->place = NULL;
+    bucket_leave(w, w->firing, e->tick);
     if (w->live == 0) { /* the last one: the wheel is idle before its callback runs */
         wheel_close(w);
         w->cursor = w->now;
@@ -209,8 +213,9 @@ static uint32_t wheel_next(const Wheel *w, uint32_t index) {
     return w->first[w->levels];
 }
 
-static int wheel_each(const Wheel *w, EntryVisit visit, void *context) {
+static int wheel_each(Wheel *w, EntryVisit visit, void *context) {
     int stop;
+    blank_all(w);
     for (uint32_t index = wheel_next(w, 0); index < w->first[w->levels]; index = wheel_next(w, index + 1))
         if ((stop = bucket_each(&w->buckets[index], visit, context)) != 0)
             return stop;
@@ -248,7 +253,7 @@ static int entry_visit(Entry *e, void *to) {
     return stop != 0 || e->argument == NULL ? stop : v->visit((PyObject *)e->argument, v->argument);
 }
 
-static int wheel_traverse(const Wheel *w, visitproc visit, void *argument) {
+static int wheel_traverse(Wheel *w, visitproc visit, void *argument) {
     Visit to = {visit, argument};
     return wheel_each(w, entry_visit, &to);
 }
@@ -265,6 +270,7 @@ static uint64_t wheel_soonest(Wheel *w) {
     uint32_t index;
     if (w->soonest == 0) {
         wheel_peek(w, &index);
+        blank_all(w);
         bucket_each(&w->buckets[index], entry_least, &least);
         w->soonest = least + 1;
     }

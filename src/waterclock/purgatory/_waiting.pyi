@@ -1,0 +1,1 @@
+from waterclock.purgatory.waiting import Waker as Waker
