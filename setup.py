@@ -9,9 +9,9 @@ from setuptools import Extension, setup
 WHEEL = "src/waterclock/wheel"
 TIMER = "src/waterclock/timer"
 PURGATORY = "src/waterclock/purgatory"
+BUCKET = "src/waterclock/spark/state/compiled"
 # a product and a sum are two roundings, as Python has them: never one step, which some processors have
 OPTIONS = ["-O3", "-ffp-contract=off"]
-BUCKET = "src/waterclock/spark/state/compiled"
 
 
 def compiled(module: str, source: str, *others: str, language: str = "c") -> Extension:
@@ -48,13 +48,15 @@ COLUMNS = (
     "_engine.pxd",
     "text.h",
     "rules.h",
+    "msgpack.h",
+    "ties.h",
+    "lists.h",
     "deadlines.h",
     "core.h",
     "watching.h",
     "sequence.h",
     "seen.h",
     "engine.h",
-    "msgpack.h",
     "chunks.h",
     "stored.h",
     "result_id.h",
@@ -71,6 +73,7 @@ setup(
         compiled("purgatory._lock", f"{PURGATORY}/_lock.pyx"),
         # the files that also run uncompiled, under other names and with the types of their .pxd
         compiled("purgatory._completions", f"{PURGATORY}/completions.py", "_completions.pxd", "_lock.pxd"),
+        compiled("purgatory._waiting", f"{PURGATORY}/waiting.py", "_waiting.pxd"),
         compiled("purgatory._delayed", f"{PURGATORY}/delayed.py", "_delayed.pxd", "_completions.pxd", "_lock.pxd"),
         compiled("spark.state.compiled._engine", f"{BUCKET}/_engine.pyx", *COLUMNS, language="c++"),
     ]

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 
@@ -18,7 +19,7 @@ from waterclock.spark.frames import TIMESTAMP, clock, counters_of, newest_of
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, MapState
-from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, StoredBucket
+from waterclock.spark.state.bucket import AWAKE, VERSION, Bucket, StoredBucket, read_state
 from waterclock.spark.state.compiled import engine_for
 from waterclock.spark.state.plain import PlainEngine
 
@@ -154,9 +155,9 @@ def test_a_blob_that_is_gone_from_the_state_is_told_with_the_remedy() -> None:
         BlobStore(MapState(Nothing())).get(7)
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [2, VERSION + 1])
 def test_state_of_another_version_is_refused_with_the_remedy(version: int) -> None:
-    told = f"version {version}, this waterclock reads {VERSION}: use the version that wrote it"
+    told = f"version {version}, this waterclock reads 3, {VERSION}: use the version that wrote it"
     stored = step(COLUMNS, None, rows()[:3], NO_WATERMARK)[1][0]
     with pytest.raises(StateMismatch, match=told):
         Bucket(COLUMNS, StoredBucket(bytes([version]) + stored.engine[1:], stored.rows))
@@ -328,3 +329,45 @@ def test_of_chunks_that_were_read_nothing_stays_on_the_shelf() -> None:
         stored = bucket.store()
         grown += bucket.grown
     assert (blobs, grown) == ({}, len(stored))
+
+
+def test_a_large_state_is_stored_compressed_and_goes_on_as_if_it_were_not() -> None:
+    blobs: dict[int, bytes] = {}
+    bucket = Bucket(DELIVERED, None, blobs)
+    bucket.step([many(5_000)], JUST_BEFORE_US)
+    stored = bucket.store()
+    plain = bytes([VERSION]) + msgpack.packb(read_state(stored.engine))
+    assert 3 * len(stored.engine) < 2 * len(plain)
+    ends = [
+        Bucket(DELIVERED, each, dict(blobs)).step([], CLOSED) for each in (stored, StoredBucket(plain, stored.rows))
+    ]
+    assert ends[0].num_rows == 5_000
+    assert ends[0].equals(ends[1])
+
+
+def test_a_compressed_state_that_is_damaged_is_refused_with_the_remedy() -> None:
+    bucket = Bucket(DELIVERED, None, {})
+    bucket.step([many(5_000)], JUST_BEFORE_US)
+    stored = bucket.store()
+    length = int.from_bytes(stored.engine[1:5], "little")
+    longer = stored.engine[:1] + (length + 5).to_bytes(4, "little") + stored.engine[5:]
+    for damaged in (stored.engine[: len(stored.engine) // 2], longer):
+        with pytest.raises(StateMismatch, match=r"the stored state is damaged .*restore the checkpoint and the sink"):
+            Bucket(DELIVERED, StoredBucket(damaged, stored.rows), {})
+
+
+DELIVERED = KINDS_OF_RULES["delivered"]
+
+
+def many(count: int) -> pa.Table:
+    """Rows of as many keys, to be delivered within seconds."""
+    at = [EARLY + timedelta(milliseconds=number) for number in range(count)]
+    made = [
+        {"order": f"o{n}", "at": us, "what": "sent", "id": f"e{n}", "n": 1, "to": us + timedelta(seconds=10)}
+        for n, us in enumerate(at)
+    ]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+EARLY = datetime(2026, 1, 1, tzinfo=UTC)
+JUST_BEFORE_US = 1_767_225_600_000_000 - 1

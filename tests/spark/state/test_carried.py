@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.state.blobs import Disk
+from tests.spark.state.test_bucket import ENGINES
 from waterclock import Rules
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.frames import TIMESTAMP
@@ -42,6 +43,11 @@ RULES = (
     .expect("b", after="a", within="2 days", otherwise="missing", carry=VALUES)
     .quiet("3 days", "calm", carry=["price", "text"])
 )
+
+
+@pytest.fixture(params=ENGINES, ids=[engine.__name__ for engine in ENGINES], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bucket, "engine_for", staticmethod(request.param))
 
 
 @pytest.fixture(params=[(1024, 8192), (0, 0)], ids=["no pages", "pages"], autouse=True)

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.state.blobs import Disk
+from waterclock.errors import StateMismatch
+from waterclock.spark.state import segments
 from waterclock.spark.state import states as stored_states
 from waterclock.spark.state.blobs import BlobStore
 from waterclock.spark.state.pages import KeySet, Pages, most_by
@@ -75,6 +77,12 @@ numbers = st.integers(-5, 25)
 held = st.lists(st.sampled_from(["r", "s", "t"]), max_size=3)
 
 
+def cut_up(monkeypatch: pytest.MonkeyPatch, segment: int = 2, many: int = -1) -> None:
+    """Every page of more than `segment` states is cut into segments of that, where more than `many` keys rest."""
+    for name, value in {"MANY": many, "SEGMENT": segment, "CUT_FROM": segment}.items():
+        monkeypatch.setattr(f"waterclock.spark.state.pages.{name}", value)
+
+
 def steps(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.lists(
         st.tuples(
@@ -91,6 +99,96 @@ def test_what_rests_comes_out_once_and_as_it_was(todo: Any) -> None:
     for add, take in todo:
         bench.step(add, take)
     assert bench.all() == bench.expected
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps(texts) | steps(numbers), st.integers(1, 3))
+def test_what_rests_in_segments_comes_out_once_and_as_it_was(todo: Any, segment: int) -> None:
+    bench = Bench()
+    with pytest.MonkeyPatch.context() as patched:
+        cut_up(patched, segment, many=3)
+        for add, take in todo:
+            bench.step(add, take)
+        assert bench.all() == bench.expected
+
+
+def test_of_a_page_in_segments_those_are_read_that_have_a_wanted_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_up(monkeypatch)
+    bench = Bench()
+    bench.step({n: (bytes([n]), ["r"] * (n % 3)) for n in range(9)}, set())
+    bench.disk.calls = 0
+    bench.step({}, {2, 3, 8})
+    assert bench.disk.calls == 1 + 2
+    assert bench.all() == bench.expected
+
+
+def test_a_large_page_of_which_a_part_was_wanted_is_cut_once_there_are_many_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cut_up(monkeypatch, segment=4, many=29)
+    bench = Bench()
+    for first in (0, 10, 100, 200):
+        monkeypatch.setattr("waterclock.spark.state.pages._MANY", 99)  # none become one
+        bench.step({n: (b"x", ["r"]) for n in range(first, first + 10)}, set())
+    assert [page[5] for page in bench.stored] == [10, 10, 4, 4]
+    bench.step({}, {77})
+    assert [page[5] for page in bench.stored] == [10, 10, 4, 4]
+    bench.step({}, {3, 13})
+    assert [page[5] for page in bench.stored] == [10, 4, 4, 4]
+    bench.step({}, {14})
+    assert [page[5] for page in bench.stored] == [4, 4, 4, 4]
+    assert bench.all() == bench.expected
+
+
+def test_where_few_keys_rest_and_of_small_pages_all_is_one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_up(monkeypatch, segment=4, many=99)
+    bench = Bench()
+    bench.step({n: (b"x", []) for n in range(9)}, set())
+    bench.step({}, {3})
+    assert [(page[2], page[5]) for page in bench.stored] == [(9, 9)]
+    cut_up(monkeypatch, segment=2)
+    monkeypatch.setattr("waterclock.spark.state.pages.CUT_FROM", 4)
+    bench.step({n: (b"x", []) for n in range(20, 24)}, set())
+    bench.step({n: (b"x", []) for n in range(30, 35)}, set())
+    assert [(page[2], page[5]) for page in bench.stored] == [(9, 9), (4, 4), (5, 2)]
+
+
+def test_a_segment_is_read_once_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_up(monkeypatch, segment=4)
+    disk = Disk()
+    pages = Pages(BlobStore(disk), ())
+    pages.add(states(of := {n: (b"x", []) for n in range(9)}), stored_states.hashes(of), None)
+    disk.calls = 0
+    for some in ({0}, {1, 2}, {3, 8}):
+        assert set(plain(pages.take(KeySet(some)))) == some
+    assert disk.calls == 1 + 2  # the index is known to who wrote it no more than to others
+
+
+def test_a_page_as_it_was_written_before_there_were_segments_is_read() -> None:
+    store = BlobStore(Disk())
+    of = {n: (bytes([n]), ["r"] * (n % 3)) for n in range(9)}
+    blobs = [store.put(blob) for blob in (stored_states.hashes(of).tobytes(), *stored_states.to_blobs(states(of)))]
+    pages = Pages(store, [[blobs, store.grown, 9, bytes([0b10000000, 0]), None]])
+    assert plain(pages.take(KeySet({0, 1, 5}))) == {key: of[key] for key in (1, 5)}
+    again = Pages(store, pages.dump())
+    again.tidy()
+    assert plain(again.take(KeySet(of))) == {key: of[key] for key in (2, 3, 4, 6, 7, 8)}
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 12, 40, 90, 200, 300])
+def test_a_damaged_segment_is_told_as_such(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_up(monkeypatch)
+    segment = next(segments.packed(states({n: (b"x", ["r"]) for n in range(2)}), 2))
+    assert len(segments.unpacked(segment, ROWS, 2)) == 2
+    with pytest.raises(StateMismatch, match="the stored state is damaged"):
+        segments.unpacked(segment, ROWS, 3)
+    for cut in (segment[:place], segment + b"x", segment[:place] + b"\xc1" + segment[place + 1 :]):
+        try:
+            found = segments.unpacked(cut, ROWS, 2)
+        except StateMismatch as error:
+            assert "the stored state is damaged" in str(error)  # noqa: PT017  # or it says something else now
+        else:
+            assert len(found) == 2
 
 
 def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ times over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -16,6 +17,9 @@ import pyarrow as pa
 from waterclock.errors import StateMismatch
 
 _LENGTH_BYTES = 4
+_AT_ONCE = 512
+# Arrow refuses another length than that of the frame; of lz4 it takes a larger one, with what lay in memory behind it.
+_CODEC = "zstd"
 
 
 class Blobs(Protocol):
@@ -37,17 +41,22 @@ class BlobStore:
     def put(self, blob: bytes) -> int:
         """The number of a new blob."""
         number, self.free = self.free, self.free + 1
-        self._blobs[number] = stored = _compressed(blob)
+        self._blobs[number] = stored = compressed(blob)
         self.grown += len(stored)
         return number
 
     def get(self, number: int) -> bytes:
-        return _expanded(self._blobs[number])
+        return expanded(self._blobs[number])
+
+    def get_all(self, numbers: Sequence[int]) -> list[bytes]:
+        """Small blobs, decompressed some hundred at a time: to begin with each costs more than most of it."""
+        parts = [numbers[first : first + _AT_ONCE] for first in range(0, len(numbers), _AT_ONCE)]
+        return [blob for part in parts for blob in _all_expanded([self._blobs[number] for number in part])]
 
     def pop(self, number: int) -> bytes:
         stored = self._blobs[number]
         self.remove([number], len(stored))
-        return _expanded(stored)
+        return expanded(stored)
 
     def remove(self, numbers: Iterable[int], size: int) -> None:
         """Take away blobs that take `size` bytes together, as `grown` counted them."""
@@ -56,14 +65,32 @@ class BlobStore:
         self.grown -= size
 
 
-def _compressed(blob: bytes) -> bytes:
+def compressed(blob: bytes) -> bytes:
     length = len(blob).to_bytes(_LENGTH_BYTES, "little")
-    return length + pa.compress(blob, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+    return length + pa.compress(blob, codec=_CODEC, asbytes=True)  # type: ignore[no-any-return]
 
 
-def _expanded(stored: bytes) -> bytes:
-    length = int.from_bytes(stored[:_LENGTH_BYTES], "little")
-    return pa.decompress(memoryview(stored)[_LENGTH_BYTES:], length, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+def expanded(stored: bytes | memoryview) -> bytes:
+    """What was `compressed`; StateMismatch where it is damaged."""
+    return _decompressed(memoryview(stored)[_LENGTH_BYTES:], _length(stored))
+
+
+def _all_expanded(stored: Sequence[bytes]) -> list[bytes]:
+    """Each as `expanded`: frames of zstd that lie one behind the other are decompressed as one."""
+    ends = [0, *accumulate(map(_length, stored))]
+    blobs = _decompressed(b"".join([blob[_LENGTH_BYTES:] for blob in stored]), ends[-1])
+    return [blobs[first:last] for first, last in pairwise(ends)]
+
+
+def _length(stored: bytes | memoryview) -> int:
+    return int.from_bytes(stored[:_LENGTH_BYTES], "little")
+
+
+def _decompressed(frames: bytes | memoryview, length: int) -> bytes:
+    try:
+        return pa.decompress(frames, length, codec=_CODEC, asbytes=True)  # type: ignore[no-any-return]
+    except (pa.ArrowException, OSError) as error:
+        raise damaged(error) from None
 
 
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -72,11 +99,15 @@ def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise StateMismatch(
-            f"the stored state is damaged ({error}): restore the checkpoint and the sink from a copy of both, or start "
-            "with a new checkpoint and sink"
-        ) from None
+        raise damaged(error) from None
     return batch
+
+
+def damaged(why: object) -> StateMismatch:
+    return StateMismatch(
+        f"the stored state is damaged ({why}): restore the checkpoint and the sink from a copy of both, or start "
+        "with a new checkpoint and sink"
+    )
 
 
 class MapState:

@@ -1,7 +1,8 @@
 """One bucket of keys on Spark: the engine over Arrow rows, its state as bytes. No Spark in this file.
 
-    every batch reads and writes     the version byte; what is not of one key; the states of keys that are awake, and rows
-                                     that they hold for their order; the lists of what lies in the blob store
+    every batch reads and writes     the version byte, and whether the rest is compressed; what is not of one key; the
+                                     states of keys that are awake, and rows that they hold for their order; the lists of
+                                     what lies in the blob store
     in the blob store, till it is needed  pages of keys that rest, chunks of deadlines that rest
 
 So a batch costs what it touches, a hash for each key that rests, and the small chunks: those stay with what every batch
@@ -23,13 +24,16 @@ from waterclock.errors import StateMismatch
 from waterclock.rules.model import Rules
 from waterclock.spark import frames
 from waterclock.spark.state import states
-from waterclock.spark.state.blobs import Blobs, BlobStore
+from waterclock.spark.state.blobs import Blobs, BlobStore, compressed, expanded
 from waterclock.spark.state.compiled import engine_for
 from waterclock.spark.state.pages import Pages, Search, most_by
 from waterclock.spark.state.rows import Rows
 from waterclock.spark.state.watermarks import Watermarks
 
-VERSION = 3
+VERSION = 4
+_READS = (3, 4)  # 3 had no pages in segments
+_IS_COMPRESSED = 0x80  # beside it, where the rest is compressed
+_MUCH_BYTES = 64 << 10
 AWAKE = 512  # keys
 
 
@@ -94,7 +98,7 @@ class Bucket:
             "free": self._store.free,
             "watermarks": self._watermarks.dump(),
         }
-        stored = StoredBucket(bytes([VERSION]) + msgpack.packb(state), rows)
+        stored = StoredBucket(_written(msgpack.packb(state)), rows)
         self.grown = self._store.grown + len(stored) - self._stored_bytes
         return stored
 
@@ -151,9 +155,18 @@ def newest_us(tables: Sequence[pa.Table], time: str) -> int | None:
 
 def read_state(blob: bytes) -> Any:
     """What `Bucket.store` packed as `engine`; StateMismatch where another version of waterclock did."""
-    if blob[0] != VERSION:
+    is_compressed, version = blob[0] & _IS_COMPRESSED, blob[0] & ~_IS_COMPRESSED
+    if version not in _READS:
         raise StateMismatch(
-            f"the stored state has version {blob[0]}, this waterclock reads {VERSION}: "
+            f"the stored state has version {version}, this waterclock reads {', '.join(map(str, _READS))}: "
             "use the version that wrote it, or start with a new checkpoint and sink"
         )
-    return msgpack.unpackb(memoryview(blob)[1:], strict_map_key=False)
+    state = memoryview(blob)[1:]
+    return msgpack.unpackb(expanded(state) if is_compressed else state, strict_map_key=False)
+
+
+def _written(state: bytes) -> bytes:
+    """`state` as `read_state` takes it. Spark copies it several times a batch, and writes it twice."""
+    return (
+        bytes([VERSION]) + state if len(state) < _MUCH_BYTES else bytes([VERSION | _IS_COMPRESSED]) + compressed(state)
+    )

@@ -6,7 +6,9 @@ Rule 1: a value comes back as it was, in its column's own type; other types are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -36,16 +38,36 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def filled(taken: pa.RecordBatch, carried: Sequence[Mapping[str, Any] | None]) -> pa.RecordBatch:
+@dataclass(frozen=True, slots=True)
+class CarriedColumn:
+    """A column of what results carry: which of them have a value, which may be null, and the values."""
+
+    has: pa.Array
+    values: pa.Array
+
+
+def carried(schema: pa.Schema, found: Sequence[Mapping[str, Any] | None]) -> dict[str, CarriedColumn]:
+    """What each result carries, by name, as columns of the schema."""
+    names = {name for values in found if values for name in values}
+    return {field.name: _column(field, found) for field in schema if field.name in names}
+
+
+def filled(taken: pa.RecordBatch, columns: Mapping[str, CarriedColumn]) -> pa.RecordBatch:
     """`taken` with the values that some of its rows carry in the place of nulls."""
-    names = {name for values in carried if values for name in values}
-    columns = [
-        _filled(taken.column(f.name), f, carried) if f.name in names else taken.column(f.name) for f in taken.schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=taken.schema)
+    both = [_filled(taken.column(name), columns.get(name)) for name in taken.schema.names]
+    return pa.RecordBatch.from_arrays(both, schema=taken.schema)
 
 
-def _filled(column: pa.Array, field: pa.Field, carried: Sequence[Mapping[str, Any] | None]) -> pa.Array:
-    has = [values is not None and field.name in values for values in carried]
-    made = [values[field.name] if values is not None and field.name in values else None for values in carried]
-    return pc.if_else(pa.array(has), array(made, field.type), column)
+def any_of(columns: Mapping[str, CarriedColumn], count: int) -> pa.Array:
+    """Of so many results, which carry anything."""
+    return reduce(pc.or_, [column.has for column in columns.values()], pa.repeat(pa.scalar(False), count))
+
+
+def _filled(own: pa.Array, column: CarriedColumn | None) -> pa.Array:
+    return own if column is None else pc.if_else(column.has, column.values, own)
+
+
+def _column(field: pa.Field, found: Sequence[Mapping[str, Any] | None]) -> CarriedColumn:
+    has = [values is not None and field.name in values for values in found]
+    made = [values[field.name] if values is not None and field.name in values else None for values in found]
+    return CarriedColumn(pa.array(has), array(made, field.type))

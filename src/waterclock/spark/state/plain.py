@@ -32,6 +32,7 @@ from waterclock.spark import frames
 from waterclock.spark.layout import EARLIEST_US
 from waterclock.spark.state import chunks, states
 from waterclock.spark.state.blobs import BlobStore
+from waterclock.spark.state.carried import carried as columns_of
 from waterclock.spark.state.pages import KeySet, Search
 from waterclock.spark.state.rows import Rows, events_of
 from waterclock.spark.state.states import States
@@ -141,9 +142,9 @@ class PlainEngine:
         """The events of results, or the columns that they carry of one."""
         if not any(carried):
             return self._rows.structs(refs)
-        self._rows.need_one_table()
-        named = zip(map(self._carries.get, rules), carried, strict=True)
-        return self._rows.structs(refs, [dict(zip(n, c, strict=True)) if n and c else None for n, c in named])
+        schema, named = self._rows.need_one_table(), zip(map(self._carries.get, rules), carried, strict=True)
+        each = [dict(zip(n, c, strict=True)) if n and c else None for n, c in named]
+        return self._rows.structs(refs, columns_of(schema, each))
 
 
 def emitted_at(watermark: int, count: int) -> pa.Array:

@@ -6,7 +6,7 @@ Every table has the column ROW_ID behind the user's columns, so that tables of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from waterclock.rules.results import Key
 from waterclock.rules.truth import Moment
 from waterclock.spark.frames import TIMESTAMP
 from waterclock.spark.layout import ROW_ID
-from waterclock.spark.state.carried import filled, plain
+from waterclock.spark.state.carried import CarriedColumn, any_of, filled, plain
 
 
 class Rows:
@@ -46,11 +46,12 @@ class Rows:
     def schema(self) -> pa.Schema | None:
         return self._tables[0].schema if self._tables and self._stored is None else self._stored
 
-    def need_one_table(self) -> None:
+    def need_one_table(self) -> pa.Schema:
         """What an event carried needs columns to stand in, also where no row is there."""
         if not self._tables:
             assert self._stored is not None  # what carries was opened by an earlier batch
             self.add(self._stored.empty_table())
+        return self._tables[0].schema
 
     def take(self, numbers: pa.Array) -> pa.RecordBatch:
         """The rows with these numbers, in that order; a null gives a row of nulls."""
@@ -59,7 +60,7 @@ class Rows:
         batches = self._tables[0].take(numbers).combine_chunks().to_batches()
         return batches[0] if batches else pa.RecordBatch.from_pylist([], self._tables[0].schema)
 
-    def structs(self, numbers: pa.Array, carried: Sequence[Mapping[str, Any] | None] | None = None) -> pa.Array | None:
+    def structs(self, numbers: pa.Array, carried: Mapping[str, CarriedColumn] | None = None) -> pa.Array | None:
         """The user's columns of these rows as structs, null where the number is null; None where there are no rows.
 
         Where something is `carried` there is a struct too: that in its columns, and null in the others.
@@ -67,9 +68,9 @@ class Rows:
         if not self._tables:
             return None
         taken, empty = self.take(numbers), pc.is_null(numbers)
-        if carried is not None:
+        if carried:
             taken = filled(taken, carried)
-            empty = pc.and_(empty, pa.array([values is None for values in carried]))
+            empty = pc.and_not(empty, any_of(carried, len(numbers)))
         fields = [field for field in taken.schema if field.name != ROW_ID]
         columns = [taken.column(field.name) for field in fields]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=empty)

@@ -34,16 +34,7 @@ class States:
 
     def take(self, places: np.ndarray) -> States:
         """Those at `places`, in that order."""
-        at = pa.array(places)
-        return States(self.keys.take(at), self.packed.take(at), self.held[places], self._rows_at(places))
-
-    def _rows_at(self, places: np.ndarray) -> pa.RecordBatch | None:
-        if self.rows is None:
-            return None
-        starts, held = np.cumsum(self.held) - self.held, self.held[places]
-        before = np.cumsum(held) - held  # of each one, the rows of those that are taken before it
-        rows = np.repeat(starts[places] - before, held) + np.arange(held.sum())
-        return self.rows.take(pa.array(rows)) if len(rows) else None
+        return chosen([self], places)
 
 
 @dataclass(slots=True)
@@ -83,10 +74,37 @@ def wake(engine: Engine, states: States, rows: Rows) -> None:
 
 
 def joined(parts: Sequence[States]) -> States:
-    tables = [pa.Table.from_batches([part.rows]) for part in parts if part.rows is not None]
-    rows = pa.concat_tables(tables).combine_chunks().to_batches()[0] if tables else None
-    keys, packed = (pa.concat_arrays(columns) for columns in zip(*((p.keys, p.packed) for p in parts), strict=True))
-    return States(keys, packed, np.concatenate([part.held for part in parts]), rows)
+    """All states of the parts, one part after the other."""
+    return chosen(parts, np.arange(sum(map(len, parts))))
+
+
+def chosen(parts: Sequence[States], places: np.ndarray) -> States:
+    """Those states at `places` among all of the parts, in that order; nothing else of them is copied."""
+    at, all_held = pa.array(places, pa.int64()), np.concatenate([part.held for part in parts])
+    keys, packed = _taken([part.keys for part in parts], at), _taken([part.packed for part in parts], at)
+    starts, held = np.cumsum(all_held) - all_held, all_held[places]
+    before = np.cumsum(held) - held  # of each one, the rows of those that are taken before it
+    rows = np.repeat(starts[places] - before, held) + np.arange(held.sum())
+    return States(keys, packed, held, _rows([part.rows for part in parts if part.rows is not None], rows))
+
+
+def keys_at(parts: Sequence[States], places: np.ndarray) -> pa.Array:
+    """The keys of those at `places` among all of the parts."""
+    return _taken([part.keys for part in parts], pa.array(places, pa.int64()))
+
+
+def _taken(arrays: Sequence[pa.Array], at: pa.Array) -> pa.Array:
+    return arrays[0].take(at) if len(arrays) == 1 else pa.chunked_array(arrays).take(at).combine_chunks()
+
+
+def _rows(batches: Sequence[pa.RecordBatch], numbers: np.ndarray) -> pa.RecordBatch | None:
+    if not len(numbers):
+        return None
+    at = pa.array(numbers)
+    if len(batches) == 1:
+        return batches[0].take(at)
+    taken: pa.RecordBatch = pa.Table.from_batches(batches).take(at).combine_chunks().to_batches()[0]
+    return taken
 
 
 def to_blobs(states: States) -> tuple[bytes, bytes]:

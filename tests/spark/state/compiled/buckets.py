@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 
-from tests.rules.oracle import Row, Spec
+from tests.rules.oracle import Row
 from tests.rules.test_properties import Stream, batches
 from tests.spark.state.blobs import Disk
 from waterclock import Rules
@@ -19,23 +18,13 @@ from waterclock.spark.frames import TIMESTAMP, counters_of
 from waterclock.spark.state.bucket import Bucket, StoredBucket
 from waterclock.spark.state.plain import PlainEngine
 
-NO_PAGES, PAGES = (1024, 8192), (0, 16)  # AWAKE, LARGE: nothing rests on pages and shelves, and all does
+# AWAKE, LARGE, MANY: nothing rests on pages and shelves, all does, and pages are cut into segments
+NO_PAGES, PAGES, SEGMENTS = (1024, 8192, 1 << 17), (0, 16, 1 << 17), (0, 16, -1)
 
 
 def schema(key: pa.DataType) -> pa.Schema:
     columns = [("key", key), ("time", TIMESTAMP), ("id", pa.string()), ("number", pa.int64()), ("type", pa.string())]
     return pa.schema([*columns, ("deliver", TIMESTAMP), ("promised", TIMESTAMP), ("amount", pa.int64())])
-
-
-def known(spec: Spec) -> Spec:
-    """The rules without what the compiled engine does not know."""
-    return replace(
-        spec,
-        tie=(),
-        delays=tuple((*rule[:4], ()) for rule in spec.delays),
-        expects=tuple(replace(rule, carry=()) for rule in spec.expects),
-        quiets=tuple((*rule[:3], ()) for rule in spec.quiets),
-    )
 
 
 def table(rows: Sequence[Row], keys: dict[str | None, Any]) -> pa.Table:
@@ -50,10 +39,13 @@ def table(rows: Sequence[Row], keys: dict[str | None, Any]) -> pa.Table:
 
 
 @contextmanager
-def sizes(awake: int, large: int) -> Iterator[None]:
+def sizes(awake: int, large: int, many: int) -> Iterator[None]:
     with (
         patch("waterclock.spark.state.bucket.AWAKE", awake),
         patch("waterclock.spark.state.chunks.LARGE", large),
+        patch("waterclock.spark.state.pages.MANY", many),
+        patch("waterclock.spark.state.pages.CUT_FROM", 1 if many < 0 else 1 << 12),
+        patch("waterclock.spark.state.pages.SEGMENT", 1),
     ):
         yield
 

@@ -9,17 +9,18 @@ import random
 from typing import Any
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.rules.oracle import Expectation, Row, Spec
 from tests.rules.test_properties import build
-from tests.spark.state.compiled.buckets import PAGES, Life, schema, sizes, table
+from tests.spark.state.compiled.buckets import NO_PAGES, PAGES, SEGMENTS, Life, schema, sizes, table
 from waterclock.errors import StateMismatch
 from waterclock.rules.engine import CLOSED, NO_WATERMARK
 from waterclock.spark.layout import ROW_ID
 from waterclock.spark.state.blobs import BlobStore
-from waterclock.spark.state.compiled import COMPILED, knows
+from waterclock.spark.state.compiled import COMPILED, told
 
 if not COMPILED:
     pytest.skip("the compiled engine was not built", allow_module_level=True)
@@ -38,6 +39,13 @@ SPECS = {
         expects=(Expectation("pay", "ask", 8, "unpaid"), Expectation("pay", "ask", None, "broken", (), "amount > 2")),
     ),
     "by time": Spec(within=25, wait=0, quiets=((9, "quiet", None, ()), (20, "gone", "amount > 2", ()))),
+    "carried, and ties": Spec(
+        wait=0,
+        tie=("amount", "type"),
+        delays=(("ask", 7, "later", None, ("amount", "type")),),
+        expects=(Expectation("pay", "ask", 8, "unpaid", carry=("number",)),),
+        quiets=((9, "quiet", None, ("type", "amount")),),
+    ),
 }
 ROWS = [
     Row("ab"[n % 2], 3 * n, f"e{n}", n // 2 + 1 + (n > 4), ("ask", "pay", "stop")[n % 3], 40 + n, 12 + n, n % 4)
@@ -77,7 +85,7 @@ def damaged(blob: bytes, chance: random.Random) -> bytes:
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_damaged_state_of_a_key_is_told_or_taken(spec: Spec) -> None:
     chance = random.Random(5)
-    with sizes(1024, 8192):
+    with sizes(*NO_PAGES):
         whole = engine(spec)
         whole.step([table(ROWS, KEYS)], 2)
         states = whole.at_rest().states
@@ -101,7 +109,7 @@ def test_a_damaged_state_of_a_key_is_told_or_taken(spec: Spec) -> None:
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_a_damaged_chunk_of_deadlines_is_told_or_taken(spec: Spec) -> None:
     chance = random.Random(6)
-    with sizes(1024, 8192):
+    with sizes(*NO_PAGES):
         whole = engine(spec)
         whole.step([table(ROWS, KEYS)], 2)
         resting, frame = whole.at_rest().states, whole.frame()
@@ -140,6 +148,23 @@ def test_a_text_is_never_longer_than_its_bytes() -> None:
             engine(SPECS["by time"])._engine.rows_in(b"\x92" + packed)
 
 
+def test_a_text_that_is_no_utf_8_is_refused_where_it_is_read() -> None:
+    deadline = (5, "quiet", "\ud800", 0, "e1")
+    packed = msgpack.packb(([(0, deadline)], b""), unicode_errors="surrogatepass")
+    with pytest.raises(ValueError, match="a text in UTF-8"):
+        engine(SPECS["by time"])._engine.pass_chunk(packed, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "carried"),
+    [("carried, and ties", [[1]]), ("carried, and ties", [{}]), ("carried, and ties", [1, 2]), ("by sequence", [])],
+)
+def test_what_is_carried_is_plain_and_as_many_values_as_the_rule_carries(name: str, carried: Any) -> None:
+    packed = pa.array([msgpack.packb((None, ([(5, 0, "e1", carried)], [], []), None, None))], pa.binary())
+    with pytest.raises(StateMismatch, match="the stored state is damaged"):
+        engine(SPECS[name]).wake(States(pa.array(["a"]), packed, np.array([0], np.int32), None))
+
+
 @pytest.mark.parametrize("ends", [[0, 99, 5], [3, -9, 5], [0, 2**31 - 1, 0]])
 def test_a_column_whose_texts_lie_outside_of_it_is_refused(ends: list[int]) -> None:
     buffers = [None, pa.array(ends, pa.int32()).buffers()[1].slice(0, 4 * len(ends)), pa.py_buffer(b"abcde")]
@@ -157,14 +182,14 @@ def test_states_that_hold_more_rows_than_there_are_are_refused() -> None:
 
 
 def test_every_verb_takes_what_it_should_not_with_an_error() -> None:
-    one = _engine.Engine(knows.told(build(SPECS["by time"])), knows.names_of(build(SPECS["by time"])), ["event"] * 7)
+    one = _engine.Engine(told.told(build(SPECS["by time"])), told.names_of(build(SPECS["by time"])), ["event"] * 7)
     texts, nothing = _engine.TextColumn(pa.array(["a", "b"])), _engine.TextColumn(pa.array([], pa.string()))
     with pytest.raises(ValueError, match="not of one length"):
-        one.take(texts, texts, None, pa.array([1, 2]), None, None, None, None, 0)
+        one.take(texts, texts, None, pa.array([1, 2]), None, None, None, None, None, None, 0)
     one.room(2)
     for times in (pa.array([1]), pa.array([1, None])):
         with pytest.raises(ValueError, match="a column of numbers with nulls, or of another length"):
-            one.take(texts, texts, None, times, None, None, None, None, 0)
+            one.take(texts, texts, None, times, None, None, None, None, None, None, 0)
     with pytest.raises(ValueError, match="more deliveries than there are"):
         one.pass_chunk(msgpack.packb(([], b"")), 0, 1, 0)
     with pytest.raises(ValueError, match="fewer rows"):
@@ -173,9 +198,10 @@ def test_every_verb_takes_what_it_should_not_with_an_error() -> None:
         one.deliveries(texts, nothing, pa.array([1, 2]))
 
 
-def test_a_checkpoint_with_a_bit_turned_anywhere_never_ends_the_process() -> None:
+@pytest.mark.parametrize("store", [PAGES, SEGMENTS], ids=["pages", "segments"])
+def test_a_checkpoint_with_a_bit_turned_anywhere_never_ends_the_process(store: tuple[int, int, int]) -> None:
     chance = random.Random(8)
-    with sizes(*PAGES):
+    with sizes(*store):
         whole = lived(SPECS["by sequence"])
         for _ in range(TRIES // 3):
             life = Life(whole.rules)

@@ -27,11 +27,13 @@ cdef extern from "columns.h" nogil:
         int64_t wait_us, within_us
         cbool has_events, watches, asks
         int32_t due_columns
-        uint32_t conditions
+        uint32_t conditions, carried, ties
         vector[int64_t] delay_us, expect_us, quiet_us
         vector[int32_t] expect_by, quiet_where
         vector[string] emits
+        vector[vector[int32_t]] carry
         vector[Plan] plans
+        size_t words()
     void add_type "waterclock::add_type"(Rules &, const string &, int32_t) except +
     cdef cppclass Keys "waterclock::Keys":
         cbool knows(View)
@@ -51,6 +53,8 @@ cdef extern from "columns.h" nogil:
         void pass_fresh(int, int64_t) except +
         void in_order() except +
     cdef cppclass Core "waterclock::Core":
+        Rules rules
+        cbool has_lists()
         Deadlines deadlines
         Counters counters
         Results results
@@ -79,6 +83,24 @@ cdef extern from "columns.h" nogil:
         int level
         int64_t slot, deliveries
         string others
+    cdef cppclass Values "waterclock::Values":
+        Values()
+        char kind
+        Texts texts
+        const int64_t *wholes
+        const double *reals
+        const uint8_t *valid
+    cdef cppclass Packed "waterclock::Packed":
+        int64_t rows()
+    void pack "waterclock::pack"(const vector[Values] &, int64_t, cbool, Packed &) except +
+    cdef cppclass Carried "waterclock::Carried":
+        char kind
+        vector[uint8_t] has, valid
+        vector[int64_t] wholes
+        vector[double] reals
+        vector[View] texts
+    cbool carries_any "waterclock::carries_any"(const Results &)
+    vector[Carried] carried_by "waterclock::carried_by"(const Results &, const Rules &, const string &) except +
     cdef cppclass Incoming "waterclock::Incoming":
         Incoming()
         Texts ids, types
@@ -87,6 +109,8 @@ cdef extern from "columns.h" nogil:
         const int64_t *delivers
         const int64_t *promised
         const uint64_t *holds
+        const Packed *carried
+        const Packed *ties
     cdef cppclass Reader "waterclock::Reader":
         Reader(View)
         void array_of(uint32_t) except +
@@ -100,7 +124,7 @@ cdef extern from "columns.h" nogil:
         cbool is_ready()
         void places(const uint32_t *, int64_t, vector[int64_t] &) except +
     void make_room "waterclock::make_room"(CEngine &, int64_t) except +
-    void rows_of "waterclock::rows_of"(CEngine &, const Incoming &, int64_t)
+    void rows_of "waterclock::rows_of"(CEngine &, const Incoming &, int64_t) except +
     Texts part "waterclock::part"(const Texts &, int64_t, int64_t)
     void states_of "waterclock::states_of"(CEngine &, Stored &, States &) except +
     void wake_all "waterclock::wake_all"(Stored &, const Texts &, const Texts &, const int32_t *, int64_t, int64_t) except +

@@ -4,11 +4,16 @@ from typing import Any, final
 import numpy as np
 
 _Texts = tuple[bytes, bytes]
+_Carried = list[tuple[bytes, bytes, Any]] | None
 
 @final
 class TextColumn:
     def __init__(self, array: Any) -> None: ...
     def __len__(self) -> int: ...
+
+@final
+class Lists:
+    def __init__(self, columns: Sequence[tuple[str, Any, Any]], rows: int, each_in_a_list: bool) -> None: ...
 
 @final
 class Wanted:
@@ -45,9 +50,13 @@ class Engine:
         delivers: Any,
         holds: Any,
         promised: Any,
+        carried: Lists | None,
+        ties: Lists | None,
         first: int,
     ) -> None: ...
-    def results(self) -> tuple[int, bytes, bytes, bytes, bytes, _Texts, _Texts, bytes, list[int]]: ...
+    def results(
+        self, kinds: bytes
+    ) -> tuple[int, bytes, bytes, bytes, bytes, _Texts, _Texts, bytes, list[int], _Carried]: ...
     def states(self) -> tuple[int, _Texts, _Texts, bytes, bytes, bytes, bytes]: ...
     def fresh(self) -> tuple[list[tuple[int, int, int, bytes]], bytes]: ...
     def first_fresh(self, level: int) -> tuple[int, int] | None: ...

@@ -62,6 +62,35 @@ cdef const void *numbers_of(array, Py_ssize_t width, int64_t rows) except? NULL:
     return <const char *><uintptr_t>buffer.address + first * width
 
 
+cdef class Lists:
+    """A list of plain values for each row (lists.h)."""
+
+    cdef Packed packed
+
+    def __cinit__(self, columns, int64_t rows, cbool each_in_a_list):
+        """`columns` are (kind, values, valid): a TextColumn, or numbers of eight bytes with a byte for each, or None."""
+        cdef vector[Values] values
+        for kind, array, valid in columns:
+            values.push_back(values_of(ord(kind), array, valid, rows))
+        with nogil:
+            pack(values, rows, each_in_a_list, self.packed)
+
+
+cdef Values values_of(char kind, array, valid, int64_t rows) except *:
+    cdef Values made
+    made.kind = kind
+    if isinstance(array, TextColumn):
+        made.texts = (<TextColumn>array).texts
+        if made.texts.rows != rows:
+            raise ValueError("columns that are not of one length")
+    elif kind == b"r":
+        made.reals = <const double *>numbers_of(array, 8, rows)
+    else:
+        made.wholes = <const int64_t *>numbers_of(array, 8, rows)
+    made.valid = <const uint8_t *>numbers_of(valid, 1, rows)
+    return made
+
+
 cdef class Wanted:
     """Keys that are looked for; see wanted.h."""
 
@@ -120,6 +149,7 @@ cdef class Engine:
         rules.due_columns, rules.conditions = spec["due_columns"], spec["conditions"]
         rules.delay_us, rules.expect_us, rules.quiet_us = spec["delay_us"], spec["expect_us"], spec["quiet_us"]
         rules.expect_by, rules.quiet_where = spec["expect_by"], spec["quiet_where"]
+        rules.carried, rules.ties, rules.carry = spec["carried"], spec["ties"], spec["carry"]
         self._types = [name.encode() for name in spec["plans"]]
         for number, of in enumerate(spec["plans"].values()):
             plan = Plan()
@@ -233,7 +263,10 @@ cdef class Engine:
     def fire(self):
         self.engine.fire()
 
-    def take(self, TextColumn keys, TextColumn ids, TextColumn types, times, numbers, delivers, holds, promised, int64_t first):
+    def take(
+        self, TextColumn keys, TextColumn ids, TextColumn types, times, numbers, delivers, holds, promised,
+        Lists carried, Lists ties, int64_t first,
+    ):
         """Take rows, whose numbers are those from `first` on; columns that the rules do not ask for are None."""
         cdef Incoming rows
         cdef int64_t count = keys.texts.rows
@@ -245,9 +278,13 @@ cdef class Engine:
             rows.types = types.texts
         rows.numbers = <const int64_t *>numbers_of(numbers, 8, count)
         rows.delivers = <const int64_t *>numbers_of(delivers, 8, count)
-        rows.holds = <const uint64_t *>numbers_of(holds, 8, count)
+        rows.holds = <const uint64_t *>numbers_of(holds, 8, count * <int64_t>self.engine.core.rules.words())
         rows.promised = <const int64_t *>numbers_of(promised, 8, count * width)
-        self._kept += [keys, ids, types]
+        if self.engine.core.has_lists():
+            if carried.packed.rows() != count or ties.packed.rows() != count:
+                raise ValueError("columns that are not of one length")
+            rows.carried, rows.ties = &carried.packed, &ties.packed
+        self._kept += [keys, ids, types, carried, ties]
         rows_of(self.engine[0], rows, first)
         with nogil:
             self.engine.take(keys.texts, first)
@@ -262,9 +299,10 @@ cdef class Engine:
     def counters(self):
         return dict(self.engine.core.counters)
 
-    def results(self):
+    def results(self, bytes kinds):
         """What was found since the last call, a column each, as bytes: kind, rule, due, row, key, source, id. `row` is -1
-        where a result carries no event. Then the places of the ids that Python must make."""
+        where a result carries no event. Then the places of the ids that Python must make, and the columns of events whose
+        kinds are `kinds` as results carry them, None where none does."""
         cdef Results *found = &self.engine.core.results
         cdef size_t count = found.size()
         cdef bytes hex = PyBytes_FromStringAndSize(NULL, 32 * count)
@@ -279,9 +317,26 @@ cdef class Engine:
             self._texts(found.source),
             hex,
             list(others),
+            self._carried(kinds) if kinds and carries_any(found[0]) else None,
         )
         self.engine.core.results = Results()
         return columns
+
+    cdef list _carried(self, bytes kinds):
+        cdef vector[Carried] columns = carried_by(self.engine.core.results, self.engine.core.rules, kinds)
+        made = []
+        for column in range(columns.size()):
+            made.append(self._column(&columns[column]))
+        return made
+
+    cdef tuple _column(self, const Carried *of):
+        """(whether each result has one, whether that is there, the values)."""
+        has, valid = copied(of.has.data(), of.has.size()), copied(of.valid.data(), of.valid.size())
+        if of.kind == b"r":
+            return has, valid, copied(of.reals.data(), 8 * of.reals.size())
+        if of.kind in (b"t", b"b"):
+            return has, valid, self._texts(of.texts)
+        return has, valid, copied(of.wholes.data(), 8 * of.wholes.size())
 
     cdef tuple _texts(self, const vector[View] &texts):
         cdef size_t size = 0, i

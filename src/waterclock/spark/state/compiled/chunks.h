@@ -1,7 +1,7 @@
 /* Deadlines as waterclock.spark.state.chunks stores them: the plain engine reads what is written here, and the other way round.
  *
  *     a chunk     [[place, deadline], ...] beside the rows of the deliveries
- *     a deadline  [due, kind, key, a, b]
+ *     a deadline  [due, kind, key, a, b]; of a delay that carries, b is [source, what is carried]
  *
  * Rule 1: nothing that is read is believed: what does not fit is `Damaged`, and leads to no place outside of the engine.
  */
@@ -36,7 +36,7 @@ class Chunks {
         auto deliver = [&] {
             View key = keys[delivery], id = ids[delivery];
             need(!key.is_null() && !id.is_null() && is_utf8(key) && is_utf8(id), "a delivery without a key, or an id");
-            core.deadlines.pass(Deadline{dues[delivery], first + delivery, key, id, 0, DELIVER});
+            core.deadlines.pass(Deadline{dues[delivery], first + delivery, key, id, View{}, 0, DELIVER});
             delivery++, place++;
         };
         for (uint32_t i = from.array(); i > 0; i--) {
@@ -71,7 +71,7 @@ class Chunks {
 
     Deadline read(Reader &from) {
         from.array_of(5);
-        Deadline made{from.whole(), -1, View{}, View{}, 0, 0};
+        Deadline made{from.whole(), -1, View{}, View{}, View{}, 0, 0};
         View kind = from.text();
         made.key = key(from);
         if (is(kind, "complete") || is(kind, "overdue")) {
@@ -82,6 +82,8 @@ class Chunks {
         if (is(kind, "emit")) {
             made.kind = EMIT;
             made.rule = delay_named(from.text());
+            if (from.is_array())
+                return with_carried(made, from);
         } else {
             need(is(kind, "expired") || is(kind, "quiet"), "a deadline of an unknown kind");
             made.kind = is(kind, "expired") ? EXPIRED : QUIET;
@@ -104,7 +106,17 @@ class Chunks {
             to.text(View{core.rules.emits[size_t(one.rule)].data(), uint32_t(core.rules.emits[size_t(one.rule)].size())});
         else
             to.whole(one.rule);
+        if (!one.carried.is_null())
+            to.array(2);
         to.text(one.source);
+        to.packed(one.carried);
+    }
+    /* What the results of a rule carry, as it was packed. */
+    View carried(Reader &from, int32_t rule) {
+        size_t columns = core.rules.carry[size_t(rule - R_NAMED)].size();
+        View found = from.values(uint32_t(columns));
+        need(columns > 0, "columns that a rule does not carry");
+        return found;
     }
 
   private:
@@ -112,6 +124,12 @@ class Chunks {
     bool keys_are_numbers;
     std::deque<std::string> texts; /* of keys that are stored as numbers */
 
+    Deadline with_carried(Deadline made, Reader &from) {
+        from.array_of(2);
+        made.source = from.text();
+        made.carried = carried(from, core.rules.delay_name(made.rule));
+        return made;
+    }
     View key(Reader &from) {
         if (!keys_are_numbers)
             return from.text();

@@ -2,6 +2,7 @@
 #ifndef WATERCLOCK_COLUMNS_H
 #define WATERCLOCK_COLUMNS_H
 
+#include "lists.h"
 #include "result_id.h"
 #include "stored.h"
 #include "wanted.h"
@@ -24,6 +25,7 @@ struct Incoming { /* rows as columns; null where the rules do not ask */
     Texts ids, types;
     const int64_t *times = nullptr, *numbers = nullptr, *delivers = nullptr, *promised = nullptr;
     const uint64_t *holds = nullptr;
+    const Packed *carried = nullptr, *ties = nullptr;
 };
 
 inline void add_type(Rules &rules, const std::string &kept, int32_t plan) {
@@ -32,6 +34,9 @@ inline void add_type(Rules &rules, const std::string &kept, int32_t plan) {
 inline void make_room(Engine &engine, int64_t rows) {
     engine.core.rows.resize(size_t(rows));
     engine.core.promised.resize(size_t(rows * engine.core.rules.due_columns), NONE);
+    engine.core.holds.resize(size_t(rows) * engine.core.rules.words());
+    if (engine.core.has_lists())
+        engine.core.lists.resize(size_t(rows));
 }
 inline void rows_of(Engine &engine, const Incoming &from, int64_t first) {
     Core &core = engine.core;
@@ -45,12 +50,14 @@ inline void rows_of(Engine &engine, const Incoming &from, int64_t first) {
             row.number = from.numbers[i];
         if (from.delivers != nullptr)
             row.deliver = from.delivers[i];
-        if (from.holds != nullptr)
-            row.holds = from.holds[i];
+        if (from.carried != nullptr)
+            core.lists[size_t(first + i)] = Lists{(*from.carried)[i], (*from.ties)[i]};
     }
-    size_t columns = size_t(core.rules.due_columns);
+    size_t columns = size_t(core.rules.due_columns), words = core.rules.words();
     if (from.promised != nullptr && from.ids.rows > 0)
         memcpy(&core.promised[size_t(first) * columns], from.promised, sizeof(int64_t) * size_t(from.ids.rows) * columns);
+    if (from.holds != nullptr && from.ids.rows > 0)
+        memcpy(&core.holds[size_t(first) * words], from.holds, sizeof(uint64_t) * size_t(from.ids.rows) * words);
 }
 inline Texts part(const Texts &of, int64_t start, int64_t count) {
     return Texts{of.offsets + start, of.bytes, of.valid, count, of.first + start};

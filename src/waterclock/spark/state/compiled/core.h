@@ -6,9 +6,8 @@
 #ifndef WATERCLOCK_CORE_H
 #define WATERCLOCK_CORE_H
 
-#include <deque>
-
 #include "deadlines.h"
+#include "ties.h"
 
 namespace waterclock {
 
@@ -41,19 +40,25 @@ struct Gap {
             held.insert(found, one);
     }
 };
-struct Item { /* what is open or owed: due, the number of its rule, the source's id */
+struct Item { /* what is open or owed: due, the number of its rule, the source's id, what is carried of it */
     int64_t due;
-    View source;
+    View source, carried;
     int32_t rule, next; /* of what is open: the next one in its list, -1 behind the last */
 };
 struct Last { /* of a silence: the last event */
     bool is_there = false;
     int64_t time = 0;
-    View id;
+    View id, carried;
 };
-struct Waiting { /* until it is complete, by time and then as it came */
+struct Waiting { /* until it is complete, by time, then by its columns of `tie`, then as it came */
     int64_t time, taken, row;
-    bool operator<(const Waiting &other) const { return time != other.time ? time > other.time : taken > other.taken; }
+    View ties;
+    bool operator<(const Waiting &other) const {
+        if (time != other.time)
+            return time > other.time;
+        int order = compared(ties, other.ties);
+        return order != 0 ? order > 0 : taken > other.taken;
+    }
 };
 struct More {
     std::vector<Run> given_up;
@@ -71,6 +76,9 @@ class Core {
     Keys keys;
     std::vector<Row> rows;
     std::vector<int64_t> promised; /* rules.due_columns of them for each row */
+    std::vector<uint64_t> holds;   /* rules.words() of them for each row: a bit for each condition */
+    std::vector<Lists> lists;      /* one for each row, where the rules ask for them */
+    std::deque<std::string> made;  /* lists of what is carried, where that is a part of a row's */
     Counters counters;
     Results results;
     Deadlines deadlines;
@@ -94,11 +102,25 @@ class Core {
         return at < 0 ? nullptr : &mores[at];
     }
     const Row &row(int64_t number) const { return rows[size_t(number)]; }
-    void found(Kind kind, uint32_t key, int32_t rule, int64_t due, View source, int64_t carries = -1) {
-        results.add(kind, keys[key].text, rule, due, source, carries);
+    bool has_lists() const { return rules.carried != 0 || rules.ties != 0; }
+    View ties(int64_t number) const { return has_lists() ? lists[size_t(number)].ties : View{}; }
+    bool holds_of(int64_t number, int32_t where) const {
+        uint64_t word = holds[size_t(number) * rules.words() + size_t(where) / 64];
+        return word >> (where & 63) & 1;
     }
-    void arm(int kind, uint32_t key, int64_t due, int32_t rule = 0, View source = View{}, int64_t carried = -1) {
-        deadlines.add(Deadline{due, carried, keys[key].text, source, rule, uint8_t(kind)});
+    /* What the results of a rule carry of a row; null where that is nothing. */
+    View carried(int32_t rule, int64_t number) {
+        const std::vector<int32_t> &places = rules.carry[size_t(rule - R_NAMED)];
+        if (places.empty())
+            return View{};
+        made.push_back(picked(lists[size_t(number)].carried, places));
+        return View{made.back().data(), uint32_t(made.back().size())};
+    }
+    void found(Kind kind, uint32_t key, int32_t rule, int64_t due, View source, int64_t event = -1, View carries = View{}) {
+        results.add(kind, keys[key].text, rule, due, source, event, carries);
+    }
+    void arm(int kind, uint32_t key, int64_t due, int32_t rule = 0, View source = View{}, int64_t row = -1) {
+        deadlines.add(Deadline{due, row, keys[key].text, source, View{}, rule, uint8_t(kind)});
     }
 };
 

@@ -20,7 +20,7 @@ namespace waterclock {
 struct Deadline {
     int64_t due;
     int64_t row; /* of a delivery */
-    View key, source;
+    View key, source, carried;
     int32_t rule; /* its number, of a delay, an expectation or a silence */
     uint8_t kind;
 };

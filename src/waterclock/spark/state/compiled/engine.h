@@ -84,7 +84,7 @@ class Engine {
 
     void wait(uint32_t key, int64_t number) {
         More &more = core.more(key);
-        more.waiting.push_back(Waiting{core.row(number).time, ++taken, number});
+        more.waiting.push_back(Waiting{core.row(number).time, ++taken, number, core.ties(number)});
         std::push_heap(more.waiting.begin(), more.waiting.end());
     }
 

@@ -25,7 +25,8 @@ from waterclock.rules.results import KINDS, result_id
 from waterclock.spark import frames
 from waterclock.spark.state import chunks
 from waterclock.spark.state.blobs import BlobStore, whole
-from waterclock.spark.state.compiled.knows import NONE, names_of, told
+from waterclock.spark.state.compiled.lists import carried, kind_of, lists
+from waterclock.spark.state.compiled.told import NONE, names_of, told
 from waterclock.spark.state.pages import Search
 from waterclock.spark.state.plain import AtRest, emitted_at
 from waterclock.spark.state.rows import Rows, conditions, id_column
@@ -64,6 +65,7 @@ class CompiledEngine:
         self._engine.load(NO_WATERMARK, Counters().to_dict())
         self._levels = [Slots(bits) for bits in LEVEL_BITS]
         self._has_numbers = False
+        self._has_lists = bool(rules.questions().carried or rules.questions().ties)
         self._look_at(rows.schema())
 
     @property
@@ -151,8 +153,8 @@ class CompiledEngine:
                     self._engine.pass_chunk(*chunk)
                 self._engine.pass_fresh(number, slot)
         ends, keys = self._engine.due_keys()
-        if len(keys):
-            self._find(CompiledSearch([_column(pa.string(), len(ends) // 4 - 1, (ends, keys))]))
+        if count := len(ends) // 4 - 1:  # not by their bytes: a key may be an empty text
+            self._find(CompiledSearch([_column(pa.string(), count, (ends, keys))]))
         self._engine.fire()
 
     def _take(self, table: pa.Table) -> None:
@@ -160,6 +162,7 @@ class CompiledEngine:
         self._look_at(table.schema)
         self._engine.room(len(self._rows))
         sequence = rules.sequence if rules.ordering else None
+        questions = rules.questions()
         self._engine.take(
             compiled.TextColumn(_texts(table.column(rules.key))),
             compiled.TextColumn(_texts(id_column(table, rules))),
@@ -167,17 +170,19 @@ class CompiledEngine:
             _times(table, rules.time),
             _whole(table.column(sequence)) if sequence else None,
             _times(table, rules.deliver_column) if rules.deliver_column else None,
-            self._holds(table) if rules.questions().conditions else None,
-            self._promised(table) if rules.questions().dues else None,
+            self._holds(table) if questions.conditions else None,
+            self._promised(table) if questions.dues else None,
+            lists(table, questions.carried) if self._has_lists else None,
+            lists(table, questions.ties, each_in_a_list=True) if self._has_lists else None,
             first,
         )
 
     def _holds(self, table: pa.Table) -> pa.Array:
-        """A bit for each condition, of each row."""
+        """A bit for each condition, of each row, in as many words as it takes."""
         count = len(self._rules.questions().conditions)
-        answers = np.array(list(conditions(self._rules, table)), bool).reshape(-1, count)
-        weights = np.uint64(1) << np.arange(count, dtype=np.uint64)
-        return pa.array((answers * weights).sum(axis=1, dtype=np.uint64))
+        answers = np.zeros((table.num_rows, -(-count // 64) * 64), bool)
+        answers[:, :count] = np.array(list(conditions(self._rules, table)), bool).reshape(-1, count)
+        return pa.array(np.packbits(answers, bitorder="little").view("<u8"))
 
     def _promised(self, table: pa.Table) -> pa.Array:
         columns = [_times(table, name).to_numpy() for name in self._rules.questions().dues]
@@ -248,7 +253,7 @@ class CompiledEngine:
     # results -------------------------------------------------------------------------------------------------
 
     def _results(self) -> pa.Table:
-        count, kind, rule, due, row, key, source, ids, others = self._engine.results()
+        count, kind, rule, due, row, key, source, ids, others, carries = self._engine.results(self._kinds())
         if not count:
             return pa.table({})
         kinds, rules = np.frombuffer(kind, np.int8), np.frombuffer(rule, np.int32)
@@ -269,8 +274,19 @@ class CompiledEngine:
             for place in others
         }
         columns["result_id"] = _ids(count, ids, made)
-        events = self._rows.structs(pa.array(refs, mask=refs < 0))
+        if carries is not None:
+            self._rows.need_one_table()
+        filling = None if carries is None else carried(carries, self._carried())
+        events = self._rows.structs(pa.array(refs, mask=refs < 0), filling)
         return pa.table(columns if events is None else {**columns, "event": events})
+
+    def _carried(self) -> list[pa.Field]:
+        """The columns that results carry."""
+        schema = self._rows.schema()
+        return [] if schema is None else [schema.field(name) for name in self._rules.questions().carried]
+
+    def _kinds(self) -> bytes:
+        return "".join(kind_of(f.type) for f in self._carried()).encode()
 
 
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:

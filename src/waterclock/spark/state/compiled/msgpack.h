@@ -1,4 +1,4 @@
-/* MessagePack, as much of it as the state of rules is written in: nil, booleans, whole numbers, texts, bytes, arrays.
+/* MessagePack, as much of it as the state of rules is written in: nil, booleans, numbers, texts, bytes, arrays.
  *
  * Rule 1: nothing is read past the end, and nothing is taken for what it is not: that is `Damaged`.
  * Rule 2: the shortest form of each value is written, as Python's msgpack does; every form is read.
@@ -64,6 +64,19 @@ class Reader {
         need(is_utf8(found), "a text in UTF-8");
         return found;
     }
+    /* A whole number, or 0 and 1 for false and true. */
+    int64_t rank() { return (peek() & 0xfe) == 0xc2 ? boolean() : whole(); }
+    double real() {
+        uint8_t code = byte();
+        need(code == 0xca || code == 0xcb, "a number");
+        uint64_t bits = bytes(code == 0xca ? 4 : 8);
+        uint32_t half = uint32_t(bits);
+        double value;
+        float small;
+        memcpy(&value, &bits, 8);
+        memcpy(&small, &half, 4);
+        return code == 0xca ? small : value;
+    }
     View text_or_null() { return took_nil() ? View{} : text(); }
     View binary() {
         uint8_t code = byte();
@@ -71,6 +84,16 @@ class Reader {
         return view(bytes(1 << (code - 0xc4)));
     }
 
+    /* A list of so many values that are no lists; what it is made of. */
+    View values(uint32_t count) {
+        const uint8_t *first = at;
+        for (array_of(count); count > 0; count--) {
+            need(!is_array(), "one value");
+            skip();
+        }
+        need(at - first <= UINT32_MAX, "less than 4 GB");
+        return View{(const char *)first, uint32_t(at - first)};
+    }
     /* A whole value, whatever it is, is passed over; what it is made of. */
     View skip() {
         const uint8_t *first = at;
@@ -84,6 +107,8 @@ class Reader {
                 binary();
             else if (code == 0xc0 || code == 0xc2 || code == 0xc3)
                 at++;
+            else if (code == 0xca || code == 0xcb)
+                real();
             else
                 whole();
         }
@@ -155,6 +180,18 @@ class Writer {
         : text.size <= 0xffff ? (code(0xda), big(text.size, 2)) : (code(0xdb), big(text.size, 4));
         to.append(text.at, text.size);
     }
+    void binary(View bytes) {
+        bytes.size <= 0xff ? (code(0xc4), big(bytes.size, 1))
+        : bytes.size <= 0xffff ? (code(0xc5), big(bytes.size, 2)) : (code(0xc6), big(bytes.size, 4));
+        to.append(bytes.at, bytes.size);
+    }
+    void real(double value) {
+        uint64_t bits;
+        memcpy(&bits, &value, 8);
+        code(0xcb), big(bits, 8);
+    }
+    /* What is packed already; nothing where it is null. */
+    void packed(View value) { to.append(value.at, value.size); }
     void text_or_nil(View view) { view.is_null() ? nil() : text(view); }
 
   private:

@@ -33,13 +33,15 @@ struct Rules {
     int64_t wait_us = 0, within_us = -1; /* of order, of deduplicate; -1: none */
     bool has_events = true, watches = false, asks = false;
     int32_t due_columns = 0;
-    uint32_t conditions = 0;
+    uint32_t conditions = 0, carried = 0, ties = 0; /* how many of them are asked of each event */
     std::vector<int64_t> delay_us, expect_us, quiet_us; /* expect_us NONE: its deadline is in the column expect_by */
     std::vector<int32_t> expect_by, quiet_where;
-    std::vector<std::string> emits; /* of delays */
+    std::vector<std::string> emits;          /* of delays */
+    std::vector<std::vector<int32_t>> carry; /* by the name of results, from R_NAMED on: which of what is carried */
     std::unordered_map<std::string_view, int32_t> types;
     std::vector<Plan> plans;
 
+    size_t words() const { return (size_t(conditions) + 63) / 64; }
     int32_t delay_name(int32_t rule) const { return R_NAMED + rule; }
     int32_t expect_name(int32_t rule) const { return R_NAMED + int32_t(delay_us.size()) + rule; }
     int32_t quiet_name(int32_t rule) const { return R_NAMED + int32_t(delay_us.size() + expect_us.size()) + rule; }
@@ -53,30 +55,33 @@ struct Rules {
 
 struct Row {
     int64_t time = 0, number = NONE, deliver = NONE;
-    uint64_t holds = 0; /* a bit for each condition */
     View id, type;
+};
+struct Lists { /* of a row, as MessagePack: what results may carry of it, and its columns of `tie`, each in a list of its own */
+    View carried, ties;
 };
 
 struct Counters {
     int64_t events = 0, heartbeats = 0, duplicates = 0, late = 0, reordered = 0, released = 0, held = 0, pending = 0;
 };
 
-/* Results, a column each; `row` is -1 where a result carries no event. */
+/* Results, a column each; `row` is -1 where a result is no event, `carried` null where it carries no columns of one. */
 struct Results {
     std::vector<uint8_t> kind;
     std::vector<int32_t> rule;
     std::vector<int64_t> due, row;
-    std::vector<View> key, source;
+    std::vector<View> key, source, carried;
     std::deque<std::string> made; /* sources that are no event's id: missing numbers */
     size_t key_bytes = 0, source_bytes = 0;
 
-    void add(uint8_t k, View of, int32_t name, int64_t due_us, View from, int64_t carries) {
+    void add(uint8_t k, View of, int32_t name, int64_t due_us, View from, int64_t event, View carries = View{}) {
         kind.push_back(k);
         rule.push_back(name);
         due.push_back(due_us);
-        row.push_back(carries);
+        row.push_back(event);
         key.push_back(of);
         source.push_back(from);
+        carried.push_back(carries);
         key_bytes += of.size;
         source_bytes += from.size;
     }

@@ -140,8 +140,12 @@ class Stored {
         uint32_t conditions = from.array();
         need(conditions == core.rules.conditions, "the answers to other conditions");
         for (uint32_t i = 0; i < conditions; i++)
-            row.holds |= uint64_t(from.boolean()) << i;
-        from.array_of(0), from.array_of(0);
+            core.holds[size_t(number) * core.rules.words() + i / 64] |= uint64_t(from.boolean()) << (i & 63);
+        core.has_lists() ? wake_lists(from, number) : (from.array_of(0), from.array_of(0));
+    }
+    void wake_lists(Reader &from, int64_t number) {
+        View carried = from.values(core.rules.carried);
+        core.lists[size_t(number)] = Lists{carried, ties_in(from, core.rules.ties)};
     }
     bool orders(uint32_t key) {
         if (core.rules.ordering == BY_SEQUENCE)
@@ -208,8 +212,11 @@ class Stored {
             to.whole_or_nil(core.promised[size_t(number * core.rules.due_columns + column)]);
         to.array(core.rules.conditions);
         for (uint32_t i = 0; i < core.rules.conditions; i++)
-            to.boolean(row.holds >> i & 1);
-        to.array(0), to.array(0);
+            to.boolean(core.holds_of(number, int32_t(i)));
+        if (core.has_lists())
+            to.packed(core.lists[size_t(number)].carried), to.packed(core.lists[size_t(number)].ties);
+        else
+            to.array(0), to.array(0);
     }
 
     /* watching: [what is open], [the last event of each silence], [silences owed] */
@@ -218,8 +225,8 @@ class Stored {
         need(core.rules.watches, "what other rules watch");
         from.array_of(3);
         for (uint32_t i = from.array(); i > 0; i--) {
-            Item item = read_item(from, core.rules.expect_us.size());
-            engine.watch.open(key, item.due, item.rule, item.source);
+            Item item = read_item(from, core.rules.expect_us.size(), core.rules.expect_name(0));
+            engine.watch.open(key, item.due, item.rule, item.source, item.carried);
         }
         uint32_t silences = from.array();
         need(silences == 0 || silences == core.rules.quiet_us.size(), "the silences of other rules");
@@ -228,18 +235,22 @@ class Stored {
             more.last.resize(silences);
             if (from.took_nil())
                 continue;
-            from.array_of(2);
+            uint32_t parts = from.array();
+            need(parts == 2 || parts == 3, "a silence in another form");
             int64_t time = from.whole();
-            more.last[i] = Last{true, time, from.text()};
+            View id = from.text();
+            more.last[i] = Last{true, time, id, parts == 3 ? chunks.carried(from, core.rules.quiet_name(int32_t(i))) : View{}};
         }
         for (uint32_t i = from.array(); i > 0; i--)
-            core.more(key).owed.push_back(read_item(from, core.rules.quiet_us.size()));
+            core.more(key).owed.push_back(read_item(from, core.rules.quiet_us.size(), core.rules.quiet_name(0)));
     }
-    static Item read_item(Reader &from, size_t rules) {
-        from.array_of(3);
+    Item read_item(Reader &from, size_t rules, int32_t first_name) {
+        uint32_t parts = from.array();
+        need(parts == 3 || parts == 4, "what is open in another form");
         int64_t due = from.whole();
         int32_t rule = rule_of(from, rules);
-        return Item{due, from.text(), rule, -1};
+        View source = from.text();
+        return Item{due, source, parts == 4 ? chunks.carried(from, first_name + rule) : View{}, rule, -1};
     }
     bool watches(uint32_t key) {
         More *more = core.has_more(key);
@@ -262,7 +273,7 @@ class Stored {
         to.array(is_silent(more) ? more.last.size() : 0);
         for (size_t i = 0; is_silent(more) && i < more.last.size(); i++)
             if (more.last[i].is_there)
-                to.array(2), to.whole(more.last[i].time), to.text(more.last[i].id);
+                put_last(more.last[i], to);
             else
                 to.nil();
         to.array(more.owed.size());
@@ -270,7 +281,12 @@ class Stored {
             put_item(item, to);
     }
     static void put_item(const Item &item, Writer &to) {
-        to.array(3), to.whole(item.due), to.whole(item.rule), to.text(item.source);
+        to.array(item.carried.is_null() ? 3 : 4), to.whole(item.due), to.whole(item.rule), to.text(item.source);
+        to.packed(item.carried);
+    }
+    static void put_last(const Last &last, Writer &to) {
+        to.array(last.carried.is_null() ? 2 : 3), to.whole(last.time), to.text(last.id);
+        to.packed(last.carried);
     }
 
     /* ids */

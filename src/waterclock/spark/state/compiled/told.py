@@ -1,44 +1,21 @@
-"""What the compiled engine knows, and the rules as it takes them (rules.h).
-
-It knows every rule of docs/rules.md but for these, which stay with the plain engine:
-
-    carry         columns that a result carries of the event that opened it
-    tie           columns that put events of one time in order
-    where         more than 64 different conditions in one set of rules
-"""
+"""The rules as the compiled engine takes them (rules.h): names and columns as numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from waterclock.rules.model import Expect, Rules, types_of
+from waterclock.rules.model import Delay, Expect, Quiet, Rules, types_of
 
 ORDERINGS = AS_THEY_COME, BY_TIME, BY_SEQUENCE = range(3)
 ON_GAP = {"skip": 0, "hold": 1, "dead_letter": 2}
 FIXED_NAMES = ("order", "pass", "deliver_at", "late", "skip", "hold", "dead_letter")  # as enum Rule has them
 ALWAYS, NEVER = -1, -2  # in the place of a condition's number
 NONE = -(2**63)
-_CONDITIONS = 64
-
-
-def unknown(rules: Rules) -> str | None:
-    """What the compiled engine does not know of these rules; None where it knows all of them.
-
-    >>> unknown(Rules(key="k", time="at", type="what").delay(after="paid", by="1 hour", emit="remind", carry=["amount"]))
-    'carry'
-    """
-    questions = rules.questions()
-    if questions.carried:
-        return "carry"
-    if questions.ties:
-        return "tie"
-    return "where" if len(questions.conditions) > _CONDITIONS else None
 
 
 def names_of(rules: Rules) -> list[str]:
     """The names of results' rules by number."""
-    named = [d.emit for d in rules.delays] + [e.otherwise for e in rules.expects] + [q.emit for q in rules.quiets]
-    return [*FIXED_NAMES, *named]
+    return [*FIXED_NAMES, *(r.otherwise if isinstance(r, Expect) else r.emit for r in _named(rules))]
 
 
 def told(rules: Rules) -> dict[str, Any]:
@@ -54,14 +31,22 @@ def told(rules: Rules) -> dict[str, Any]:
         "asks": bool(questions),
         "due_columns": len(questions.dues),
         "conditions": len(questions.conditions),
+        "carried": len(questions.carried),
+        "ties": len(questions.ties),
         "delay_us": [rule.by_us for rule in rules.delays],
         "expect_us": [NONE if rule.within_us is None else rule.within_us for rule in rules.expects],
         "expect_by": [-1 if rule.by is None else questions.dues.index(rule.by) for rule in rules.expects],
         "quiet_us": [rule.after_us for rule in rules.quiets],
         "quiet_where": [_where(rules, rule.where) for rule in rules.quiets],
         "emits": [rule.emit for rule in rules.delays],
+        "carry": [[questions.carried.index(name) for name in rule.carry] for rule in _named(rules)],
         "plans": _plans(rules),
     }
+
+
+def _named(rules: Rules) -> list[Delay | Expect | Quiet]:
+    """The rules whose results have names of their own, in the order of these."""
+    return [*rules.delays, *rules.expects, *rules.quiets]
 
 
 def _ordering(rules: Rules) -> int:
