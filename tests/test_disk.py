@@ -58,7 +58,7 @@ class Steps:
         return error
 
     def __enter__(self) -> Steps:
-        fsync, replace, unlink = os.fsync, os.replace, os.unlink
+        fsync, replace, link, unlink = os.fsync, os.replace, os.link, os.unlink
 
         def flushed(fd: int) -> None:
             name = "folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "fsync"
@@ -70,6 +70,7 @@ class Steps:
         self._patches = [
             patch.object(os, "fsync", flushed),
             patch.object(os, "replace", lambda a, b: self.step("replace", lambda: replace(a, b))),
+            patch.object(os, "link", lambda a, b: self.step("link", lambda: link(a, b))),
             patch.object(os, "unlink", lambda path: self.step("unlink", lambda: unlink(path))),
             patch.object(disk, "open", opened, create=True),
         ]

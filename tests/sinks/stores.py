@@ -1,7 +1,7 @@
 """Places that sinks write to, seen from outside, with batches to write and ways to die while writing.
 
 A `Store` makes sinks, looks with a connection of its own, and tells a child process how to make a sink. A new sink
-joins the contract suites, `test_sink_contract*.py`, with one more class here and in the fixture `any_store` of
+joins the contract suites, `test_contract*.py`, with one more class here and in the fixture `any_store` of
 conftest.py.
 """
 
@@ -232,7 +232,7 @@ class IcebergStore:
             return catalog.load_table(f"lake.{table}")
 
     def _rows(self, columns: str, table: str) -> list[tuple[Any, ...]]:
-        names = columns.split(", ")
+        names = columns_in(columns)
         return [tuple(row[name] for name in names) for row in self.table(table).scan().to_arrow().to_pylist()]
 
 
@@ -262,7 +262,8 @@ class TopicStore:
         return sorted(self.in_order(columns, table), key=lambda row: row[:2])
 
     def in_order(self, columns: str, table: str = "results") -> list[tuple[Any, ...]]:
-        return [tuple(row[name] for name in columns.split(", ")) for _, row in self.records(table) if "batch_id" in row]
+        names = columns_in(columns)
+        return [tuple(row[name] for name in names) for _, row in self.records(table) if "batch_id" in row]
 
     def records(self, table: str = "results") -> list[tuple[bytes | None, dict[str, Any]]]:
         """Keys and values of what is committed."""
@@ -299,6 +300,11 @@ class TopicStore:
         from waterclock.kafka.settings import base_settings
 
         return Admin(base_settings(self.servers, {}))
+
+
+def columns_in(columns: str) -> list[str]:
+    """The names in a list of SQL's: a name is quoted where a database needs it."""
+    return [name.strip('"') for name in columns.split(", ")]
 
 
 def results(batch_id: int, count: int = 2) -> pa.Table:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.conftest import DATABASES
 from tests.sinks.stores import EVENT, SCHEMA, Database, Store, batch, everything, of_batches
 from waterclock.errors import UsageError
 from waterclock.sinks import LastBatch, Mirror, apply_once
@@ -29,15 +30,16 @@ def refusal(store: Store, event: pa.Schema) -> str:
     return str(caught.value)
 
 
-def test_columns_of_any_printable_name_have_their_place(database: Database) -> None:
+@pytest.mark.parametrize("any_store", [*DATABASES, "iceberg", "parquet", "topic"], indirect=True)
+def test_columns_of_any_printable_name_have_their_place(store: Store) -> None:
     names = ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?", "%", "%s", "$1", "\\", "🕰")
     schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in names]))
     row = {"kind": "event", "key": "k", "rule": "pass", "event": dict.fromkeys(names, "v")}
-    with closing(database.sink()) as sink:
+    with closing(store.sink()) as sink:
         for _ in range(2):
             sink.open(schema)
         apply_once(sink, replace(batch(0), results=pa.Table.from_pylist([row], schema=schema)))
-    assert database.look('kind, "event_a b", "event_select", "event_🕰"') == [("event", "v", "v", "v")]
+    assert store.look('kind, "event_a b", "event_select", "event_🕰"') == [("event", "v", "v", "v")]
 
 
 # A table that differs

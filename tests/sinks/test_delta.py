@@ -1,10 +1,9 @@
-"""What only a table of Delta Lake does: a commit in three steps, two writers that collide, names it cannot have."""
+"""What only a table of Delta Lake does: a store that does not answer, names that it cannot have, folders of others."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,27 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.sinks.stores import COUNTERS, SCHEMA, DeltaStore, batch, everything, in_a_child, of_batches
-from tests.spark.least_pipeline import LEAST
-from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import DeltaSink, LastBatch, apply_once
+from tests.sinks.stores import SCHEMA, DeltaStore, batch, everything, of_batches
+from tests.spark.least_pipeline import least_with
+from waterclock.errors import CommitUnknown, UsageError
+from waterclock.sinks import DeltaSink, apply_once
 from waterclock.sinks.names import delta_column, delta_location
 from waterclock.spark import frames
 from waterclock.spark.toml.config import load
 from waterclock.spark.toml.sink import DeltaLakeTable
-
-# kills the child before the table at that place of the steps is written
-KILL = """
-import os, signal
-from waterclock.sinks import delta
-write, steps = delta.write_deltalake, iter(range(9))
-def dying(*arguments, **more):
-    if next(steps) == {step}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(*arguments, **more)
-delta.write_deltalake = dying
-apply_once(sink, batch(1))
-"""
 
 
 @pytest.fixture
@@ -41,49 +27,7 @@ def store(tmp_path: Path) -> DeltaStore:
     return DeltaStore(tmp_path)
 
 
-@pytest.fixture
-def sink(store: DeltaStore) -> Iterator[DeltaSink]:
-    with closing(store.sink()) as made:
-        made.open(SCHEMA)
-        apply_once(made, batch(0))
-        yield made
-
-
 # The steps of a commit
-
-
-@pytest.mark.parametrize(
-    ("step", "seen"),
-    [(0, [[0], [0]]), (1, [[0, 1], [0]]), (2, [[0, 1], [0, 1]])],
-    ids=["before the dead letters", "before the batch", "before the results"],
-)
-def test_a_kill_inside_a_commit_leaves_no_result_and_a_rerun_makes_it_whole(
-    store: DeltaStore, sink: DeltaSink, step: int, seen: list[list[int]]
-) -> None:
-    assert in_a_child(store, KILL.format(step=step)).returncode == -signal.SIGKILL
-    beside = [store.look("batch_id, 1", f"results{part}") for part in ("_dead_letters", "_batches")]
-    assert [[number for number, _ in rows] for rows in beside] == seen
-    assert everything(store)[0] == of_batches(0)[0]
-    with closing(store.sink()) as again:
-        again.open(SCHEMA)
-        assert (again.last_applied(), again.totals()) == (LastBatch("q", 0), COUNTERS)
-        assert apply_once(again, batch(1)) is True
-        assert again.totals() == {"events": 4, "late": 2}
-    assert everything(store) == of_batches(0, 1)
-
-
-def test_of_two_writers_that_take_the_same_batch_one_writes_it(store: DeltaStore, sink: DeltaSink) -> None:
-    with closing(store.sink()) as other:
-        other.open(SCHEMA)
-        for each in (sink, other):
-            each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker at the table 'results'"):
-            sink.commit()
-        assert apply_once(sink, batch(1)) is False
-    assert everything(store) == of_batches(0, 1)
 
 
 def test_a_commit_that_the_store_does_not_answer_is_tried_again(
@@ -130,18 +74,10 @@ def test_what_others_do_to_the_table_changes_nothing_for_the_sink(store: DeltaSt
     assert everything(store) == of_batches(0, 1, 2)
 
 
-def test_rows_of_a_batch_are_numbered_in_the_order_in_which_they_came(store: DeltaStore, sink: DeltaSink) -> None:
-    apply_once(sink, batch(1, count=300))
-    found = [(row, n) for number, row, n in store.in_order("batch_id, batch_row, event_n") if number == 1]
-    assert found == [(n, n) for n in range(300)]
-
-
 def test_times_are_times_and_far_ones_are_kept(store: DeltaStore, sink: DeltaSink) -> None:
     far = pa.scalar(30_000 * 366 * 86_400_000_000, pa.int64()).cast(frames.TIMESTAMP)
     rows = batch(1).results
     due = pa.chunked_array([pa.repeat(far, rows.num_rows)])
-    from dataclasses import replace
-
     apply_once(sink, replace(batch(1), results=rows.set_column(3, rows.schema.field("due"), due)))
     found = DeltaTable(store.folder / "results").to_pyarrow_table(columns=["batch_id", "due"])
     assert found.schema.field("due").type == frames.TIMESTAMP
@@ -240,9 +176,7 @@ def test_a_table_behind_a_url_is_not_removed_and_the_way_is_told() -> None:
 
 
 def of_file(folder: Path, sink: str) -> Any:
-    (folder / "in").mkdir(exist_ok=True)
-    (folder / "pipeline.toml").write_text(LEAST.partition("[sink]")[0] + f"[sink]\nformat = 'delta'\n{sink}\n")
-    return load(folder / "pipeline.toml").sink
+    return least_with(folder, f"[sink]\nformat = 'delta'\n{sink}\n").sink
 
 
 def test_a_pipeline_names_a_folder_or_a_url(tmp_path: Path) -> None:

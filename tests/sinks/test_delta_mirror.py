@@ -268,13 +268,18 @@ def test_a_truncate_takes_rows_of_earlier_batches(store: DeltaStore) -> None:
     assert items(store) == [(5, "again")]
 
 
+def taken_over_in_the_middle(old: Any, new: Any) -> None:
+    """The run of `old` has written a batch and not committed it when that of `new` takes the sink over."""
+    fence(old, Epoch("a", 1))
+    give(old, 0, *BEFORE)
+    old.begin()
+    old.write(changes_of(1, *BATCH))
+    fence(new, Epoch("a", 2))
+
+
 def test_a_mirrors_run_that_was_taken_over_writes_to_no_table(store: DeltaStore) -> None:
     with opened(store) as old, opened(store) as new:
-        fence(old, Epoch("a", 1))
-        give(old, 0, *BEFORE)
-        old.begin()
-        old.write(changes_of(1, *BATCH))
-        fence(new, Epoch("a", 2))
+        taken_over_in_the_middle(old, new)
         give(new, 1, *BATCH)
         give(new, 2, update(9, 3, name="later"))
         with pytest.raises(SinkLost, match="another writer was quicker"):
@@ -302,11 +307,7 @@ def test_a_mirrors_run_that_is_fenced_in_the_middle_of_a_batch_leaves_the_positi
     store: DeltaStore,
 ) -> None:
     with opened(store) as old, opened(store) as new:
-        fence(old, Epoch("a", 1))
-        give(old, 0, *BEFORE)
-        old.begin()
-        old.write(changes_of(1, *BATCH))
-        fence(new, Epoch("a", 2))
+        taken_over_in_the_middle(old, new)
         before = store.look("table_name, key, position, deleted", "changes_positions")
         with pytest.raises(SinkLost, match="another writer was quicker"):
             old.commit()

@@ -1,9 +1,7 @@
-"""What only a table of Iceberg does: marks that no expiry takes away, a commit in three steps, writers that collide."""
+"""What only a table of Iceberg does: marks that no expiry takes away, files that no snapshot names, catalogs."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,39 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sinks.stores import COUNTERS, SCHEMA, IcebergStore, batch, everything, in_a_child, of_batches
-from tests.spark.least_pipeline import LEAST
+from tests.sinks.stores import SCHEMA, IcebergStore, batch, everything, of_batches
+from tests.sinks.test_lakes import killed
+from tests.spark.least_pipeline import least_with
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
-from waterclock.sinks import IcebergSink, LastBatch, apply_once
+from waterclock.sinks import Batch, IcebergSink, apply_once
 from waterclock.spark import frames
 from waterclock.spark.toml.config import load
 from waterclock.spark.toml.sink import IcebergTable, place_of
-
-# kills the child where the catalog is to be given the commit of that number: its files are written
-KILL = """
-import os, signal
-from pyiceberg.catalog.sql import SqlCatalog
-commit, steps = SqlCatalog.commit_table, iter(range(9))
-def dying(*arguments):
-    if next(steps) == {step}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return commit(*arguments)
-SqlCatalog.commit_table = dying
-apply_once(sink, batch(1))
-"""
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> IcebergStore:
     return IcebergStore(tmp_path)
-
-
-@pytest.fixture
-def sink(store: IcebergStore) -> Iterator[IcebergSink]:
-    with closing(store.sink()) as made:
-        made.open(SCHEMA)
-        apply_once(made, batch(0))
-        yield made
 
 
 def files(store: IcebergStore) -> set[str]:
@@ -61,60 +39,35 @@ def named(store: IcebergStore) -> set[str]:
 # The steps of a commit
 
 
-@pytest.mark.parametrize(
-    ("step", "seen"),
-    [(0, [[0], [0]]), (1, [[0, 1], [0]]), (2, [[0, 1], [0, 1]])],
-    ids=["before the dead letters", "before the batch", "before the results"],
-)
-def test_a_kill_between_a_file_and_its_commit_leaves_no_result_and_a_rerun_makes_it_whole(
-    store: IcebergStore, sink: IcebergSink, step: int, seen: list[list[int]]
-) -> None:
-    assert in_a_child(store, KILL.format(step=step)).returncode == -signal.SIGKILL
-    beside = [store.look("batch_id", f"results{part}") for part in ("_dead_letters", "_batches")]
-    assert [[number for (number,) in rows] for rows in beside] == seen
-    assert everything(store)[0] == of_batches(0)[0]
-    with closing(store.sink()) as again:
-        again.open(SCHEMA)
-        assert (again.last_applied(), again.totals()) == (LastBatch("q", 0), COUNTERS)
-        assert apply_once(again, batch(1)) is True
-        assert again.totals() == {"events": 4, "late": 2}
-    assert everything(store) == of_batches(0, 1)
-
-
 def test_what_a_kill_leaves_is_one_file_that_no_snapshot_names(store: IcebergStore, sink: IcebergSink) -> None:
-    in_a_child(store, KILL.format(step=2))
+    assert killed(store, step=2)
     (orphan,) = files(store) - named(store)
     apply_once(sink, batch(1))
     assert files(store) - named(store) == {orphan}
     assert len(named(store)) == 2
 
 
-def test_of_two_writers_that_take_the_same_batch_one_writes_it(store: IcebergStore, sink: IcebergSink) -> None:
+def overtaken(store: IcebergStore, sink: IcebergSink, both: Batch) -> None:
+    """Two writers take a batch, and the other one is quicker than `sink`."""
     with closing(store.sink()) as other:
         other.open(SCHEMA)
         for each in (sink, other):
             each.begin()
-            assert each.is_applied("q", 1) is False
-            each.write(batch(1))
+            each.write(both)
         other.commit()
-        with pytest.raises(SinkLost, match=r"another writer was quicker at the table 'lake\.results'"):
+        with pytest.raises(SinkLost, match="another writer was quicker"):
             sink.commit()
-        assert apply_once(sink, batch(1)) is False
-    assert everything(store) == of_batches(0, 1)
-    assert files(store) == named(store)
 
 
 def test_an_empty_batch_of_two_writers_is_written_once_too(store: IcebergStore, sink: IcebergSink) -> None:
     nothing = replace(batch(1), results=SCHEMA.empty_table(), dead_letters=frames.DEAD_SCHEMA.empty_table())
-    with closing(store.sink()) as other:
-        other.open(SCHEMA)
-        for each in (sink, other):
-            each.begin()
-            each.write(nothing)
-        other.commit()
-        with pytest.raises(SinkLost, match="another writer was quicker"):
-            sink.commit()
+    overtaken(store, sink, nothing)
     assert store.look("batch_id", "results_batches") == [(0,), (1,)]
+
+
+def test_a_writer_that_another_one_overtakes_leaves_no_file(store: IcebergStore, sink: IcebergSink) -> None:
+    overtaken(store, sink, batch(1))
+    assert files(store) == named(store)
 
 
 @pytest.mark.parametrize("told", [["away"], ["committed", "committed", "told nobody"]], ids=["not", "though it did"])
@@ -216,12 +169,6 @@ def test_a_table_that_was_dropped_beside_others_that_hold_rows_is_not_made_anew(
 # Values
 
 
-def test_rows_of_a_batch_are_numbered_in_the_order_in_which_they_came(store: IcebergStore, sink: IcebergSink) -> None:
-    apply_once(sink, batch(1, count=300))
-    rows = store.table().scan("batch_id == 1").to_arrow()
-    assert rows["batch_row"].to_pylist() == rows["event_n"].to_pylist() == list(range(300))
-
-
 def test_a_row_with_a_time_that_iceberg_does_not_keep_becomes_a_dead_letter(
     store: IcebergStore, sink: IcebergSink
 ) -> None:
@@ -236,17 +183,6 @@ def test_a_row_with_a_time_that_iceberg_does_not_keep_becomes_a_dead_letter(
     assert sink.totals() == {"events": 4, "late": 2, "dead_letters": 1}
 
 
-def test_columns_of_any_printable_name_have_their_place(store: IcebergStore) -> None:
-    names = ("a b", "a.b", "select", 'a"b', "é", "1", "'", "?", "%", "%s", "$1", "\\", "🕰")
-    schema = frames.result_schema(pa.string(), pa.schema([(name, pa.string()) for name in names]))
-    row = {"kind": "event", "key": "k", "rule": "pass", "event": dict.fromkeys(names, "v")}
-    with closing(store.sink()) as sink:
-        for _ in range(2):
-            sink.open(schema)
-        apply_once(sink, replace(batch(0), results=pa.Table.from_pylist([row], schema=schema)))
-    assert store.look("kind, event_a b, event_a.b, event_🕰") == [("event", "v", "v", "v")]
-
-
 def test_remove_takes_the_files_with_the_tables(store: IcebergStore, sink: IcebergSink) -> None:
     sink.remove()
     assert [path for path in (store.folder / "warehouse").rglob("*") if path.is_file()] == []
@@ -256,9 +192,7 @@ def test_remove_takes_the_files_with_the_tables(store: IcebergStore, sink: Icebe
 
 
 def of_file(folder: Path, sink: str) -> Any:
-    (folder / "in").mkdir(exist_ok=True)
-    (folder / "pipeline.toml").write_text(LEAST.partition("[sink]")[0] + f"[sink]\nformat = 'iceberg'\n{sink}\n")
-    return load(folder / "pipeline.toml").sink
+    return least_with(folder, f"[sink]\nformat = 'iceberg'\n{sink}\n").sink
 
 
 CATALOG = "[sink.catalog]\ntype = 'sql'\nuri = 'sqlite:///lake/catalog.db'\nwarehouse = 'lake'"

@@ -34,14 +34,6 @@ def store(server: PostgresServer) -> PostgresStore:
     return PostgresStore(server)
 
 
-@pytest.fixture
-def sink(store: PostgresStore) -> Iterator[PostgresSink]:
-    with closing(store.sink()) as made:
-        made.open(SCHEMA)
-        apply_once(made, batch(0))
-        yield made
-
-
 class Interrupted:
     """A sink; once, before or after one of its calls, something happens to it."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.processes import in_a_fork
@@ -66,7 +66,7 @@ def written(rows: pa.Table, plain: bool) -> list[tuple[Any, ...]]:
 
 
 @given(tables())
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # under the sanitizers it is
 def test_columns_become_the_rows_that_executemany_makes_of_them(rows: pa.Table) -> None:
     assert written(rows, plain=False) == written(rows, plain=True)
 

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.sinks.stores import COUNTERS, SCHEMA, TopicStore, batch, everything, of_batches, results
-from tests.spark.least_pipeline import LEAST
+from tests.spark.least_pipeline import least_with
 from waterclock.errors import SinkLost, StateMismatch, UsageError
 from waterclock.sinks import LastBatch, TopicSink, apply_once
 from waterclock.sinks.names import kafka_topic
@@ -62,6 +63,23 @@ def test_what_a_fenced_writer_had_begun_is_seen_by_nobody(store: TopicStore, sin
         sink.commit()
     sink.rollback()
     assert everything(store) == of_batches(0)
+
+
+@pytest.mark.parametrize("part", ["", "_dead_letters", "_batches"])
+def test_a_topic_that_is_deleted_while_the_pipeline_runs_ends_it_although_the_broker_makes_it_anew(
+    store: TopicStore, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    # the next batch went into the new one after five minutes, and not a word was said
+    monkeypatch.setattr("waterclock.sinks.topic._TRANSACTION", {"transaction.timeout.ms": 2_000})
+    with closing(store.sink()) as sink:
+        sink.open(SCHEMA)
+        apply_once(sink, batch(0))
+        admin, name = AdminClient({"bootstrap.servers": store.servers}), store.named("results") + part
+        admin.delete_topics([name])[name].result(30)
+        with pytest.raises(UsageError):
+            apply_once(sink, batch(1))
+        with pytest.raises(UsageError, match=rf"the topic '{name}' at .* was deleted while the pipeline ran.*--fresh"):
+            apply_once(sink, batch(1))
 
 
 def test_who_reads_what_is_not_committed_sees_more(store: TopicStore, sink: TopicSink) -> None:
@@ -208,11 +226,8 @@ def test_batches_that_kafka_would_delete_are_refused_with_the_command_that_mends
 # In a pipeline's file
 
 
-def of_file(folder: Path, sink: str, source: str = "") -> Any:
-    (folder / "in").mkdir(exist_ok=True)
-    text = LEAST.partition("[sink]")[0].replace('path = "in"', source or 'path = "in"')
-    (folder / "pipeline.toml").write_text(f"{text}[sink]\nformat = 'kafka'\n{sink}\n")
-    return load(folder / "pipeline.toml").sink
+def of_file(folder: Path, sink: str, source: str = 'path = "in"') -> Any:
+    return least_with(folder, f"[sink]\nformat = 'kafka'\n{sink}\n", source).sink
 
 
 def test_a_pipeline_names_servers_and_a_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

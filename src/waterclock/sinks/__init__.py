@@ -12,6 +12,7 @@ from waterclock.sinks.sqlite import SQLiteSink
 if TYPE_CHECKING:
     from waterclock.sinks.delta import DeltaSink
     from waterclock.sinks.iceberg import IcebergSink
+    from waterclock.sinks.parquet import ParquetSink
     from waterclock.sinks.postgres import PostgresSink
     from waterclock.sinks.topic import TopicSink
 
@@ -21,6 +22,7 @@ __all__ = [
     "IcebergSink",
     "LastBatch",
     "Mirror",
+    "ParquetSink",
     "PostgresSink",
     "Replica",
     "SQLiteSink",
@@ -37,6 +39,7 @@ _LATER = {
     "PostgresSink": "waterclock.sinks.postgres",
     "DeltaSink": "waterclock.sinks.delta",
     "IcebergSink": "waterclock.sinks.iceberg",
+    "ParquetSink": "waterclock.sinks.parquet",
     "TopicSink": "waterclock.sinks.topic",
 }
 

@@ -31,8 +31,22 @@ _START_OVER = (
 
 
 @dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A file of results that an executor wrote (files.py), and what the commit that makes rows of it must know."""
+
+    name: str
+    size: int  # bytes
+    rows: int
+    modified_ms: int
+    figures: str  # JSON, in the words of Delta's log
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch of a query brings: Arrow tables, the counters' changes, and where it came from."""
+    """What one batch of a query brings: Arrow tables, the counters' changes, and where it came from.
+
+    Where executors wrote the results, they are in `files`, and `results` has no rows.
+    """
 
     query_id: str
     batch_id: int
@@ -42,6 +56,7 @@ class Batch:
     counters: Mapping[str, int]
     watermark_us: int | None
     seconds: float
+    files: tuple[ResultFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +160,8 @@ def check_belongs(
         found = "is new or was deleted" if query_id is None else "belongs to another query or is older"
         raise StateMismatch(
             f"{_holds(sink, applied)}, but the checkpoint {checkpoint} {found}. Going on would lose or double results. "
-            f"Either restore that checkpoint, or {_START_OVER}"
+            "Where another pipeline wrote it, name another table for this one; else restore that checkpoint, or "
+            f"{_START_OVER}"
         )
     held = -1 if applied is None else applied.batch_id
     if held < done:

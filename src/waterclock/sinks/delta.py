@@ -12,6 +12,9 @@ query's id and the batch's number as its application transaction, and each is sk
     2. the batch: offsets, counters, watermark
     3. the results: from here on, and not before, the batch is applied
 
+With `written_by="executors"` the rows of step 3 are files that executors wrote into the folder of the table (files.py), and
+step 3 is the commit that names them.
+
 Of a mirror the steps are: 1. dead letters, 2. each mirrored table, 3. the positions, 4. the batch: now it is applied.
 What 2 does follows from the positions, which stand as before until 3: so it comes to the same when it is planned again.
 
@@ -31,18 +34,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from waterclock.errors import CommitUnknown, SinkLost, UsageError
 from waterclock.sinks import letters, names
-from waterclock.sinks.base import Batch, LastBatch
+from waterclock.sinks.base import Batch, LastBatch, ResultFile
 from waterclock.sinks.delta_merge import GONE, KEY, Change, having, keyed, newer
 from waterclock.sinks.delta_replica import PARTITIONED, POSITIONS_SCHEMA, DeltaReplica
 from waterclock.sinks.epochs import Epoch, judge, may_follow
+from waterclock.sinks.files import DRIVER, ResultFiles, checked_writer, refuse_unseen
 from waterclock.sinks.lake_rows import SIDES, rows_of, schemas, sides_of
 from waterclock.sinks.mirror import DELETED, Mirror
 from waterclock.sinks.replica import Replica
@@ -57,11 +63,15 @@ _OWN_ENDINGS = (".parquet", ".bin", ".crc")  # of files in a table's folder; wha
 class DeltaSink:
     """A `Sink` on the table of Delta Lake at `location`, a path or a URL; passwords come from the environment.
 
-    With `mirror` the table follows change events, or those beside it follow the tables that changes name.
+    With `mirror` the table follows change events, or those beside it follow the tables that changes name. `written_by` is
+    who writes the files of results: "driver" or "executors".
     """
 
-    def __init__(self, location: str | Path, *, mirror: Mirror | Replica | None = None) -> None:
+    def __init__(
+        self, location: str | Path, *, mirror: Mirror | Replica | None = None, written_by: str = DRIVER
+    ) -> None:
         self._location, self._mirror = names.delta_location(str(location)), mirror
+        self.written_by = checked_writer(written_by, mirror)
         self._last_step = "" if mirror is None else BATCHES  # the table by which a batch is applied
         self._tables: dict[str, DeltaTable] = {}
         self._prepared: tuple[Batch, dict[str, pa.Table], list[Change]] | None = None
@@ -162,10 +172,18 @@ class DeltaSink:
         version = self._version(query_id, self._last_step)
         return version is not None and batch_id <= version
 
+    def result_files(self, batch_id: int) -> ResultFiles | None:
+        """See `TakesFiles`: they lie in the table's folder."""
+        if self.written_by == DRIVER:
+            return None
+        columns = pa.schema(self._tables[""].schema().to_arrow())
+        return ResultFiles(self._location, columns, batch_id, uuid4().hex)
+
     def write(self, batch: Batch) -> Batch:
         """See `Sink`: made ready here, written by `commit`."""
         with self._lost():  # what stands there is read
             if self._mirror is None:
+                refuse_unseen(self._location, batch.files)
                 self._prepared = (batch, rows_of(batch), [])
             elif isinstance(self._mirror, Replica):
                 replica, positions = DeltaReplica(self._location), self._tables[POSITIONS]
@@ -188,8 +206,20 @@ class DeltaSink:
                     change.commit(batch.batch_id, own)
                 version = self._version(batch.query_id, part)
                 if (version is None or version < batch.batch_id) and (rows.num_rows or part != DEAD_LETTERS):
-                    write_deltalake(self._tables[part], rows, mode="append", commit_properties=once)
+                    if batch.files and part == "":
+                        self._name_files(batch.files, once)
+                    else:
+                        write_deltalake(self._tables[part], rows, mode="append", commit_properties=once)
         self._prepared = None
+
+    def _name_files(self, files: tuple[ResultFile, ...], once: CommitProperties) -> None:
+        """The commit that makes rows of files which executors wrote."""
+        table = self._tables[""]
+        named: list[AddAction | RemoveAction] = [
+            AddAction(file.name, file.size, {}, file.modified_ms, True, file.figures) for file in files
+        ]
+        table.create_write_transaction(named, "append", table.schema(), commit_properties=once)
+        table.update_incremental()
 
     def rollback(self) -> None:
         """See `Sink`."""

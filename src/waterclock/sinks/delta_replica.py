@@ -29,6 +29,7 @@ from waterclock.sinks.replica import (
     Form,
     ReducedRow,
     TableChanges,
+    as_values,
     fitting,
     newer_rows,
     reduced,
@@ -45,6 +46,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "b": pa.bool_(), "i": pa.int64(), "n": pa.string(), "t": pa.string(), "x": pa.binary(), "j": pa.string()
 }  # fmt: skip
 _DELTA = {"b": "boolean", "i": "long", "x": "binary"}  # any other kind is a string
+_REMEDY = "rename it there, or choose the tables without it with 'tables' in [source]"
 _TRUNCATE = ""  # stands in the place of a key
 Known = dict[str, tuple[str, bool]]  # key -> position, and whether its row is deleted
 
@@ -80,12 +82,11 @@ class DeltaReplica:
                 found.delete()
 
     def _path(self, table: str) -> str:
-        remedy = "rename it there, or choose the tables without it with 'tables' in [source]"
         for part in table.split(".", 1):
-            names.fitting_delta_folder(part, f"the table {table!r} of the source", remedy)
+            names.fitting_delta_folder(part, f"the table {table!r} of the source", _REMEDY)
         database, _, own = table.partition(".")
         if database.startswith(self._own + "_"):
-            raise UsageError(f"the table {table!r} of the source has the place of the sink's own: {remedy}")
+            raise UsageError(f"the table {table!r} of the source has the place of the sink's own: {_REMEDY}")
         return f"{self._folder}/{database}/{own}"
 
 
@@ -101,26 +102,37 @@ class _Plan:
         """The change, None where there is none, and the positions that it comes to."""
         before = known.get(_TRUNCATE, ("", True))[0]
         form = self._form(changed)
-        rows = changed.rows
-        if form is not None:
-            rows = newer_rows(changed, {key: at for key, (at, _) in known.items()}, form, before)
-            if length is None:
-                self._refuse_what_is_somebody_elses()
-        rows = since(rows, before)
+        rows = since(self._newer(changed, known, form, length), before)
         refuse_other_positions(changed, length)
         gone, after = _truncated(changed, known, before)
         form = fitting(self, changed.table, rows, form)
-        later = [row for row in rows if row.position > {**known, **after}.get(row.key, ("", True))[0]]
+        later = _later(rows, {**known, **after})
         there = {key for key, (_, deleted) in known.items() if not deleted} - gone.keys()
         gone |= {row.key: row for row in later if row.gone and row.key in there}
         staying = self._whole([row for row in later if not row.gone], form, there)
         after |= {row.key: (row.position, row.gone) for row in later}
-        leaving = [row for key, row in gone.items() if key not in {row.key for row in staying}]
+        is_new = not any(row.key in there or row.key in gone for row in staying)
+        return self._made(staying, gone, form, is_new), after
+
+    def _newer(self, changed: TableChanges, known: Known, form: Form | None, length: int | None) -> list[ReducedRow]:
+        """The rows that are newer than what is known of their keys; UsageError for a table that somebody else wrote to."""
+        if form is None:
+            return changed.rows
+        before = known.get(_TRUNCATE, ("", True))[0]
+        rows = newer_rows(changed, {key: at for key, (at, _) in known.items()}, form, before)
+        if length is None:
+            self._refuse_what_is_somebody_elses()
+        return rows
+
+    def _made(self, staying: list[ReducedRow], gone: dict[str, ReducedRow], form: Form, is_new: bool) -> Change | None:
+        """The change that brings the rows that stay, and takes those that are `gone` and do not; `is_new`: no key of the
+        former is in the table."""
+        kept = {row.key for row in staying}
+        leaving = [row for key, row in gone.items() if key not in kept]
         if not staying and not leaving:
-            return None, after
-        is_new = not leaving and not any(row.key in there or row.key in gone for row in staying)
+            return None
         table = self._rows(staying, leaving, form)
-        return Change(self._mark, partial(_found, self._path), self._formed, table, form.key, is_new), after
+        return Change(self._mark, partial(_found, self._path), self._formed, table, form.key, is_new and not leaving)
 
     # Its form --------------------------------------------------------------------------------------------------
 
@@ -156,14 +168,13 @@ class _Plan:
 
     def _fitting(self, columns: dict[str, str]) -> dict[str, str]:
         there = [] if self._before is None else [field.name for field in self._before.schema().fields]
-        remedy = "rename it there, or choose the tables without it with 'tables' in [source]"
         seen = {name.casefold(): name for name in there}
         for name in columns:
-            names.fitting_delta_column(name, f"the column {name!r} of {self._name} in the source", remedy)
+            names.fitting_delta_column(name, f"the column {name!r} of {self._name} in the source", _REMEDY)
             if seen.setdefault(name.casefold(), name) != name:
                 raise UsageError(
                     f"the columns {seen[name.casefold()]!r} and {name!r} of {self._name} in the source differ by case "
-                    f"only, which Delta Lake does not tell apart: {remedy}"
+                    f"only, which Delta Lake does not tell apart: {_REMEDY}"
                 )
         return columns
 
@@ -196,7 +207,7 @@ class _Plan:
         }
 
     def _rows(self, staying: list[ReducedRow], leaving: list[ReducedRow], form: Form) -> pa.Table:
-        rows = [*staying, *(row._replace(values=_as_values(row.key)) for row in leaving)]
+        rows = [*staying, *(row._replace(values=as_values(row.key)) for row in leaving)]
         columns = {name: self._column(rows, name, kind) for name, kind in form.columns.items()}
         gone = pa.array([False] * len(staying) + [True] * len(leaving), pa.bool_())
         return pa.table({**columns, GONE: gone})
@@ -246,12 +257,13 @@ def _truncated(changed: TableChanges, known: Known, before: str) -> tuple[dict[s
     if at <= before:
         return {}, {}
     keys = [key for key, (position, deleted) in known.items() if key != _TRUNCATE and not deleted and position < at]
-    gone = {key: ReducedRow(key, at, True, True, _as_values(key)) for key in keys}
+    gone = {key: ReducedRow(key, at, True, True, as_values(key)) for key in keys}
     return gone, {_TRUNCATE: (at, True), **dict.fromkeys(keys, (at, True))}
 
 
-def _as_values(key: str) -> dict[str, tuple[str, str | None]]:
-    return {name: (value[0], value[1:]) for name, value in json.loads(key).items()}
+def _later(rows: list[ReducedRow], known: Known) -> list[ReducedRow]:
+    """The rows that are later than what is `known` of their keys."""
+    return [row for row in rows if row.position > known.get(row.key, ("", True))[0]]
 
 
 def _key_texts(row: ReducedRow, form: Form) -> tuple[str | None, ...]:

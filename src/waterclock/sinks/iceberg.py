@@ -17,7 +17,9 @@ Rule 4: a kill between a file and its commit leaves a file that no snapshot name
         under another name.
 Rule 5: the epoch of a run (epochs.py) is a property too, `waterclock.owner.LINEAGE`. It is told with a commit of no rows:
         what another run loaded before is refused from then on.
-Rule 6: a row with a time outside of the years 1 to 9999 is a dead letter: pyiceberg writes none.
+Rule 6: with `written_by="executors"` the rows of step 3 are files that executors wrote into the table's folder of data
+        (files.py): step 3 reads their ends and names them.
+Rule 7: a row with a time outside of the years 1 to 9999 is a dead letter: pyiceberg writes none.
 """
 
 from __future__ import annotations
@@ -26,21 +28,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 
-from waterclock.errors import CommitUnknown, SinkLost, UsageError, WaterclockError
-from waterclock.sinks import letters, names
+from waterclock.errors import CommitUnknown, EnvironmentMissing, SinkLost, UsageError, WaterclockError
+from waterclock.sinks import names
 from waterclock.sinks.base import Batch, LastBatch
 from waterclock.sinks.epochs import Epoch, judge, may_follow
-from waterclock.sinks.lake_rows import rows_of, schemas
-from waterclock.sinks.results import flat
+from waterclock.sinks.files import DRIVER, EXECUTORS, ResultFiles, checked_writer, refuse_unseen
+from waterclock.sinks.lake_rows import rows_of, schemas, with_times_that_fit
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS, Table, refuse_lost, refuse_unlike
 from waterclock.sinks.topic_marks import Mark, Marks
 
@@ -51,18 +52,29 @@ if TYPE_CHECKING:
 _PARTS: Final = (DEAD_LETTERS, BATCHES, "")
 _OURS, _MARK, _OWNER = "waterclock.table", "waterclock.mark.", "waterclock.owner."  # properties of a table
 _RETRIES: Final = "commit.retry.num-retries"
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
+_FAR: Final = "a time outside of the years 1 to 9999, which Iceberg does not keep"
+_DATA_FOLDER: Final = "write.data.path"
 _NO_SUCH = (NoSuchTableError, NoSuchNamespaceError)
 
 
 class IcebergSink:
     """A `Sink` on `table`, such as "lake.orders", in a catalog; `settings` are pyiceberg's for it, beside its name.
 
+    `written_by` is who writes the files of results: "driver" or "executors".
+
     >>> IcebergSink("lake.orders", {"type": "sql", "uri": "sqlite:////lake/catalog.db"}).describe()
     "the table 'lake.orders' in the catalog 'default'"
     """
 
-    def __init__(self, table: str, settings: Mapping[str, str] | None = None, *, catalog: str = "default") -> None:
+    def __init__(
+        self,
+        table: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        catalog: str = "default",
+        written_by: str = DRIVER,
+    ) -> None:
+        self.written_by = checked_writer(written_by)
         self._table, self._settings, self._name = names.iceberg_table(table), dict(settings or {}), catalog
         self._catalog: Catalog | None = None
         self._tables: dict[str, IcebergTable] = {}
@@ -84,6 +96,8 @@ class IcebergSink:
             self._open_catalog().create_namespace_if_not_exists(self._table.rpartition(".")[0])
             for part in _PARTS:  # the results come last: where they are, the others are
                 self._tables[part] = found.get(part) or self._made(part, wanted[part])
+            if self.written_by == EXECUTORS and "://" not in self._folder():
+                Path(self._folder()).mkdir(parents=True, exist_ok=True)  # no executor makes it
 
     def remove(self) -> None:
         """Drop the three tables with their files; UsageError, and nothing is dropped, where one is somebody else's."""
@@ -131,9 +145,17 @@ class IcebergSink:
         """See `Sink`."""
         return self._marks().is_applied(query_id, batch_id)
 
+    def result_files(self, batch_id: int) -> ResultFiles | None:
+        """See `TakesFiles`: they lie in the table's folder of data."""
+        if self.written_by == DRIVER:
+            return None
+        return ResultFiles(self._folder(), self._tables[""].schema().as_arrow(), batch_id, uuid4().hex, _FAR)
+
     def write(self, batch: Batch) -> Batch:
         """See `Sink`: made ready here, written by `commit`."""
-        batch = _with_times_that_fit(batch)
+        with self._lost():
+            refuse_unseen(self._folder(), batch.files)
+        batch = with_times_that_fit(batch, _FAR)
         self._prepared = (batch, rows_of(batch))
         return batch
 
@@ -228,7 +250,22 @@ class IcebergSink:
         told = {"waterclock.query": batch.query_id, "waterclock.batch": str(batch.batch_id)}
         with self._tables[part].transaction() as transaction:
             transaction.set_properties({_MARK + batch.query_id: mark})
-            transaction.append(rows, snapshot_properties=told)
+            if batch.files and part == "":
+                named = [f"{self._data()}/{file.name}" for file in batch.files]
+                # each has a name of its own: nothing is gained by looking through all that the table has
+                transaction.add_files(named, snapshot_properties=told, check_duplicate_files=False)
+            else:
+                transaction.append(rows, snapshot_properties=told)
+
+    def _data(self) -> str:
+        """Where the table's files of data lie, in the words of its catalog."""
+        table = self._tables[""]
+        folder: str = table.properties.get(_DATA_FOLDER, f"{table.location()}/data")
+        return folder.rstrip("/")
+
+    def _folder(self) -> str:
+        """The same, as a path where it is on this machine."""
+        return self._data().removeprefix("file://")
 
     @contextmanager
     def _errors_of_catalog(self) -> Iterator[None]:
@@ -247,6 +284,8 @@ class IcebergSink:
         """A collision is tried again, and so is what a catalog did not answer: the table knows what got through."""
         try:
             yield
+        except EnvironmentMissing:
+            raise
         except CommitFailedException as error:
             raise SinkLost(f"another writer was quicker at {self.describe()}: {_words(error)}") from error
         except Exception as error:  # each kind of catalog has errors of its own
@@ -264,22 +303,6 @@ def _has_marks(table: IcebergTable) -> bool:
 def _described(part: str, schema: pa.Schema) -> Table:
     """The columns in Arrow's words, of which Iceberg reads some as their large kin."""
     return Table(part, tuple((field.name, str(field.type).replace("large_", "")) for field in schema))
-
-
-def _with_times_that_fit(batch: Batch) -> Batch:
-    """The batch with those results put aside that have a time which no file of Iceberg's takes (rule 6)."""
-    rows = flat(batch.results)
-    is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
-    for field in rows.schema:
-        if pa.types.is_timestamp(field.type):
-            us = rows.column(field.name).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
-            outside = pc.or_(pc.less(us, _FIRST_US), pc.greater(us, _LAST_US))
-            is_far = pc.or_(is_far, pc.fill_null(outside, False))
-    if not pc.any(is_far).as_py():
-        return batch
-    reasons = pc.if_else(is_far, "a time outside of the years 1 to 9999, which Iceberg does not keep", None)
-    kept = pc.invert(is_far)
-    return letters.with_letters(replace(batch, results=batch.results.filter(kept)), letters.refused(rows, reasons))
 
 
 def _words(error: Exception) -> str:

@@ -10,14 +10,18 @@ Rule 1: rows of a batch stand in no order in a lake; `batch_row` counts them, fr
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from waterclock.sinks import letters
 from waterclock.sinks.base import Batch
 from waterclock.sinks.results import flat, flat_schema
 from waterclock.sinks.tables import BATCH_NAMES, BATCHES, DEAD_LETTERS, DEAD_NAMES
 
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of the years 1 to 9999
 _TIME = pa.timestamp("us", tz="UTC")
 _PLACE = (("batch_id", pa.int64()), ("batch_row", pa.int64()))
 _DEAD = (pa.int64(), pa.string(), pa.int64(), pa.string(), pa.string())
@@ -40,6 +44,27 @@ def results_of(batch: Batch) -> pa.Table:
     rows = flat(batch.results)
     place = [[batch.batch_id] * rows.num_rows, range(rows.num_rows)]
     return typed([*place, *rows.columns], pa.schema([*_PLACE, *rows.schema]))
+
+
+def far_times(rows: pa.Table, reason: str) -> pa.ChunkedArray | None:
+    """`reason` at the rows with a time outside of the years 1 to 9999, null at the others; None where there is none."""
+    is_far = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
+    for field in rows.schema:
+        if pa.types.is_timestamp(field.type):
+            us = rows.column(field.name).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
+            outside = pc.or_(pc.less(us, _FIRST_US), pc.greater(us, _LAST_US))
+            is_far = pc.or_(is_far, pc.fill_null(outside, False))
+    return pc.if_else(is_far, reason, None) if pc.any(is_far).as_py() else None
+
+
+def with_times_that_fit(batch: Batch, reason: str) -> Batch:
+    """`batch` with those results put aside, each with `reason`, that have a time outside of the years 1 to 9999."""
+    rows = flat(batch.results)
+    reasons = far_times(rows, reason)
+    if reasons is None:
+        return batch
+    kept = batch.results.filter(pc.is_null(reasons))
+    return letters.with_letters(replace(batch, results=kept), letters.refused(rows, reasons))
 
 
 def sides_of(batch: Batch) -> dict[str, pa.Table]:

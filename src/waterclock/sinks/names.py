@@ -123,6 +123,20 @@ def iceberg_table(name: str) -> str:
     return name
 
 
+def spark_table(name: str) -> str:
+    """`name` of a table in one of Spark's catalogs, as SQL has it; UsageError where not every catalog takes it.
+
+    >>> spark_table("lake.shop.orders")
+    'lake.shop.orders'
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name):
+        raise UsageError(
+            f"sink table {name!r} must be named as in Spark's SQL, with its catalog and schema, as lake.shop.orders: "
+            "letters, digits, _ and -, with points"
+        )
+    return name
+
+
 def delta_column(name: str) -> str:
     """`name` of a column; UsageError where Delta Lake takes none of that name.
 

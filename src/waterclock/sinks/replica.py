@@ -173,19 +173,19 @@ def _of_newer_changes(
     A writer that begins again some way back brings changes a second time. Where a batch has a new change that leaves
     columns out, and the first of the old ones, those would be put over what came between the two.
     """
-    known = _known(place, positions, changed.table, list(keeping(changed, form)))
+    known = _known(place, positions, changed.table, list(_keeping(changed, form)))
     return newer_rows(changed, known, form, truncated)
 
 
-def keeping(changed: TableChanges, form: Form) -> dict[str, list[PackedChange]]:
+def _keeping(changed: TableChanges, form: Form) -> dict[str, list[PackedChange]]:
     """The changes of the keys that have several, the last of which leaves columns out."""
     columns = form.columns.keys()
     return {key: of_key for key, of_key in changed.several.items() if not columns <= set(of_key[-1][4])}
 
 
 def newer_rows(changed: TableChanges, known: Mapping[str, str], form: Form, truncated: str) -> list[ReducedRow]:
-    """The rows as `_of_newer_changes` says; `known` has the positions of the keys of `keeping`, where they have one."""
-    some = keeping(changed, form)
+    """The rows as `_of_newer_changes` says; `known` has the positions of the keys of `_keeping`, where they have one."""
+    some = _keeping(changed, form)
 
     def renewed(row: ReducedRow) -> ReducedRow:
         if row.gone or row.key not in known or row.key not in some:
@@ -295,14 +295,15 @@ def _truncate(place: MirroringDatabase, positions: str, changed: TableChanges) -
 def _empty(place: MirroringDatabase, table: str, keys: list[str]) -> None:
     form = place.form(table)
     assert form is not None
-    rows = [ReducedRow(key, "", True, True, _as_values(key)) for key in keys]
+    rows = [ReducedRow(key, "", True, True, as_values(key)) for key in keys]
     staged = place.stage(table, {name: form.columns[name] for name in form.key}, rows)
     key = listed(list(form.key))
     place.run(f"DELETE FROM {place.name(table)} WHERE ({key}) IN (SELECT {key} FROM {staged})")
     place.drop(staged)
 
 
-def _as_values(key: str) -> dict[str, tuple[str, str | None]]:
+def as_values(key: str) -> dict[str, tuple[str, str | None]]:
+    """The columns of a key, as a change brings them."""
     return {name: (value[0], value[1:]) for name, value in json.loads(key).items()}
 
 

@@ -15,7 +15,9 @@ Rule 1: 2 comes after 1, so nothing can be committed in between; both are done a
 Rule 2: a second writer of the same topic fences this one. This one then begins again, once, and finds out at step 2 what
         the other has written.
 Rule 3: a record that is too large for its topic is put aside as a dead letter. It stops no pipeline.
-Rule 4: a topic that is there is not changed: its partitions and settings are its owner's. One that holds records, but no
+Rule 4: a topic that was deleted since the start, made anew or not, ends the run with a sentence: what it held is gone.
+        It is looked for before step 1.
+Rule 5: a topic that is there is not changed: its partitions and settings are its owner's. One that holds records, but no
         batches beside it, is somebody else's.
 """
 
@@ -77,6 +79,7 @@ class TopicSink:
         self._marks = Marks()
         self._written: Batch | None = None  # by the open transaction
         self._limits: dict[str, int] = {}
+        self._ids: dict[str, str] = {}  # of the topics, since the start
         self._epoch: Epoch | None = None
 
     def open(self, results: pa.Schema) -> None:
@@ -84,6 +87,7 @@ class TopicSink:
         wanted = _columns(results)
         admin = Admin(self._settings)
         self._make_or_check(admin, admin.topics())
+        self._ids = {self._name(part): admin.topic_id(self._name(part)) for part in _PARTS}
         self._limits = {part: int(admin.settings(self._name(part))[_LIMIT]) for part in ("", DEAD_LETTERS)}
         self._look()
         if self._marks.columns is None:
@@ -223,6 +227,16 @@ class TopicSink:
                 "to go on behind what it held, or start over with --fresh."
             )
 
+    def _refuse_made_anew(self) -> None:
+        admin = Admin(self._settings)
+        there = admin.topics()
+        if gone := [name for name, id in self._ids.items() if name not in there or admin.topic_id(name) != id]:
+            raise UsageError(
+                f"the topic {gone[0]!r} at {self._servers} was deleted while the pipeline ran, and what it held is gone. "
+                "Start over with --fresh; or, if you can do without that, make the topic again, and the same command goes "
+                "on"
+            )
+
     def _refuse_forgetful(self, settings: Mapping[str, str]) -> None:
         bounds = {settings.get("retention.ms"), settings.get("retention.bytes")}
         if "delete" in settings.get("cleanup.policy", "") and bounds != {"-1"}:
@@ -251,6 +265,7 @@ class TopicSink:
     def _begin_anew(self) -> None:
         """Steps 1 and 2."""
         self._let_go()
+        self._refuse_made_anew()
         name = f"waterclock-sink-{self._topic}"
         producer = TransactionalProducer({**self._settings, **_TRANSACTION}, name, self._error_of)
         producer.fence()

@@ -1,0 +1,75 @@
+"""Stores whose results come as files that tasks wrote: the contract suites, over the executors' way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tests.sinks.parquet_look import ParquetStore
+from tests.sinks.stores import DeltaStore, IcebergStore
+from waterclock import sinks
+from waterclock.sinks import Batch, Mirror, Replica, Sink, letters
+from waterclock.sinks.base import ResultFile
+from waterclock.sinks.files import ResultFiles
+
+
+def part_of(files: ResultFiles, part: int, attempt: int, rows: pa.Table) -> tuple[list[ResultFile], pa.Table]:
+    """What a task writes: the file, where there is a row, and dead letters."""
+    writer = files.begin(part, attempt)
+    refused = writer.add(rows)
+    written = writer.end()
+    return [written] if written is not None else [], refused
+
+
+class ByExecutors:
+    """A sink that takes each batch as two tasks wrote it; the second one was tried twice, and its first try is lost."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def write(self, batch: Batch) -> Batch:
+        files = self._sink.result_files(batch.batch_id)
+        half = batch.results.num_rows // 2
+        shares = [batch.results.slice(0, half), batch.results.slice(half)]
+        part_of(files, 1, 6, shares[1])
+        done = [part_of(files, part, 7, rows) for part, rows in enumerate(shares)]
+        named = tuple(file for written, _ in done for file in written)
+        given = letters.with_letters(batch, pa.concat_tables([refused for _, refused in done]))
+        written: Batch = self._sink.write(replace(given, results=batch.results.slice(0, 0), files=named))
+        return written
+
+
+def _wrapped(source: str) -> str:
+    inner = f"{source[:-1]}, written_by='executors')"
+    return f"__import__('tests.sinks.file_stores', fromlist=['sinks']).ByExecutors({inner})"
+
+
+class DeltaFileStore(DeltaStore):
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
+        return ByExecutors(sinks.DeltaSink(f"{self.folder}/{table}", mirror=mirror, written_by="executors"))
+
+    def source(self) -> str:
+        return _wrapped(super().source())
+
+
+class IcebergFileStore(IcebergStore):
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
+        assert mirror is None, "a table of Iceberg is no mirror"
+        return ByExecutors(sinks.IcebergSink(self.named(table), self.settings, written_by="executors"))
+
+    def source(self) -> str:
+        return _wrapped(super().source())
+
+
+class ParquetFileStore(ParquetStore):
+    def sink(self, table: str = "results", mirror: Mirror | Replica | None = None) -> Sink:  # type: ignore[override]
+        assert mirror is None, "a folder of Parquet files is no mirror"
+        return ByExecutors(sinks.ParquetSink(f"{self.folder}/{table}", written_by="executors"))
+
+    def source(self) -> str:
+        return _wrapped(super().source())

@@ -1,0 +1,167 @@
+"""Plain Parquet files with a manifest, in the hands of people: older copies, links, names that collide, cleaning."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.processes import in_a_fork
+from tests.sinks.parquet_look import ParquetStore, agree, lying, made, manifest, named, table
+from tests.sinks.stores import SCHEMA, batch, everything, of_batches
+from waterclock.errors import SinkLost, StateMismatch, UsageError
+from waterclock.sinks import ParquetSink, Sink, apply_once
+from waterclock.sinks.parquet_tables import dead_letters, files, orphans, read, vacuum
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    return ParquetStore(tmp_path)
+
+
+def made_long_ago(store: ParquetStore) -> None:
+    for path in store.folder.rglob("*.parquet"):
+        os.utime(path, (0, 0))
+
+
+def end_lost(store: ParquetStore) -> None:
+    """A table of five batches, whose last two manifests are gone: as after a copy of yesterday was put back."""
+    made(table(store), 5)
+    for number in (4, 5):
+        manifest(store, number).unlink()
+
+
+# Cleaning
+
+
+def test_a_batch_whose_files_a_vacuum_took_before_its_commit_is_not_committed(store: ParquetStore, sink: Sink) -> None:
+    # a machine that slept for two hours between both
+    sink.begin()
+    sink.write(batch(1))
+    made_long_ago(store)
+    assert len(vacuum(table(store), timedelta(hours=1))) == 2
+    with pytest.raises(SinkLost, match=r"part-1-.* is gone, .*vacuum"):
+        sink.commit()
+    assert everything(store) == of_batches(0)
+    assert apply_once(sink, batch(1)) is True
+    assert everything(store) == of_batches(0, 1)
+    agree(store)
+
+
+def test_a_vacuum_takes_nothing_where_the_last_manifests_are_gone(store: ParquetStore) -> None:
+    end_lost(store)
+    made_long_ago(store)
+    there = sorted(store.folder.rglob("*.parquet"))
+    for ask in (orphans, vacuum):
+        with pytest.raises(StateMismatch, match="lists files of manifest 5, and the last manifest that is there is 3"):
+            ask(table(store))
+    assert sorted(store.folder.rglob("*.parquet")) == there
+
+
+def test_a_reader_is_told_that_the_last_manifests_are_gone(store: ParquetStore) -> None:
+    end_lost(store)
+    for ask in (files, read, dead_letters):
+        with pytest.raises(StateMismatch, match="lists files of manifest 5, and the last manifest that is there is 3"):
+            ask(table(store))
+
+
+def test_a_list_of_sparks_that_cannot_be_read_stops_no_other_reader(store: ParquetStore) -> None:
+    made(table(store), 2)
+    last = max((table(store) / "_spark_metadata").glob("2*"))
+    last.write_bytes(last.read_bytes()[:-9])
+    assert everything(store) == of_batches(0, 1)
+
+
+# Places
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_folder_that_is_a_part_of_another_table_is_refused(store: ParquetStore, first: bool) -> None:
+    one, other = [table(store), Path(f"{table(store)}_dead_letters")][:: 1 if first else -1]
+    made(one, 0)
+    with (
+        closing(ParquetSink(other)) as sink,
+        pytest.raises(UsageError, match=r"a part of the table .*Name another path in \[sink\]"),
+    ):
+        sink.open(SCHEMA)
+    made(one, 1)
+
+
+def test_fresh_empties_a_folder_that_is_a_link_to_another_disk(store: ParquetStore, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    store.folder.mkdir(parents=True)
+    table(store).symlink_to(tmp_path / "disk")
+    made(table(store), 2)
+    ParquetSink(table(store)).remove()
+    assert list((tmp_path / "disk").iterdir()) == []
+    made(table(store), 1)
+    assert everything(store) == of_batches(0)
+    assert table(store).is_symlink()
+
+
+def test_fresh_says_what_it_could_not_remove(store: ParquetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(table(store), 1)
+    real = os.unlink
+
+    def refused(path: str, **more: int | None) -> None:
+        if str(path).endswith(".parquet"):
+            raise PermissionError(13, "Permission denied", path)
+        real(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refused)
+        with pytest.raises(UsageError, match=r"Permission denied: .*part-"):
+            ParquetSink(table(store)).remove()
+    assert everything(store) == of_batches(0), "the manifests go last"
+
+
+# a disk that takes so many bytes of a file, and no more
+FULL = """
+import resource
+from tests.sinks.stores import SCHEMA, batch
+from waterclock import sinks
+from waterclock.errors import SinkLost
+from waterclock.sinks import apply_once
+sink = sinks.ParquetSink({path!r})
+sink.open(SCHEMA)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))
+try:
+    apply_once(sink, batch(0))
+except SinkLost as error:
+    assert "could not be written: [Errno 27]" in str(error), error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert apply_once(sink, batch(0))
+else:
+    raise AssertionError("all of it was written")
+"""
+
+
+@pytest.mark.parametrize("size", [100, 3000])
+def test_a_disk_that_takes_no_more_is_told_and_the_batch_comes_again(store: ParquetStore, size: int) -> None:
+    done = in_a_fork(FULL.format(path=str(table(store)), size=size))
+    assert done.returncode == 0, done.stderr
+    assert everything(store) == of_batches(0)
+    assert len(lying(table(store))) == 2, "the half of a file is taken away"
+
+
+# Readers
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_file_that_is_no_parquet_any_more_is_told_by_its_name(store: ParquetStore, part: int) -> None:
+    made(table(store), 3)
+    damaged = files(table(store))[0 if part == 0 else 2]
+    data = Path(damaged).read_bytes()
+    Path(damaged).write_bytes(b"\0" * len(data))
+    with pytest.raises(StateMismatch, match=f"{named([damaged])[0]} is damaged: .*Restore it from a copy"):
+        read(table(store))
+
+
+def test_a_file_in_the_place_of_the_manifests_is_told(store: ParquetStore) -> None:
+    store.folder.mkdir(parents=True)
+    Path(f"{table(store)}_batches").write_text("mine")
+    with pytest.raises(UsageError, match=r"is no table of a sink of waterclock|cannot be used"):
+        read(table(store))
