@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from waterclock.spark.places.hadoop import HadoopPath
-from waterclock.spark.places.place import Place, make_folder, names_in, remove, write_whole, written_ms
+from waterclock.spark.places.place import Place, copy_folder, make_folder, names_in, remove, write_whole, written_ms
 
 STRANGE = ["a b", "é", "100%", "a%20b", "x, y", "[1]", "a;b=c", "path=z; isDirectory=true"]
 
@@ -45,6 +45,16 @@ class PlaceContract:
         remove(place / "b")
         remove(place / "in")
         assert names_in(place) == []
+
+    def test_a_folder_is_copied_with_all_that_is_in_it(self, place: Place) -> None:
+        make_folder(place / "in" / "empty")
+        make_folder(place / "in" / "deep")
+        for name in STRANGE:
+            write_whole(place / "in" / "deep" / name, name.encode())
+        copy_folder(place / "in", place / "out")
+        assert sorted(names_in(place / "out" / "deep")) == sorted(STRANGE)
+        assert [(place / "out" / "deep" / name).read_text() for name in STRANGE] == STRANGE
+        assert sorted(names_in(place / "in")) == ["deep", "empty"]
 
     def test_a_later_file_is_not_older(self, place: Place) -> None:
         make_folder(place)

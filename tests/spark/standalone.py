@@ -20,6 +20,7 @@ import pyspark
 
 HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 90
+_HERE = "127.0.0.1"
 # a command that has an empty folder in the place of one: as a machine on which nobody mounted it
 WITHOUT = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"')
 
@@ -45,17 +46,17 @@ def python_without_waterclock(folder: Path) -> Path:
 class Cluster:
     """Its processes; everything they write lies in `folder`."""
 
-    def __init__(self, folder: Path, unseen: Path | None = None) -> None:
+    def __init__(self, folder: Path, unseen: Path | None = None, hosts: tuple[str, str] = (_HERE, _HERE)) -> None:
         """The workers, and what they start, see nothing of what lies in the folder `unseen`."""
         self.folder, self.web = folder, free_port()
         self._unseen = unseen
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._start("master.Master", "--port", str(port), "--webui-port", str(self.web))
-        for number in (1, 2):
+        self._start("master.Master", "--host", _HERE, "--port", str(port), "--webui-port", str(self.web))
+        for number, host in enumerate(hosts, 1):
             # a port of its own for each worker's pages: they would try one after another
-            work = ("--work-dir", str(folder / f"work-{number}"), "--webui-port", str(free_port()))
+            work = ("--host", host, "--work-dir", str(folder / f"work-{number}"), "--webui-port", str(free_port()))
             self._start("worker.Worker", "--cores", "1", "--memory", "1g", *work, self.url)
 
     def wait_for_workers(self) -> None:
@@ -94,8 +95,6 @@ class Cluster:
         command = [
             str(HOME / "bin" / "spark-class"),
             f"org.apache.spark.deploy.{name}",
-            "--host",
-            "127.0.0.1",
             *arguments,
         ]
         if self._unseen is not None and name.startswith("worker"):
@@ -127,10 +126,10 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path, unseen: Path | None = None) -> Iterator[Cluster]:
-    """A running cluster, whose workers see nothing of what lies in the folder `unseen`."""
+def cluster(folder: Path, unseen: Path | None = None, hosts: tuple[str, str] = (_HERE, _HERE)) -> Iterator[Cluster]:
+    """A running cluster, whose workers see nothing of what lies in the folder `unseen`, and answer under `hosts`."""
     folder.mkdir(parents=True)
-    made = Cluster(folder, unseen)
+    made = Cluster(folder, unseen, hosts)
     try:
         made.wait_for_workers()
         yield made

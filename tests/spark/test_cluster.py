@@ -139,6 +139,12 @@ def test_a_cluster_of_which_nobody_says_how_much_to_take_is_refused() -> None:
     cluster_settings(session.settings(2), {"spark.sql.shuffle.partitions": "8"}, None)
 
 
+def test_on_yarn_java_and_python_meet_at_a_port_for_a_containers_folder_is_too_long_a_path() -> None:
+    name, ours = "spark.python.unix.domain.socket.enabled", session.settings(2)
+    assert name not in cluster_settings(ours, {"spark.master": "yarn"}, 2)
+    assert cluster_settings(ours, {"spark.master": "spark://one:7077"}, 2)[name] == "true"
+
+
 def test_a_cluster_that_is_not_there_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     # it was a traceback of a hundred lines, most of them Java's
     def refuse(builder: object) -> None:

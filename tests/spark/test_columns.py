@@ -33,6 +33,7 @@ def asking(file: Path, columns: Sequence[str]) -> Path:
 
 
 @pytest.mark.spark
+@pytest.mark.long(seconds=12)
 def test_the_table_has_the_columns_that_are_asked_for_with_the_values_that_it_always_had(
     spark: SparkSession, tmp_path: Path
 ) -> None:

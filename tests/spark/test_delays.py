@@ -44,7 +44,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clocks of these relays stand still."""
     monkeypatch.setattr("waterclock.relay.pace.REST_NS", 0)
-    monkeypatch.setattr("waterclock.relay.relay._PAUSES_S", (0.0,))
+    monkeypatch.setattr("waterclock.relay.absent.PAUSES_S", (0.0,))
     monkeypatch.setattr("waterclock.relay.upkeep.REST_NS", 0)
 
 

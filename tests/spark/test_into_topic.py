@@ -78,12 +78,15 @@ def test_a_topic_gets_the_rows_that_sqlite_gets_and_each_key_in_its_order(
     assert per_key(found) == per_key(expected)
 
 
-@pytest.fixture
-def clean(spark: SparkSession, kafka_broker: Broker, topic: str, store: TopicStore, tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def clean(
+    spark: SparkSession, kafka_broker: Broker, topic: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
     """What a run from topic to topic leaves that nothing happens to."""
-    file = make_topic_pipeline(tmp_path / "clean", kafka_broker.bootstrap, topic, more=MORE)
-    run(spark, into_topic(file, store, "clean"))
-    return per_key(committed(store, "clean"))
+    store = TopicStore(kafka_broker.bootstrap)
+    file = make_topic_pipeline(tmp_path_factory.mktemp("clean"), kafka_broker.bootstrap, topic, more=MORE)
+    run(spark, into_topic(file, store))
+    return per_key(committed(store))
 
 
 @pytest.fixture

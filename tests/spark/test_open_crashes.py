@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 POINTS = ("taken", "begun", "looked", "written", "committed")
 TWO_STEPS = pytest.mark.parametrize("steps", [POINTS[n : n + 2] for n in (0, 2, 4)], ids=" and ".join)
+Clean = Callable[[str, int, int], list[tuple[Any, ...]]]
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 
 
@@ -36,6 +39,17 @@ def run_to_the_end(spark: SparkSession, way: str, folder: Path, sink: Any = None
     with closing(sink or SQLiteSink(folder / "out.db")) as written:
         WAYS[way](spark, folder, written)
     return table(folder)
+
+
+@pytest.fixture(scope="module")
+def clean(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Clean:
+    """The table of a run that nothing happens to, of a way and so many keys and files."""
+
+    @cache
+    def clean(way: str, keys: int, files: int) -> list[tuple[Any, ...]]:
+        return run_to_the_end(spark, way, made(tmp_path_factory.mktemp("clean"), keys, files))
+
+    return clean
 
 
 def killed(folder: Path, way: str, point: str, number: int) -> bool:
@@ -78,53 +92,37 @@ class FailingOnce(SQLiteSink):
             raise WaterclockError(f"died at {point}")
 
 
-@pytest.mark.long(seconds=20)
-@EACH_WAY
-def test_a_run_that_fails_behind_the_commit_goes_on_as_if_it_had_not(
-    spark: SparkSession, tmp_path: Path, way: str
-) -> None:
-    fail_and_go_on(spark, tmp_path, way, ["committed"])
-
-
 @pytest.mark.long(seconds=25)
 @EACH_WAY
 def test_a_run_that_fails_at_each_numbered_step_goes_on_as_if_it_had_not(
-    spark: SparkSession, tmp_path: Path, way: str
+    spark: SparkSession, clean: Clean, tmp_path: Path, way: str
 ) -> None:
-    fail_and_go_on(spark, tmp_path, way, list(POINTS))
-
-
-def fail_and_go_on(spark: SparkSession, tmp_path: Path, way: str, points: list[str]) -> None:
-    """A run for each of the points, which fails there, and a last one; the table is that of a run in peace."""
-    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 6, files=1))
-    folder = made(tmp_path / "failed", 6, files=1)
+    folder, points = made(tmp_path / "failed", 6, files=1), list(POINTS)
     while points:
         with pytest.raises(WaterclockError, match=f"died at {points[0]}"):
             run_to_the_end(spark, way, folder, FailingOnce(folder / "out.db", points))
-    assert run_to_the_end(spark, way, folder) == clean
+    assert run_to_the_end(spark, way, folder) == clean(way, 6, 1)
 
 
 @pytest.mark.long(seconds=45)
 @EACH_WAY
 @TWO_STEPS
 def test_a_kill_at_each_numbered_step_changes_nothing(
-    spark: SparkSession, tmp_path: Path, way: str, steps: tuple[str, ...]
+    spark: SparkSession, clean: Clean, tmp_path: Path, way: str, steps: tuple[str, ...]
 ) -> None:
-    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 30, files=3))
     folder = made(tmp_path / "killed", 30, files=3)
     for batch, point in enumerate(steps):
         assert killed(folder, way, point, batch), f"the driver should have died at {point}"
-    assert run_to_the_end(spark, way, folder) == clean
+    assert run_to_the_end(spark, way, folder) == clean(way, 30, 3)
 
 
 @pytest.mark.long(seconds=50)
 @EACH_WAY
 def test_kills_at_random_moments_change_nothing(
-    spark: SparkSession, tmp_path: Path, campaign_seed: int, way: str
+    spark: SparkSession, clean: Clean, tmp_path: Path, campaign_seed: int, way: str
 ) -> None:
-    clean = run_to_the_end(spark, way, made(tmp_path / "clean", 30, files=3))
     folder, chance = made(tmp_path / "killed", 30, files=3), random.Random(campaign_seed)
     for _ in range(3):
         killed(folder, way, "random", chance.randrange(4_000, 14_000))
     found = run_to_the_end(spark, way, folder)
-    assert Counter(map(whatever_the_batch, found)) == Counter(map(whatever_the_batch, clean))
+    assert Counter(map(whatever_the_batch, found)) == Counter(map(whatever_the_batch, clean(way, 30, 3)))

@@ -102,7 +102,7 @@ def test_keys_by_the_thousand_rest_between_batches_and_change_nothing(spark: Spa
         pipeline.run(spark, report=lambda told: seen.append((told.done, told.found)))
         blobs = max(progress.stateOperators[0].numRowsTotal for progress in pipeline.progress())
     assert (seen[0], seen[-1]) == ((1, 6), (6, 6))
-    assert blobs > 3 * BUCKETS  # more than a value and an alarm for each bucket: there are pages
+    assert blobs >= 3 * BUCKETS  # in each bucket its value, and the index and the states of a page
     assert told(table(tmp_path, COLUMNS)) == expected(file, rows)
 
 

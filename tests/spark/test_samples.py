@@ -79,8 +79,16 @@ def test_there_is_no_sample_that_is_not_run() -> None:
         "reshaped(SQLiteSink",
         "sinks = [",
         "on_spark(watermark_delay",
+        "SparkTable(",
     )
     assert sorted(API + GUIDE) == sorted(map(sample, run_here))
+
+
+def test_the_sample_of_a_table_of_sparks_catalog_names_it() -> None:
+    """What becomes of one is in tests/spark/tables, with the Spark that their libraries are built for."""
+    names: dict[str, Any] = {}
+    run_block(sample("SparkTable("), names)
+    assert "lake.shop.orders" in names["sink"].describe()
 
 
 @pytest.mark.spark

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.sinks.five_verbs import FiveVerbs
 from tests.sinks.stores import COUNTERS, SCHEMA, batch
-from tests.spark.least_pipeline import LEAST
+from tests.spark.least_pipeline import LEAST, least_with
 from tests.spark.pipelines import make_pipeline, orders
 from tests.spark.test_pipeline_api import COLUMNS, ORDERS
 from waterclock.errors import StateMismatch, UsageError
@@ -26,21 +26,21 @@ from waterclock.sinks import Batch, DeltaSink, LastBatch, Mirror, SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.fresh import start_over
-from waterclock.spark.outputs import Outputs
+from waterclock.spark.outlets import Outlets
 from waterclock.spark.pipeline import configured
 from waterclock.spark.toml.config import load
 
-# the command, and SIGKILL before the commit to SQLite of that number; the first two are those of the tables' making
+# the command, and SIGKILL in the batch of that number, when the first sink has it and the second one has it not
 DRIVER = """
 import os, signal, sys
 from waterclock import cli
-from waterclock.sinks.sqlite import SQLiteSink
-commit, steps = SQLiteSink.commit, iter(range(1000))
-def dying(sink):
-    if next(steps) == int(sys.argv[2]):
+from waterclock.spark import outlets
+written_once = outlets.written_once
+def dying(sink, batch):
+    if sink.path.name == "aside.db" and batch.batch_id == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-    commit(sink)
-SQLiteSink.commit = dying
+    return written_once(sink, batch)
+outlets.written_once = dying
 cli.main(["run", sys.argv[1]])
 """
 ASIDE = (
@@ -53,18 +53,31 @@ def rows(file: Path, columns: str = "*", part: str = "") -> list[tuple[Any, ...]
         return db.execute(f"SELECT {columns} FROM results{part} ORDER BY rowid").fetchall()
 
 
+# of a table: what is the same wherever its source lies and however long a batch took
+PARTS = {
+    "": "*",
+    "_dead_letters": "batch_id, line, reason, text",
+    "_batches": "batch_id, counters, watermark",
+}
+
+
+def last_of(file: Path) -> int:
+    """The last batch that a sink has; -1 where it has none."""
+    return max((batch_id for (batch_id,) in rows(file, "batch_id", "_batches")), default=-1)
+
+
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Any]:
-    """Makes outputs on two files, and opens them for a checkpoint that is new."""
+    """Makes outlets on two files, and opens them for a checkpoint that is new."""
     with ExitStack() as open_ones:
 
-        def made(*takes: tuple[str, ...]) -> Outputs:
+        def made(*takes: tuple[str, ...]) -> Outlets:
             sinks: list[Any] = [SQLiteSink(tmp_path / f"{n}.db") for n in range(2)]
-            outputs = Outputs([reshaped(s, takes=t) if t else s for s, t in zip(sinks, takes or ((), ()), strict=True)])
-            open_ones.enter_context(closing(outputs))
-            assert outputs.plan(None, SCHEMA)
-            outputs.open(Checkpoint(tmp_path / "checkpoint"))
-            return outputs
+            outlets = Outlets([reshaped(s, takes=t) if t else s for s, t in zip(sinks, takes or ((), ()), strict=True)])
+            open_ones.enter_context(closing(outlets))
+            assert outlets.plan(None, SCHEMA)
+            outlets.open(Checkpoint(tmp_path / "checkpoint"))
+            return outlets
 
         yield made
 
@@ -83,8 +96,8 @@ def mixed(batch_id: int) -> Batch:
 
 
 def test_without_a_word_each_gets_everything(two: Any, tmp_path: Path) -> None:
-    outputs = two()
-    assert outputs.write(NO_SESSION, mixed(0)) == mixed(0)
+    outlets = two()
+    assert outlets.write(NO_SESSION, mixed(0)) == mixed(0)
     for n in range(2):
         assert rows(tmp_path / f"{n}.db", "kind") == [("event",), ("late",)]
         assert len(rows(tmp_path / f"{n}.db", "line", "_dead_letters")) == 1
@@ -101,23 +114,23 @@ def test_without_a_word_each_gets_everything(two: Any, tmp_path: Path) -> None:
 def test_each_gets_what_it_takes_and_counts_the_results_that_it_has(
     two: Any, tmp_path: Path, takes: Any, kinds: list[list[str]], letters: list[int]
 ) -> None:
-    outputs = two(*takes)
-    outputs.write(NO_SESSION, mixed(0))
-    for n, output in enumerate(outputs):
+    outlets = two(*takes)
+    outlets.write(NO_SESSION, mixed(0))
+    for n, output in enumerate(outlets):
         assert [kind for (kind,) in rows(tmp_path / f"{n}.db", "kind")] == kinds[n]
         assert len(rows(tmp_path / f"{n}.db", "line", "_dead_letters")) == letters[n]
         assert output.sink.totals() == {**COUNTERS, "results": len(kinds[n])}
 
 
 def test_each_has_columns_of_its_own(tmp_path: Path) -> None:
-    outputs = Outputs(
+    outlets = Outlets(
         [reshaped(SQLiteSink(tmp_path / "0.db"), columns=["key", "event_n"]), SQLiteSink(tmp_path / "1.db")]
     )
-    with closing(outputs):
-        assert outputs.columns == ()  # the other one wants them all
-        outputs.plan(None, SCHEMA)
-        outputs.open(Checkpoint(tmp_path / "checkpoint"))
-        outputs.write(NO_SESSION, mixed(0))
+    with closing(outlets):
+        assert outlets.columns == ()  # the other one wants them all
+        outlets.plan(None, SCHEMA)
+        outlets.open(Checkpoint(tmp_path / "checkpoint"))
+        outlets.write(NO_SESSION, mixed(0))
     assert rows(tmp_path / "0.db") == [(0, "a", 0), (0, "a", 1)]
     assert rows(tmp_path / "1.db", "kind, event_n") == [("event", 0), ("late", 1)]
 
@@ -129,7 +142,7 @@ def test_what_no_sink_takes_is_refused(tmp_path: Path, takes: tuple[str, ...]) -
         closing(sink),
         pytest.raises(UsageError, match=r"no sink takes .*, which would be lost"),
     ):
-        Outputs(reshaped(sink, takes=takes))
+        Outlets(reshaped(sink, takes=takes))
 
 
 # Exactly once, each
@@ -138,17 +151,17 @@ def test_what_no_sink_takes_is_refused(tmp_path: Path, takes: tuple[str, ...]) -
 def test_one_that_was_not_reached_is_brought_level_and_the_other_one_writes_nothing_twice(
     two: Any, tmp_path: Path
 ) -> None:
-    outputs = two()
-    first, second = (output.sink for output in outputs)
-    outputs.write(NO_SESSION, mixed(0))
+    outlets = two()
+    first, second = (output.sink for output in outlets)
+    outlets.write(NO_SESSION, mixed(0))
     second.begin = lambda: (_ for _ in ()).throw(UsageError("the second is away"))  # type: ignore[method-assign]
     with pytest.raises(UsageError, match="the second is away"):
-        outputs.write(NO_SESSION, mixed(1))
+        outlets.write(NO_SESSION, mixed(1))
     assert (first.last_applied(), second.last_applied()) == (LastBatch("q", 1), LastBatch("q", 0))
     del second.begin
-    assert outputs.write(NO_SESSION, mixed(1)) is None  # as the first one has it, it counts for nothing in this run
+    assert outlets.write(NO_SESSION, mixed(1)) is None  # as the first one has it, it counts for nothing in this run
     assert rows(tmp_path / "0.db") == rows(tmp_path / "1.db")
-    assert outputs.write(NO_SESSION, mixed(2)) is not None
+    assert outlets.write(NO_SESSION, mixed(2)) is not None
     assert [row[0] for row in rows(tmp_path / "1.db", "batch_id")] == [0, 0, 1, 1, 2, 2]
 
 
@@ -163,11 +176,11 @@ def test_a_sink_that_comes_to_a_pipeline_later_is_refused_in_a_sentence(tmp_path
     sinks = [SQLiteSink(tmp_path / f"{n}.db") for n in range(2)]
     sinks[0].open(SCHEMA)
     for number in range(5):
-        Outputs(sinks[0]).write(NO_SESSION, batch(number))
-    outputs = Outputs(sinks)
-    outputs.plan(None, SCHEMA)
-    with closing(outputs), pytest.raises(StateMismatch, match=r"1\.db holds no results, but the checkpoint .* up to 3"):
-        outputs.open(Far(tmp_path / "checkpoint"))
+        Outlets(sinks[0]).write(NO_SESSION, batch(number))
+    outlets = Outlets(sinks)
+    outlets.plan(None, SCHEMA)
+    with closing(outlets), pytest.raises(StateMismatch, match=r"1\.db holds no results, but the checkpoint .* up to 3"):
+        outlets.open(Far(tmp_path / "checkpoint"))
 
 
 # What cannot be
@@ -176,32 +189,26 @@ def test_a_sink_that_comes_to_a_pipeline_later_is_refused_in_a_sentence(tmp_path
 def test_two_at_one_place_are_refused(tmp_path: Path) -> None:
     sinks = [SQLiteSink(tmp_path / "a.db") for _ in range(2)]
     with pytest.raises(UsageError, match=r"two of the pipeline's sinks write to the table 'results' in .*a\.db"):
-        Outputs(sinks)
+        Outlets(sinks)
     own = FiveVerbs(tmp_path / "own.db")
     with pytest.raises(UsageError, match=r"the same object|write to"):
-        Outputs([sinks[0], sinks[0]])
+        Outlets([sinks[0], sinks[0]])
     for each in sinks:
         each.close()
     own.finish()
     with pytest.raises(UsageError, match="an empty list"):
-        Outputs([])
+        Outlets([])
 
 
 def test_a_mirror_takes_all_its_changes(tmp_path: Path) -> None:
     mirror = Mirror(("case",), key=("case",), position=("n",))
     with pytest.raises(UsageError, match="a mirror, which takes all its changes"):
-        Outputs(reshaped(DeltaSink(tmp_path / "a", mirror=mirror), takes=["results"]))
-
-
-def of_file(place: Path, sinks: str) -> Any:
-    (place / "in").mkdir(exist_ok=True)
-    (place / "pipeline.toml").write_text(LEAST.partition("[sink]")[0] + sinks)
-    return load(place / "pipeline.toml")
+        Outlets(reshaped(DeltaSink(tmp_path / "a", mirror=mirror), takes=["results"]))
 
 
 def test_a_file_names_several(tmp_path: Path) -> None:
     kafka = '[[sink]]\nformat = "kafka"\nservers = "a:1"\ntopic = "aside"\ntakes = ["late", "dead_letters"]\n'
-    config = of_file(tmp_path, '[[sink]]\npath = "out.db"\ncolumns = ["key"]\n' + kafka)
+    config = least_with(tmp_path, '[[sink]]\npath = "out.db"\ncolumns = ["key"]\n' + kafka)
     assert [type(outlet.sink).__name__ for outlet in config.outlets] == ["SQLiteFile", "KafkaTopic"]
     assert [(outlet.columns, outlet.takes) for outlet in config.outlets] == [
         (("key",), ()),
@@ -240,7 +247,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, sinks: str, told: str) -> Non
 
 
 def test_fresh_removes_the_tables_of_all(tmp_path: Path) -> None:
-    of_file(tmp_path, ASIDE)
+    least_with(tmp_path, ASIDE)
     with closing(configured(load(tmp_path / "pipeline.toml"))) as pipeline:
         pipeline.check()
     start_over(load(tmp_path / "pipeline.toml"))
@@ -280,21 +287,21 @@ def test_results_go_one_way_and_what_is_late_or_rubbish_another(spark: SparkSess
 
 
 @pytest.mark.spark
-@pytest.mark.long(seconds=60)
+@pytest.mark.long(seconds=40)
 def test_a_kill_between_two_sinks_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     clean, killed = with_rubbish(tmp_path / "clean"), with_rubbish(tmp_path / "killed")
     with closing(configured(load(clean))) as pipeline:
         pipeline.run(spark)
-    for commit in (3, 3, 5):  # each time the first one has the batch, and the second one has it not
-        command = [sys.executable, "-c", DRIVER, str(killed), str(commit)]
-        assert subprocess.run(command, capture_output=True, timeout=240).returncode == -signal.SIGKILL
+    for batch_id in (0, 2):
+        command = [sys.executable, "-c", DRIVER, str(killed), str(batch_id)]
+        died = subprocess.run(command, capture_output=True, timeout=240)
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+        assert [last_of(killed.parent / name) for name in ("out.db", "aside.db")] == [batch_id, batch_id - 1]
     with closing(configured(load(killed))) as pipeline:
         pipeline.run(spark)
     for name in ("out.db", "aside.db"):
-        for part in ("", "_dead_letters"):
-            assert rows(killed.parent / name, part=part) == rows(clean.parent / name, part=part)
-        columns = "batch_id, counters, watermark"
-        assert rows(killed.parent / name, columns, "_batches") == rows(clean.parent / name, columns, "_batches")
+        for part, columns in PARTS.items():
+            assert rows(killed.parent / name, columns, part) == rows(clean.parent / name, columns, part)
 
 
 @pytest.mark.spark

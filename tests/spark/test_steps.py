@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,8 @@ from tests.spark.test_pipeline_api import COLUMNS, ORDERS, TOLD, expected
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.sinks import SQLiteSink
 from waterclock.spark import Pipeline, folder, reshaped
+from waterclock.spark.steps import ResultStep
+from waterclock.spark.toml.steps import Step
 
 pytestmark = pytest.mark.spark
 QUERY = """query = '''SELECT o AS `order`, at, coalesce(name, what) AS what, id, n
@@ -110,6 +113,27 @@ def test_in_python_a_step_may_be_a_function_and_its_sink_any(spark: SparkSession
         pipeline.run(spark)
     told = [r for r in ORDERS.run([row for row in rows if row["what"] != "shipped"], "1 hour") if r.kind == "met"]
     assert Counter(table(tmp_path, "key")) == Counter((r.key,) for r in told)
+
+
+def test_results_with_an_empty_chunk_between_others_go_through_a_step_whole(spark: SparkSession) -> None:
+    # Spark reads a table of Arrow up to the first such chunk: half of a batch was lost, in silence
+    rows = pa.table({"kind": ["met", "event", "met"], "key": ["a", "b", "c"]})
+    chunks = pa.concat_tables([rows.slice(0, 1), rows.slice(0, 0), rows.slice(1)])
+    step = ResultStep(Step("SELECT key FROM results WHERE kind = 'met'", None, Path.cwd()), spark, rows.schema)
+    assert step.of(spark, chunks).to_pylist() == [{"key": "a"}, {"key": "c"}]
+
+
+def test_a_column_that_a_query_makes_without_nulls_is_null_where_a_result_has_no_event(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # Spark says of such a column that it is never null, and Arrow refused the whole batch
+    query = "SELECT *, 1 AS one FROM source"
+    file = a_pipeline(tmp_path, f'[source]\npath = "in"\nquery = "{query}"\n{COLUMNS_TOML}')
+    (tmp_path / "in").rmdir()
+    make_pipeline(tmp_path / "other", orders(6), files=1)
+    (tmp_path / "other" / "in").rename(tmp_path / "in")
+    run(spark, file)
+    assert set(table(tmp_path, "kind IN ('event', 'late'), event_one")) == {(1, 1), (0, None)}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.spark.crash_driver import POINTS
 from tests.spark.pipelines import orders, table
 from tests.spark.test_crashes import TWO_STEPS, kill_at_each_step, kill_at_random, killed, run_to_the_end
 from tests.spark.topics import Sender, make_topic_pipeline
@@ -27,6 +28,10 @@ from waterclock.testing import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.long(seconds=50)]
 MORE = "per_batch = 60"
+JOINED = f"""{MORE}
+query = '''SELECT `order`, at, what, id, n, coalesce(name, '?') AS name, _row_id_place
+FROM source LEFT JOIN (VALUES ('created', 'opened'), ('paid', 'closed')) AS names (what, name) USING (what)'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,21 @@ def clean(
 ) -> list[tuple[Any, ...]]:
     folder = tmp_path_factory.mktemp("clean")
     return run_to_the_end(spark, make_topic_pipeline(folder, kafka_broker.bootstrap, topic, more=MORE))
+
+
+def test_a_topic_that_is_joined_before_the_rules_is_killed_and_changes_nothing(
+    spark: SparkSession, kafka_broker: Broker, topic: str, tmp_path: Path, campaign_seed: int
+) -> None:
+    # the small one; on a cluster and into PostgreSQL: test_join_crashes.py
+    made = [make_topic_pipeline(tmp_path / name, kafka_broker.bootstrap, topic, more=JOINED) for name in ("a", "b")]
+    kill_at_each_step(made[0], POINTS[campaign_seed % 2 :: 2])
+    kill_at_random(made[0], 2, campaign_seed)
+    assert run_to_the_end(spark, made[0]) == run_to_the_end(spark, made[1])
+    assert set(table(made[0].parent, "event_what, event_name", "kind = 'event'")) == {
+        ("created", "opened"),
+        ("paid", "closed"),
+        ("shipped", "?"),
+    }
 
 
 @TWO_STEPS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +21,9 @@ if not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_sp
 from tests.spark.pipelines import orders, table
 from tests.spark.topic_contract import *  # noqa: F403
 from tests.spark.topic_contract import run
+from tests.spark.topic_steps import *  # noqa: F403
 from tests.spark.topics import Sender, make_topic_pipeline
+from tests.test_readme import ROOT, blocks
 from waterclock.errors import EnvironmentMissing
 from waterclock.testing import Broker
 
@@ -107,3 +112,26 @@ def test_results_of_a_topic_go_through_a_query_and_a_function_on_their_way_to_th
     expected = [row[:3] for row in table(plain.parent, "kind, key, due") if row[0] != "event"]
     assert sorted(table(stepped.parent, "kind, key, due")) == sorted(expected)
     assert len(expected) > 30
+
+
+@pytest.mark.long(seconds=6)
+def test_the_sample_of_a_step_behind_a_topic_runs_as_it_stands(
+    spark: SparkSession, tmp_path: Path, kafka_broker: Broker
+) -> None:
+    kafka_broker.create_topic("scans", 2)
+    scans = [
+        ("P1", "Accepted", "01.03.2026 08:00"),
+        ("P1", "Test", "01.03.2026 09:00"),
+        ("P2", "Accepted", "01.03.2026 10:00"),
+        ("P1", "Delivered", "02.03.2026 07:30"),
+    ]
+    for number, scan in enumerate(scans):
+        row = dict(zip(("Sendung", "Status", "Zeit"), scan, strict=True))
+        Sender(kafka_broker.bootstrap, "scans").put(json.dumps(row), partition=number % 2)
+    (text,) = [text for _, text in blocks(ROOT / "docs" / "pipeline-file.md", "toml") if "_row_id_place" in text]
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text.replace("localhost:9092", kafka_broker.bootstrap))
+    run(spark, file)
+    with closing(sqlite3.connect(tmp_path / "parcels.db")) as db:
+        told = db.execute("SELECT kind, key, due FROM results WHERE kind IN ('met', 'expired') ORDER BY key").fetchall()
+    assert told == [("met", "P1", "2026-03-03 08:00:00.000000"), ("expired", "P2", "2026-03-03 10:00:00.000000")]

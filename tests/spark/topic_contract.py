@@ -81,7 +81,8 @@ def opened(file: Path) -> Path:
 # what comes out ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.long(seconds=10)), 3])
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("partitions", [1, 3])
 def test_the_same_events_by_files_and_by_topic_give_the_same_table(
     spark: SparkSession, bootstrap: str, new_topic: NewTopic, pipeline_of: Files, tmp_path: Path, partitions: int
 ) -> None:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from waterclock.spark.session.session import start_session
     from waterclock.spark.sources import folder, topics
     from waterclock.spark.steps import reshaped
+    from waterclock.spark.tables.sink import SparkTable
     from waterclock.spark.transform import transform_with
     from waterclock.spark.writing import write_once
 
 __all__ = [
     "Pipeline",
+    "SparkTable",
     "folder",
     "pending",
     "rescale",
@@ -33,6 +35,7 @@ __all__ = [
 
 _HOME = {
     "Pipeline": "pipeline",
+    "SparkTable": "tables.sink",
     "folder": "sources",
     "pending": "delays",
     "rescale": "rescale.carry",

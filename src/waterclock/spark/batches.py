@@ -12,6 +12,7 @@ from waterclock.spark.checkpoint.carrying import ahead
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.compiled import tell
 from waterclock.spark.layout import EARLIEST_US
+from waterclock.spark.task_files import files_in
 from waterclock.spark.transform import conform, up_to
 
 
@@ -22,10 +23,12 @@ def batch_of(
     checkpoint, batch_id = place
     for refused in {frames.refused_of(f) for f in taken} - {""}:
         tell(refused)
-    found = [f for f in taken if not frames.is_dead(f) and f.num_rows]
+    files = files_in(taken)
+    found = [f for f in taken if not frames.is_dead(f) and not frames.is_file(f) and f.num_rows]
     results = [conform(frames.chosen(f, schema.names), schema) for f in found]
     dead = [f.select(frames.DEAD_SCHEMA.names) for f in taken if frames.is_dead(f)]
     rows = up_to(last_us, pa.concat_tables([schema.empty_table(), *results]))
+    count = rows.num_rows + sum(file.rows for file in files)
     offsets, query_id = checkpoint.offsets(batch_id), checkpoint.query_id()
     watermark_us = watermark_of(offsets, taken)
     assert query_id is not None
@@ -35,9 +38,10 @@ def batch_of(
         offsets=offsets,
         results=rows,
         dead_letters=pa.concat_tables([frames.DEAD_SCHEMA.empty_table(), *dead], promote_options="default"),
-        counters=frames.sum_counters([*map(frames.counters_of, taken), {"results": rows.num_rows}]),
+        counters=frames.sum_counters([*map(frames.counters_of, taken), {"results": count}]),
         watermark_us=None if watermark_us is None else min(watermark_us, last_us),
         seconds=seconds,
+        files=files,
     )
 
 

@@ -41,9 +41,8 @@ except ImportError:  # before PySpark 4.2
     class _Ends:  # type: ignore[no-redef]
         """A query that ends by itself asks nothing of a source."""
 
-    _STARTS_ARE_TOLD = (
-        False  # so another number is seen only when Spark has written a batch down that could never be run
-    )
+    # so another number is seen only when Spark has written a batch down that could never be run
+    _STARTS_ARE_TOLD = False
 
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
     an event frame   the user's columns of some events of one bucket
     a result frame   results of one bucket and one batch (RESULT_FIELDS + the event), counters in the schema's metadata
     a dead frame     lines that could not be read: file, line, reason, text
+    a file frame     a file of results that an executor wrote: what the commit must know of it
     a clock frame    the watermark of each partition of a topic, null where nothing was read of it
 
 Packing rows into frames is what makes the operator fast: Spark moves one row per bucket instead of one per event.
@@ -25,6 +26,16 @@ CLOCK_SCHEMA = pa.schema(
     [("partition", pa.string()), ("watermark", pa.int64())],
     metadata={b"waterclock": b"clock"},
 )
+FILE_SCHEMA = pa.schema(
+    [
+        ("name", pa.string()),
+        ("size", pa.int64()),
+        ("rows", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("figures", pa.string()),
+    ],
+    metadata={b"waterclock": b"file"},
+)
 _EVENT = "event_"
 _COUNTERS = b"counters"
 _KIND = b"waterclock"
@@ -33,6 +44,8 @@ _NEWEST = b"newest"
 _FILE = b"file"
 _UNSEEN = b"unseen"
 _REFUSED = b"refused"
+_MUCH_BYTES = 64 << 10
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def result_schema(key: pa.DataType, event: pa.Schema) -> pa.Schema:
@@ -68,11 +81,16 @@ def with_kind(schema: pa.Schema) -> pa.Schema:
     return schema if "kind" in schema.names else schema.append(pa.field("kind", pa.string()))
 
 
-def to_bytes(rows: pa.RecordBatch | pa.Table) -> bytes:
+def to_bytes(rows: pa.RecordBatch | pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
         writer.write(rows)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def to_travel(rows: pa.RecordBatch | pa.Table) -> bytes:
+    """The same, compressed where there is much of it: on its way to the driver Java copies each byte several times."""
+    return to_bytes(rows, _COMPRESSED if rows.nbytes > _MUCH_BYTES else None)
 
 
 def from_bytes(frame: bytes) -> pa.Table:
@@ -156,6 +174,15 @@ def clock(watermarks: Mapping[str, int | None]) -> pa.Table:
 
 def is_clock(frame: pa.Table) -> bool:
     return (frame.schema.metadata or {}).get(_KIND) == b"clock"
+
+
+def is_file(frame: pa.Table) -> bool:
+    return (frame.schema.metadata or {}).get(_KIND) == b"file"
+
+
+def without_rows(frame: pa.Table) -> pa.Table:
+    """All that a result frame says beside its rows."""
+    return pa.table({}).replace_schema_metadata(frame.schema.metadata)
 
 
 def is_dead(frame: pa.Table) -> bool:

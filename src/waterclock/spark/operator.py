@@ -85,7 +85,7 @@ class RulesProcessor(StatefulProcessor):  # type: ignore[misc]  # PySpark is unt
         self._keep(bucket, watermark_ms, alarm, rang_ms)
         results = frames.chosen(results, self._columns) if self._columns else results
         results = frames.with_refused(results, refused) if (refused := refused_here()) else results
-        return frames.to_bytes(frames.more_counted(results, {"state_bytes": bucket.grown}))
+        return frames.to_travel(frames.more_counted(results, {"state_bytes": bucket.grown}))
 
     def _keep(self, bucket: Bucket, watermark_ms: int, was_ms: int | None = None, rang_ms: int | None = None) -> None:
         alarm = self._set_alarm(_alarm_ms(bucket, watermark_ms), was_ms, rang_ms)

@@ -18,9 +18,8 @@ from waterclock.spark import buckets, frames, operator
 from waterclock.spark.checkpoint.folder import CLOSING
 
 TIMED = f"ts timestamp, {operator.PACKED}"
-FIRST = buckets.labels(buckets.BUCKETS)[
-    0
-]  # where what belongs to no key travels: it leaves no state, so any label will do
+# where what belongs to no key travels: it leaves no state, so any label will do
+FIRST = buckets.labels(buckets.BUCKETS)[0]
 CLOSING_US = datetime_us(datetime.fromisoformat(CLOSING))
 END_US = 2**60  # behind every deadline, which may lie 10,000 years behind the year 9999, whatever the watermark's delay
 _SPARKS_FIRST_US = 1_000  # its watermark counts milliseconds, and 0 says that there is none
@@ -48,7 +47,7 @@ class Packs:
     def add_rows(self, rows: pa.RecordBatch, key: str) -> None:
         """Add rows, whose column `key` has no nulls, to the buckets of their keys."""
         for label, part in buckets.split(rows, rows.column(key), self._count):
-            self.add(label, frames.to_bytes(part))
+            self.add(label, frames.to_travel(part))
 
     def add_to_each(self, frame: bytes) -> None:
         """Add a frame to every bucket."""

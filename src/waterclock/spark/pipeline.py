@@ -6,7 +6,8 @@ Start, numbered:
     3. the query starts where the checkpoint ends
 
 A batch, numbered (2 to 5 stand in sinks/base.py, and each crash point between two numbers has a test):
-    1. the result frames are taken, once: every action on a batch's frame would run the whole plan again
+    1. the result frames are taken, once: every action on a batch's frame would run the whole plan again. Where the sink has
+       executors write, their tasks do it here, and what is taken names the files (task_files.py)
     2. begin   3. refuse what is applied   4. write   5. commit
 
 Where the source brings changes of tables there are no rules: its packed rows are the result frames.
@@ -37,17 +38,19 @@ from waterclock.spark.batches import batch_of
 from waterclock.spark.buckets import BUCKETS, by_cores, checked, cores_of
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.checkpoint.owner import owner_of
+from waterclock.spark.checkpoint.reads import Reads
+from waterclock.spark.checkpoint.state_files import refuse_unseen_state
 from waterclock.spark.fresh import Removal
-from waterclock.spark.outputs import Outputs, outputs_of
+from waterclock.spark.outlets import Outlets, outlets_of
 from waterclock.spark.packs import CLOSING_US
 from waterclock.spark.places.place import Place, is_remote, place_of
 from waterclock.spark.session import interrupts
 from waterclock.spark.session.session import check as check_session
 from waterclock.spark.session.session import check_state_store, interpreted, session_for
 from waterclock.spark.state import bucket
-from waterclock.spark.steps import StepSink
 from waterclock.spark.streams import check_source, stream_of
 from waterclock.spark.summary import Progress, Summary
+from waterclock.spark.task_files import Shape, writing
 from waterclock.spark.toml.config import Config
 from waterclock.spark.toml.paths import check_places, plain_name
 from waterclock.spark.watching.behind import Behind
@@ -85,13 +88,14 @@ class Pipeline:
         name: str = "pipeline",
         buckets: int | None = None,
     ) -> None:
-        self._name, self._rules, self._outputs = plain_name("Pipeline(name=)", name), rules, Outputs(sink)
+        self._name, self._rules, self._outlets = plain_name("Pipeline(name=)", name), rules, Outlets(sink)
         self._delay_us = duration_us(watermark_delay, "Pipeline(watermark_delay=)")
         folder = place_of(checkpoint, Path.cwd())
         self._checkpoint, self._owner = Checkpoint(folder), owner_of(folder)
-        for output in self._outputs:
-            check_source(source, rules, output.mirror)
-            check_places(None, getattr(source, "path", None), folder, output.path)
+        self._reads = Reads(self._checkpoint)
+        for outlet in self._outlets:
+            check_source(source, rules, outlet.mirror)
+            check_places(None, getattr(source, "path", None), folder, outlet.path)
         self._stream = stream_of(source, rules, self._delay_us, self._checkpoint)
         self._asked, self.buckets = checked("Pipeline(buckets=)", buckets), BUCKETS
         self._closes = close and self._stream.closes
@@ -155,7 +159,7 @@ class Pipeline:
     def close(self) -> None:
         self._stream.close()
         self._behind.close()
-        self._outputs.close()
+        self._outlets.close()
         self._owner.let_go()
 
     def check(self, session: SparkSession | None = None) -> None:
@@ -172,23 +176,24 @@ class Pipeline:
             self._stream.begin(session)
             self._schema = self._results_schema()
         self.buckets = self._count(session)
-        if self._schema is not None and self._outputs.plan(session, self._schema):
+        if self._schema is not None and self._outlets.plan(session, self._schema):
             self._check_whole()
 
     def kept(self) -> tuple[Checkpoint, Rules | None, Sink, pa.Schema | None]:
         """What belongs together, as `check` found it: the checkpoint, the rules, the sink, and what it is written."""
-        only = self._outputs.only()
+        only = self._outlets.only()
         return self._checkpoint, self._rules, only.sink, only.schema
 
     def _check_whole(self) -> None:
         checkpoint, removal = self._checkpoint, Removal(self._checkpoint)
-        self._outputs.open(checkpoint)  # 1
+        self._outlets.open(checkpoint)  # 1
         self._stream.refuse_if_closed()
         checkpoint.claim(self._settings())  # 2
-        removal.serves(self._outputs.place)
+        removal.serves(self._outlets.place)
         self._owner.take()  # where the folder is new
-        self._outputs.fence(self._owner.epoch)
-        self._totals = self._outputs.first.sink.totals()
+        self._outlets.fence(self._owner.epoch)
+        self._reads.begin(self._owner.epoch, self._outlets.held(checkpoint))
+        self._totals = self._outlets.first.sink.totals()
         self._gathering.holds(self._totals)
 
     def _count(self, session: SparkSession | None) -> int:
@@ -219,7 +224,7 @@ class Pipeline:
         if self._rules is None:
             worked = packed.select("frame").where("frame IS NOT NULL")
         else:
-            worked = operator.apply(self._rules, packed, self._outputs.columns)
+            worked = operator.apply(self._rules, packed, self._outlets.columns)
         writer = worked.writeStream.queryName(self._name)
         writer = writer.option("checkpointLocation", str(self._checkpoint.path)).foreachBatch(self._take)
         with interpreted(session) if self._stream.packs_itself else nullcontext():
@@ -279,16 +284,20 @@ class Pipeline:
 
     def _apply(self, batch: DataFrame, batch_id: int) -> None:
         began = self._clock.monotonic_s()
-        taken = [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]  # 1
+        self._owner.check()  # a run that was taken over leaves the state alone
+        self._reads.note(batch_id)
+        taken = self._taken(batch, batch_id)  # 1
+        if self._rules is not None and not self._batches:
+            refuse_unseen_state(self._checkpoint, batch_id, batch.sparkSession.sparkContext.master, self._clock)
         taken += self._stream.vanished(batch_id, taken)
         now = self._clock.monotonic_s()
         place = (self._checkpoint, batch_id)
         assert self._schema is not None, "check comes first"
-        made = batch_of(taken, place, self._outputs.taken(self._schema), self._last_us, now - self._last_moment)
+        made = batch_of(taken, place, self._outlets.taken(self._schema), self._last_us, now - self._last_moment)
         self._last_moment = now
         self._refuse_what_came_after_the_close(made)
         self._owner.check()  # soon, and not for sure: that is the sink's to judge
-        written = self._outputs.write(batch.sparkSession, made)  # 2 3 4 5
+        written = self._outlets.write(batch.sparkSession, made)  # 2 3 4 5
         if written is not None:
             self._batches += 1
             self._events += written.counters.get("events", 0)
@@ -303,9 +312,20 @@ class Pipeline:
             self._checkpoint.source_closes()  # before Spark notes the batch: killed behind that, no batch would come
             self._closed = True
 
+    def _taken(self, batch: DataFrame, batch_id: int) -> list[pa.Table]:
+        """The frames of a batch; those of results have no rows where executors wrote them."""
+        files = self._outlets.result_files(batch_id, self._checkpoint)
+        if files is not None:
+            given = self._outlets.first.schema
+            assert self._schema is not None
+            assert given is not None
+            shape = Shape(self._outlets.taken(self._schema), given, self._last_us)
+            batch = batch.mapInArrow(writing(files, shape), "frame binary")
+        return [frames.from_bytes(f) for f in batch.toArrow().column("frame").to_pylist()]
+
     def _refuse_what_came_after_the_close(self, batch: Batch) -> None:
         """Files and topics are asked before; of a DataFrame, only the batch itself tells."""
-        if self._was_closed and (batch.counters.get("events") or batch.results.num_rows):
+        if self._was_closed and (batch.counters.get("events") or batch.counters["results"]):
             raise UsageError(
                 "the pipeline was closed, and rows came after that: nothing in them would be in time. Start over with a "
                 "new checkpoint and an empty sink; and for input that goes on, set close=False"
@@ -324,12 +344,12 @@ class Pipeline:
         return WaterclockError(said) if said else _failure(error, self._checkpoint)
 
     def _summary(self, seconds: float) -> Summary:
-        outputs, counts = self._outputs, (self._batches, self._events)
-        return Summary(self._name, outputs.describe(), *counts, seconds, outputs.first.sink.totals())
+        outlets, counts = self._outlets, (self._batches, self._events)
+        return Summary(self._name, outlets.describe(), *counts, seconds, outlets.first.sink.totals())
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint's state depends on, and with it what a mirror holds."""
-        mirrors = self._outputs.mirrors()
+        mirrors = self._outlets.mirrors()
         return {
             "state": bucket.VERSION,
             "buckets": self.buckets,
@@ -345,7 +365,7 @@ def configured(config: Config, sink: Sink | None = None) -> Pipeline:
     return Pipeline(
         config.source,
         config.rules,
-        outputs_of(sink, [StepSink(of.sink.sink(), of.step, of.columns, of.takes) for of in config.outlets]),
+        outlets_of(sink, [outlet.of(outlet.sink.sink()) for outlet in config.outlets]),
         config.checkpoint,
         watermark_delay=config.watermark_delay_us,
         close=config.close,

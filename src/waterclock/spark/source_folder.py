@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from waterclock.errors import UsageError
-from waterclock.spark.places.hadoop import HadoopPath
+from waterclock.spark.places.hadoop import Entry, HadoopPath
 from waterclock.spark.places.place import Place
 
 
@@ -34,7 +34,7 @@ def _why_unfit(folder: Place) -> str | None:
             "is a table of Delta Lake: its files hold rows twice, and rows that are no more. Write the rows of the table "
             "to another folder, and read that"
         )
-    if columns := [name for name in _folders_in(folder) if "=" in name]:
+    if columns := _columns_in(folder):
         return (
             f"holds the folder {min(columns)!r}, and Spark takes what stands before the = for a column: name that folder "
             "in [source], or move the files up"
@@ -53,16 +53,17 @@ def _is_utf_8(name: str) -> bool:
         return False
 
 
-def _folders_in(folder: Place) -> list[str]:
+def _columns_in(folder: Place) -> list[str]:
+    """The folders in it whose names Spark takes for a column and its value."""
     if isinstance(folder, HadoopPath):
-        return [entry.name for entry in folder.entries() if entry.is_folder]
+        return [entry.name for entry in folder.entries() if "=" in entry.name and entry.is_folder]
     return [entry.name for entry in folder.iterdir() if "=" in entry.name and entry.is_dir()]
 
 
 def files_in(folder: Place) -> list[Place]:
     """The files of a folder that Spark reads: it passes over names that begin with _ or a dot."""
     if isinstance(folder, HadoopPath):
-        return [folder / entry.name for entry in folder.entries() if _counts(entry.name) and not entry.is_folder]
+        return [folder / entry.name for entry in _entries(folder)]
     return [path for path in folder.iterdir() if _counts(path.name) and path.is_file()]
 
 
@@ -70,10 +71,13 @@ def written_in(folder: Place) -> list[tuple[str, int, int]]:
     """Of each of `files_in` the name, when it was written in milliseconds since 1970, and when anything of it changed last,
     in nanoseconds; 0 where that is not known: it is on this machine alone."""
     if isinstance(folder, HadoopPath):
-        found = [entry for entry in folder.entries() if _counts(entry.name) and not entry.is_folder]
-        return [(entry.name, entry.written_ms, 0) for entry in found]
+        return [(entry.name, entry.written_ms, 0) for entry in _entries(folder)]
     seen = [(path.name, os.stat(str(path))) for path in files_in(folder)]
     return [(name, at.st_mtime_ns // 1_000_000, max(at.st_mtime_ns, at.st_ctime_ns)) for name, at in seen]
+
+
+def _entries(folder: HadoopPath) -> list[Entry]:
+    return [entry for entry in folder.entries() if _counts(entry.name) and not entry.is_folder]
 
 
 def _counts(name: str) -> bool:
@@ -83,6 +87,6 @@ def _counts(name: str) -> bool:
 def count_files(folder: Place) -> int:
     """How many `files_in` has; asked after each batch, so it looks at no file by itself."""
     if isinstance(folder, HadoopPath):
-        return len(files_in(folder))
+        return len(_entries(folder))
     with os.scandir(str(folder)) as entries:
         return sum(1 for entry in entries if _counts(entry.name) and entry.is_file())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,24 +25,13 @@ from waterclock.errors import UsageError
 from waterclock.sinks.results import chosen_schema
 from waterclock.spark import frames
 from waterclock.spark.plans import refuse_stateful
-from waterclock.spark.toml.steps import Step, columns_from, step_from, takes_from
+from waterclock.spark.toml.steps import Outlet, Step, columns_from, step_from, takes_from
 from waterclock.spark.transform import conform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE, RESULTS = "source", "results"
-
-
-@dataclass(frozen=True)
-class StepSink:
-    """A sink whose rows go through a step first, or that is given some of their columns, or some of the rows: what it
-    `takes`."""
-
-    sink: Any
-    step: Step | None = None
-    columns: tuple[str, ...] = ()
-    takes: tuple[str, ...] = ()
 
 
 def reshaped(
@@ -53,7 +41,7 @@ def reshaped(
     transform: str | Callable[[Any], Any] | None = None,
     columns: Sequence[str] = (),
     takes: Sequence[str] = (),
-) -> StepSink:
+) -> Outlet[Any]:
     """`sink`, for rows that go through `query`, SQL over `results`, and then `transform`, first; or for some `columns`.
 
     With `takes` it is given some of a batch only: "results", "late", "dead_letters".
@@ -70,7 +58,7 @@ def reshaped(
     if not given:
         raise ValueError("reshaped() needs query=, transform=, columns= or takes=, got none of them")
     where = "reshaped()"
-    return StepSink(sink, step_from(where, given, Path.cwd()), columns_from(where, given), takes_from(where, given))
+    return Outlet(sink, step_from(where, given, Path.cwd()), columns_from(where, given), takes_from(where, given))
 
 
 def applied(step: Step, rows: DataFrame, name: str) -> DataFrame:
@@ -98,13 +86,14 @@ class ResultStep:
     def __init__(self, step: Step, session: SparkSession, results: pa.Schema) -> None:
         """UsageError where it cannot be applied to results of the schema `results`."""
         self._step, self._type, self.taken = step, from_arrow_schema(results), results
-        self.schema = to_arrow_schema(applied(step, _nothing(session, self._type), RESULTS).schema, timezone="UTC")
+        self.schema = to_arrow_schema(applied(step, nothing(session, self._type), RESULTS).schema, timezone="UTC")
 
     def of(self, session: SparkSession, results: pa.Table) -> pa.Table:
         """What a batch's results become."""
         if not results.num_rows:
             return self.schema.empty_table()
-        rows = session.createDataFrame(results, self._type)
+        # Spark stops reading where a chunk in the middle is empty, and the rest is lost without a word
+        rows = session.createDataFrame(results.combine_chunks(), self._type)
         return conform(applied(self._step, rows, RESULTS).toArrow(), self.schema)
 
 
@@ -121,7 +110,7 @@ class ChosenColumns:
         return results.select(self.schema.names)
 
 
-def _nothing(session: SparkSession, of: StructType) -> DataFrame:
+def nothing(session: SparkSession, of: StructType) -> DataFrame:
     """A stream of these columns for Spark to analyze; it is never started."""
     columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in of.fields]
     return session.readStream.format("rate").load().select(*columns)

@@ -19,6 +19,7 @@ if not all(map(importlib.util.find_spec, ("pyspark", "confluent_kafka", "kio")))
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.topics import Sender, make_topic_pipeline
+from waterclock.clock import ManualClock
 from waterclock.errors import UsageError
 from waterclock.spark import buckets, frames
 from waterclock.spark.checkpoint.folder import Checkpoint
@@ -196,3 +197,20 @@ def test_a_partition_that_is_away_for_a_while_is_not_forgotten(
         looks = iter([[], [], [(topic, 0)]])  # as of a broker that has just started and does not know its topics yet
         with patch.object(reader._door(), "partitions", lambda topics: next(looks)):
             assert reader.latestOffset({topic: {"0": 2}}, ReadMaxRows(10)) == {topic: {"0": 3}}
+
+
+def test_batches_that_follow_each_other_at_once_do_not_each_wait_for_the_ends_of_the_topics(
+    kafka_broker: Broker, kafka_topic: str, tmp_path: Path
+) -> None:
+    topic, clock = f"{kafka_topic}-ends", ManualClock()
+    kafka_broker.create_topic(topic, 1)
+    sender = Sender(kafka_broker.bootstrap, topic)
+    sender.put(*"012")
+    config = load(make_topic_pipeline(tmp_path, kafka_broker.bootstrap, topic))
+    made: Any = stream_of(config.source, config.rules, config.watermark_delay_us, Checkpoint(config.checkpoint))
+    with closing(made) as stream, patch.object(stream._door(), "clock", clock):
+        assert stream.progress({}) == (0, 3)
+        sender.put(*"34")
+        assert stream.progress({}) == (0, 3)
+        clock.advance_s(0.6)
+        assert stream.progress({}) == (0, 5)

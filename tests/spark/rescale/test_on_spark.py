@@ -89,6 +89,7 @@ def test_another_number_with_an_old_checkpoint_is_refused_and_the_old_one_goes_o
 
 
 @pytest.mark.spark
+@pytest.mark.long(seconds=9)
 def test_write_once_refuses_another_number_too(spark: SparkSession, tmp_path: Path) -> None:
     write_files(orders(2), tmp_path / "in", 1)
     write_once(results(spark, tmp_path, 20), SQLiteSink(tmp_path / "out.db"), tmp_path / "checkpoint", close=False)

@@ -31,6 +31,7 @@ from waterclock.errors import StateMismatch, UsageError, WaterclockError
 from waterclock.sinks import Batch, Sink, written_once
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.pipeline import configured
+from waterclock.spark.places.hadoop import HadoopPath
 from waterclock.spark.rescale.carry import rescale
 from waterclock.spark.rescale.reading import look
 from waterclock.spark.toml.config import load
@@ -64,6 +65,8 @@ def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_ol
     file, old, new = staged_pipeline(tmp_path, rows=30), tmp_path / "checkpoint", tmp_path / "wide"
     next_stage(file, 0)
     run(spark, file)
+    new.mkdir()
+    (new / ".waterclock.carrying.new").touch()  # what a kill leaves that comes in the middle of the first mark
     made = carry(spark, file, 21, new)
     assert f"was carried over to {new}" in refused(spark, file, old)
     for stage in range(1, STAGES):
@@ -72,6 +75,22 @@ def test_a_state_that_is_carried_over_in_the_middle_changes_no_result_and_the_ol
     assert outcomes(file) == expected(file)
     assert (made.buckets, made.keys > 0, made.deadlines > 0) == (21, True, True)
     assert not (new / "waterclock.parts").exists()
+
+
+@pytest.mark.long(seconds=30)
+def test_a_state_is_carried_over_to_a_uri_and_from_there_to_one_beside_it(spark: SparkSession, tmp_path: Path) -> None:
+    file, far = staged_pipeline(tmp_path, rows=30), HadoopPath(f"file://{tmp_path}/far")
+    next_stage(file, 0)
+    run(spark, file)
+    assert carry(spark, file, 21, far).checkpoint == far
+    next_stage(file, 1)
+    run(spark, file)
+    made = carry(spark, file, 8)
+    assert made.checkpoint == HadoopPath(f"{far}-8")
+    assert f"was carried over to {made.checkpoint}" in refused(spark, file, far)
+    next_stage(file, 2)
+    run(spark, file)
+    assert outcomes(file) == expected(file)
 
 
 @pytest.mark.long(seconds=30)
@@ -121,7 +140,7 @@ def test_a_batch_that_was_under_way_when_its_run_was_killed_is_run_once(
         raise RuntimeError("dead")
 
     with monkeypatch.context() as patched:
-        patched.setattr("waterclock.spark.outputs.written_once", dying)
+        patched.setattr("waterclock.spark.outlets.written_once", dying)
         with pytest.raises(WaterclockError, match="dead"):
             run(spark, file)
     old = Checkpoint(tmp_path / "checkpoint")

@@ -10,8 +10,9 @@ from waterclock import Rules
 from waterclock.errors import UsageError
 from waterclock.spark import frames
 from waterclock.spark.files.reading import Layout
-from waterclock.spark.toml.config import Config, Files, Outlet, load
+from waterclock.spark.toml.config import Config, Files, load
 from waterclock.spark.toml.sink import SQLiteFile
+from waterclock.spark.toml.steps import Outlet
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_the_shipped_pipeline_loads() -> None:
         (('path = "out.db"', "path = 5"), "[sink]: 'path' must be a text, got 5"),
         (
             ('"out.db"', '"out.db"\nformat = "csv"'),
-            "[sink]: 'format' must be one of sqlite, postgres, delta, iceberg, kafka, got 'csv'",
+            "[sink]: 'format' must be one of sqlite, postgres, delta, iceberg, parquet, table, kafka, got 'csv'",
         ),
         (('path = "in"', ""), "[source]: 'path' is missing"),
         (

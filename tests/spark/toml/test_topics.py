@@ -217,10 +217,15 @@ def test_a_type_that_debezium_has_not_is_told_at_the_start(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("step", ['query = "SELECT * FROM source"', 'transform = "steps:late_ones"'])
-def test_a_step_in_front_of_the_rules_is_refused_with_the_way_on(tmp_path: Path, step: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        topics(tmp_path, ('topics = ["orders"]', f'topics = ["orders"]\n{step}'))
-    assert str(caught.value).removeprefix(f"{tmp_path / 'pipeline.toml'}: ") == (
-        "[source]: 'query' and 'transform' are for files and tables. For topics, read them with spark.readStream in "
-        "Python, and give the DataFrame to Pipeline(source=)"
-    )
+def test_a_step_stands_in_front_of_the_rules_and_not_before_changes_of_tables(tmp_path: Path, step: str) -> None:
+    found = topics(tmp_path, ('topics = ["orders"]', f'topics = ["orders"]\n{step}'))
+    assert found.step is not None
+    assert found.step.folder == tmp_path
+    assert found.all_columns() is None  # what comes out of it, Spark knows
+    assert found.read_columns() == {"case": "string", "ts": "timestamp"}
+    changes = f'[source]\nformat = "kafka"\nservers = "h:1"\ntopics = ["t"]\nvalue = "maxwell"\n{step}\n'
+    name = step.partition(" ")[0]
+    with pytest.raises(
+        UsageError, match=rf"\[source\]: '{name}' is for rows, and value = 'maxwell' has none: leave it out"
+    ):
+        loaded(tmp_path, f'{changes}[sink]\npath = "out.db"\n')

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from waterclock.errors import StateMismatch
@@ -81,8 +80,7 @@ def settle(checkpoint: Checkpoint, applied: LastBatch | None) -> None:
 
 
 def _is_over(checkpoint: Checkpoint, new: Any) -> str:
-    where = Path(str(new))
     return (
-        f"the state of the checkpoint {checkpoint.path} was carried over to {where}, to which the sink belongs now: name "
+        f"the state of the checkpoint {checkpoint.path} was carried over to {new}, to which the sink belongs now: name "
         "that one as checkpoint. The old one is of no more use, and may be removed"
     )

@@ -11,6 +11,7 @@ source-closed       ours: the watermark has passed everything, in a batch that i
 waterclock.sink     ours: where the results are that go with it (fresh.py)
 waterclock.lock     ours: who works on the checkpoint (owner.py)
 waterclock.owners/  ours: the same behind a URI, where there are no locks (lease.py)
+waterclock.reads/   ours: what each batch read, where Spark's notes of it may be written over (reads.py)
 waterclock.removing ours: the folder is being removed; what else is in it counts no more (fresh.py)
 heartbeats/         ours: a second source beside the files; a closing heartbeat is a file in it
 """

@@ -89,8 +89,8 @@ class Lease:
         last = self._largest()
         before = self._held_by(last) if last else None  # 1
         lineage = (before or {}).get("lineage") or uuid4().hex
-        told = _told({**self._mine, "lineage": lineage})
-        if not self._file(last + 1).create_new(told):  # 2
+        told = {**self._mine, "lineage": lineage}
+        if not self._file(last + 1).create_new(_told(told)):  # 2
             raise self._refused(_read(self._file(last + 1)))
         self._epoch, self._ended = Epoch(lineage, last + 1), Event()
         self._forget_before(last)
@@ -129,8 +129,8 @@ class Lease:
             "wait for its end, or stop it. Two at once would write over each other's state"
         )
 
-    def _renew(self, told: bytes) -> None:
-        epoch, beat, mine = self._epoch, 0, json.loads(told)
+    def _renew(self, told: Mapping[str, Any]) -> None:
+        epoch, beat = self._epoch, 0
         assert epoch is not None
         while not self._ended.wait(RENEW_S):
             beat += 1
@@ -138,7 +138,7 @@ class Lease:
                 if self._largest() > epoch.number:
                     log.warning("another run has taken the checkpoint %s over: this one will be refused", self._path)
                     return
-                self._file(epoch.number).write_whole(_told({**mine, "beat": beat}))
+                self._file(epoch.number).write_whole(_told({**told, "beat": beat}))
             except (WaterclockError, OSError) as error:
                 log.warning("the lease of the checkpoint %s could not be renewed: %s", self._path, error)
 

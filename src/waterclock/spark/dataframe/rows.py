@@ -20,7 +20,8 @@ from waterclock.spark.layout import EARLIEST_US, LATEST_US, ROW_ID, dead_letters
 from waterclock.spark.packs import FIRST, NO_TIME, Packs, as_time, end_of, timed
 
 FILE, CORRUPT = f"{ROW_ID}_file", f"{ROW_ID}_corrupt"  # beside the rows of a reader: their file, a line it cannot read
-ASIDE = (FILE, CORRUPT)
+PLACE = f"{ROW_ID}_place"  # beside the rows of a topic: topic, partition and offset of their record
+ASIDE = (FILE, CORRUPT, PLACE)
 _NOT_READ = "the reader cannot read it by the columns"
 
 
@@ -51,6 +52,14 @@ def pack_letters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) -> pa.RecordBatch:
+    latest_us = add_judged(packs, batch, rules)
+    if latest_us is not None:
+        packs.add_early(latest_us - delay_us)
+    return timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
+
+
+def add_judged(packs: Packs, batch: pa.RecordBatch, rules: Rules) -> int | None:
+    """Add the rows that the rules can take, and dead letters of the others; the value is the largest time of those."""
     reasons = reasons_of(batch, rules)
     bad = pc.is_valid(reasons)
     letters = _letters(batch.filter(bad), reasons.filter(bad))
@@ -60,10 +69,8 @@ def _packed(packs: Packs, batch: pa.RecordBatch, rules: Rules, delay_us: int) ->
     counters = {"dead_letters": letters.num_rows, "heartbeats": good.num_rows - keyed.num_rows}
     if any(counters.values()):
         packs.add(FIRST, frames.to_bytes(frames.with_counters(letters, counters, b"dead")))
-    latest_us = pc.max(_us(good.column(rules.time))).as_py()
-    if latest_us is not None:
-        packs.add_early(latest_us - delay_us)
-    return timed(packs, NO_TIME if latest_us is None else as_time(end_of(latest_us)))
+    latest_us: int | None = pc.max(_us(good.column(rules.time))).as_py()
+    return latest_us
 
 
 def reasons_of(rows: pa.RecordBatch, rules: Rules) -> pa.Array:
@@ -105,14 +112,20 @@ def _any(masks: list[pa.Array], count: int) -> pa.Array:
 
 
 def _letters(rows: pa.RecordBatch, reasons: pa.Array) -> pa.Table:
-    """A letter for each row: its file, where the reader told it, and the line as it stood, or else the row."""
+    """A letter for each row: where it lay, as far as that was told, and the line as it stood, or else the row."""
     own = _without(rows, ROW_ID, *ASIDE)
     columns = [_text_of(column) if pa.types.is_timestamp(column.type) else column for column in own.columns]
     made = pa.RecordBatch.from_arrays(columns, own.schema.names).to_pylist()
     texts = [json.dumps(row, ensure_ascii=False, default=str) for row in made]
-    files, lines = (_texts(rows, name) for name in ASIDE)
-    told = zip(files, reasons.to_pylist(), lines, texts, strict=True)
-    return dead_letters([(file, None, reason, text if line is None else line) for file, reason, line, text in told])
+    told = zip(_places(rows), reasons.to_pylist(), _texts(rows, CORRUPT), texts, strict=True)
+    return dead_letters([(*place, reason, text if line is None else line) for place, reason, line, text in told])
+
+
+def _places(rows: pa.RecordBatch) -> list[tuple[str | None, int | None]]:
+    """File and number of line, or what stands for them."""
+    if PLACE not in rows.schema.names:
+        return [(file, None) for file in _texts(rows, FILE)]
+    return [(f"{at['topic']}/{at['partition']}", at["offset"]) for at in rows.column(PLACE).to_pylist()]
 
 
 def _texts(rows: pa.RecordBatch, name: str) -> list[str | None]:

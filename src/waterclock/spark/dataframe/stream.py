@@ -46,6 +46,16 @@ def check_dataframe(rows: DataFrame, rules: Rules | None, what: str = "Pipeline(
     refuse_stateful(rows, what)
 
 
+def event_schema(rows: DataFrame) -> pa.Schema:
+    """The columns of events that `rows` become. Each may be null: where a result has no event, all of them are."""
+    return pa.schema(list(map(_nullable, to_arrow_schema(rows.schema, timezone="UTC"))))
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    inner = pa.struct(list(map(_nullable, field.type))) if pa.types.is_struct(field.type) else field.type
+    return pa.field(field.name, inner, metadata=field.metadata)
+
+
 class DataFrameStream:
     """A `Stream` of the rows of a streaming DataFrame that `check_dataframe` found good."""
 
@@ -63,7 +73,7 @@ class DataFrameStream:
         """Nothing: it is known what is read."""
 
     def schema(self) -> pa.Schema:
-        return to_arrow_schema(self._rows.drop(*ASIDE).schema, timezone="UTC")
+        return event_schema(self._rows.drop(*ASIDE))
 
     def settings(self) -> dict[str, Any]:
         return {

@@ -63,9 +63,8 @@ def read_file(path: str, layout: Layout, content: pa.Buffer | None = None) -> It
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         if not _is_of_the_file(error, path):
             raise _failing(path, error) from error
-        yield dead_file(
-            path, layout, f"cannot be read: {error}"
-        )  # a broken Parquet footer may hold names that are no text
+        # a broken Parquet footer may hold names that are no text: that is a ValueError
+        yield dead_file(path, layout, f"cannot be read: {error}")
 
 
 def _is_of_the_file(error: Exception, path: str) -> bool:

@@ -114,6 +114,11 @@ class FileStream:
         if missing is None:
             return None
         name = name_of(missing[1])
+        if missing[1].rpartition("/")[0].endswith(str(self._checkpoint.heartbeats)):
+            return (
+                f"a machine of the cluster does not see the checkpoint {self._checkpoint.path}: mount the folder there "
+                "under the same path. Nothing of the batch was written; the same command goes on from there"
+            )
         if (self._source.path / name).exists():
             return self._not_seen(name, "a machine of the cluster")
         return (

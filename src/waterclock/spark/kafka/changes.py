@@ -24,7 +24,7 @@ from waterclock.spark import frames
 from waterclock.spark.files.jsonl import letter
 from waterclock.spark.kafka.records import Records
 from waterclock.spark.layout import Letter, dead_letters
-from waterclock.spark.packs import FIRST, NO_TIME, Packs, timed
+from waterclock.spark.packs import FIRST, NO_TIME, TIMED, Packs, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,10 @@ class ChangePacker:
     layout: ChangeLayout
     delay_us: int = 0
 
+    @property
+    def columns(self) -> str:
+        return TIMED
+
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed changes of `records`; which partitions there are does not matter."""
         packs = Packs(f"{records.topic} {records.partition:010d} {records.offsets[0]:020d}")
@@ -58,6 +62,9 @@ class ChangePacker:
         packs.add(FIRST, frames.to_bytes(frames.with_counters(dead, counters, b"dead")))
         packs.add(FIRST, frames.to_bytes(changes))
         return timed(packs, NO_TIME)
+
+    def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> None:
+        """Changes have no watermark that anybody could hold back."""
 
 
 def read_changes(records: Records, layout: ChangeLayout) -> tuple[pa.Table, pa.Table, dict[str, int]]:

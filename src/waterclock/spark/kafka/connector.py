@@ -19,7 +19,6 @@ from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.offsets import to_json
 from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.kafka.records import Headers, Records
-from waterclock.spark.packs import TIMED
 from waterclock.spark.toml.topics import Topics
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def packed_topics(
         if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
             raise
         raise EnvironmentMissing(MISSING) from error
-    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, list(starting), ending), TIMED)
+    return raw.selectExpr(*_COLUMNS).mapInArrow(_packer(packing, list(starting), ending), packing.columns)
 
 
 def java_settings(client: Mapping[str, str]) -> dict[str, str]:

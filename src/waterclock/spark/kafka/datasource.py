@@ -23,8 +23,7 @@ from waterclock.kafka.partitions import Offsets, Partition
 from waterclock.spark.kafka.client import client_for, resolved
 from waterclock.spark.kafka.fetcher import PATIENCE_S, Fetcher, gone, kept
 from waterclock.spark.kafka.offsets import Range, from_json, ranges, shares, to_json, up_to
-from waterclock.spark.kafka.packing import PacksRecords, RowPacker
-from waterclock.spark.packs import TIMED
+from waterclock.spark.kafka.packing import PacksRecords
 from waterclock.spark.toml.topics import Where
 
 try:
@@ -158,8 +157,9 @@ class TopicReader(DataSourceStreamReader):  # type: ignore[misc]  # PySpark is u
             reported = True
             yield packed
         # no record, or aborted ones and markers only: who is gone must be reported all the same
-        if not reported and partition.gone and isinstance(self._plan.packing, RowPacker):  # changes have no watermark
-            yield self._plan.packing.pack_gone(partition.known, partition.gone)
+        if not reported and partition.gone:
+            told = self._plan.packing.pack_gone(partition.known, partition.gone)
+            yield from [] if told is None else [told]
 
     def _records(self, partition: Share) -> Iterator[pa.RecordBatch]:
         if not partition.ranges:
@@ -182,7 +182,7 @@ def source_of(plan: Plan) -> type[DataSource]:
             return NAME
 
         def schema(self) -> str:
-            return TIMED
+            return plan.packing.columns
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:
             return TopicReader(plan)

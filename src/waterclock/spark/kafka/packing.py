@@ -19,14 +19,23 @@ import pyarrow as pa
 from waterclock.kafka.partitions import Partition
 from waterclock.spark import buckets, frames
 from waterclock.spark.kafka.records import Records, TopicLayout, read_records
-from waterclock.spark.packs import END_US, FIRST, NO_TIME, Packs, end_of, timed
+from waterclock.spark.packs import END_US, FIRST, NO_TIME, TIMED, Packs, end_of, timed
 
 
 class PacksRecords(Protocol):
-    """What every task is given: `RowPacker` for events, `ChangePacking` (changes.py) for changes of tables."""
+    """What every task is given: `RowPacker` for events, `ChangePacker` (changes.py) for changes of tables, `StepPacker`
+    (stepping.py) for what goes through a step of the user's own first."""
+
+    @property
+    def columns(self) -> str:
+        """The columns of what it makes, in Spark's words."""
 
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more."""
+
+    def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch | None:
+        """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more; None where that
+        does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,10 @@ class RowPacker:
     layout: TopicLayout
     delay_us: int
     count: int = buckets.BUCKETS
+
+    @property
+    def columns(self) -> str:
+        return TIMED
 
     def pack(self, records: Records, known: Iterable[Partition], gone: Iterable[Partition] = ()) -> pa.RecordBatch:
         """Packed rows of `records`; `known` are all partitions there are, `gone` those that are no more: they hold
@@ -48,14 +61,15 @@ class RowPacker:
         counted = frames.with_counters(taken.dead, taken.counters, b"dead")
         packs.add(FIRST, frames.to_bytes(counted))
         own = None if taken.latest_us is None else end_of(taken.latest_us) - self.delay_us
-        return _with_clocks(packs, {**_watermarks(known, gone), records.place: own})
+        return _with_clocks(packs, {**watermarks_of(known, gone), records.place: own})
 
     def pack_gone(self, known: Iterable[Partition], gone: Iterable[Partition]) -> pa.RecordBatch:
         """Packed rows of a batch that brings no record, only that the partitions of `gone` are no more."""
-        return _with_clocks(Packs("gone", self.count), _watermarks(known, gone))
+        return _with_clocks(Packs("gone", self.count), watermarks_of(known, gone))
 
 
-def _watermarks(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
+def watermarks_of(known: Iterable[Partition], gone: Iterable[Partition]) -> dict[str, int | None]:
+    """What a clock frame says of partitions of which it knows no time: none, or that nobody waits for them any more."""
     found: dict[str, int | None] = {f"{topic}/{partition}": None for topic, partition in known}
     return {**found, **{f"{topic}/{partition}": END_US for topic, partition in gone}}
 

@@ -39,7 +39,7 @@ from waterclock.spark.toml.topics import RECORD_PARTS
 HEARTBEAT = "waterclock-heartbeat"
 Headers = Sequence[tuple[str, bytes | None]]
 UNREADABLE: Headers = (("", None),)  # told apart by identity: headers with a name that is not UTF-8
-_WHERE_IT_LIES = ("topic", "partition", "offset")
+WHERE_IT_LIES = ("topic", "partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,11 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLayout:
-    """What records hold: the columns of their values, the parts of the record that become columns, the rules' needs."""
+class RecordLayout:
+    """What records hold: the columns of their values, and the parts of the record that become columns."""
 
     columns: Mapping[str, str]
     record: Mapping[str, str]
-    rules: Rules
 
     def value_schema(self) -> pa.Schema:
         return pa.schema([(name, TYPES[kind]) for name, kind in self.columns.items()])
@@ -82,6 +81,26 @@ class TopicLayout:
         more = [pa.field(column, TYPES[RECORD_PARTS[part]]) for part, column in self.record.items()]
         return pa.schema([*self.value_schema(), *more])
 
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether each of these rows is one: without rules, each that can be read."""
+        return True
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        """Raise ValueError for a row that `takes` would refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout(RecordLayout):
+    """The same, and what the rules need of the rows."""
+
+    rules: Rules
+
+    def takes(self, rows: pa.Table) -> bool:
+        return all_good(rows.select(self.judged()), self.rules)
+
+    def check(self, row: Mapping[str, Any]) -> None:
+        check_row({name: row[name] for name in self.judged()}, self.rules)
+
     def judged(self) -> list[str]:
         """The columns that tell an event from a heartbeat and from a wrong row: what its producer meant to say."""
         own = {self.rules.key, self.rules.time, self.rules.sequence}
@@ -89,40 +108,50 @@ class TopicLayout:
 
     def said(self) -> list[str]:
         """The columns that make the id of a row that has none (rule 3), and those that the rules name."""
-        lies = {self.record.get(part) for part in _WHERE_IT_LIES} - set(self.rules.columns())
+        lies = {self.record.get(part) for part in WHERE_IT_LIES} - set(self.rules.columns())
         return [name for name in self.schema().names if name not in lies]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none."""
+    """What records became. `latest_us` is the largest time of an event or a heartbeat, None where there was none;
+    `offsets` are those of the records that are no dead letter, heartbeat by header or tombstone."""
 
     rows: pa.Table
     dead: pa.Table
     latest_us: int | None
     counters: dict[str, int]
+    offsets: list[int]
 
 
 def read_records(records: Records, layout: TopicLayout) -> ReadRecords:
     """Rows with a key, dead letters, and how far the time of the partition has come."""
+    read = plain_records(records, layout)
+    rows = _with_id(read.rows, layout)
+    latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
+    keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
+    beats = read.counters["heartbeats"] + rows.num_rows - keyed.num_rows
+    known = [us for us in (latest, read.latest_us) if us is not None]
+    return ReadRecords(keyed, read.dead, max(known, default=None), {**read.counters, "heartbeats": beats}, read.offsets)
+
+
+def plain_records(records: Records, layout: RecordLayout) -> ReadRecords:
+    """All rows that `layout` takes, those of heartbeats too, without ids; the time is that of heartbeats by header."""
     letters: list[Letter] = []
     beats, said = _heartbeats(records, letters)
     tombstones = [n for n in said if records.values[n] is None]
     bodies = records.take([n for n in said if records.values[n] is not None])
-    rows = _fast(bodies, layout)
+    rows, offsets = _fast(bodies, layout), bodies.offsets
     if rows is None:
-        rows = _slow(bodies, layout, letters)
-    latest = pc.max(rows.column(layout.rules.time).cast(pa.int64())).as_py()
-    keyed = rows.filter(pc.is_valid(rows.column(layout.rules.key)))
+        rows, offsets = _slow(bodies, layout, letters)
     counters = {
         "records": len(records.offsets),
         "tombstones": len(tombstones),
-        "heartbeats": len(beats) + rows.num_rows - keyed.num_rows,
+        "heartbeats": len(beats),
         "dead_letters": len(letters),
     }
-    known = [us for us in (latest, *beats) if us is not None]
     dead = dead_letters(sorted(letters, key=lambda each: each[1] or 0))
-    return ReadRecords(keyed, dead, max(known, default=None), counters)
+    return ReadRecords(rows, dead, max(beats, default=None), counters, offsets)
 
 
 def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], list[int]]:
@@ -145,11 +174,11 @@ def _heartbeats(records: Records, letters: list[Letter]) -> tuple[list[int], lis
 # The fast way --------------------------------------------------------------------------------------------------
 
 
-def _fast(bodies: Records, layout: TopicLayout) -> pa.Table | None:
+def _fast(bodies: Records, layout: RecordLayout) -> pa.Table | None:
     """The rows of all records, or None where any of them needs a closer look."""
     values: list[Any] = bodies.values
     if not values:
-        return _with_id(layout.schema().empty_table(), layout)
+        return layout.schema().empty_table()
     block = b"\n".join(values)
     if block.count(b"\n") != len(values) - 1:
         return None  # a value of several lines
@@ -158,10 +187,10 @@ def _fast(bodies: Records, layout: TopicLayout) -> pa.Table | None:
     if rows is None or rows.num_rows != len(values) or parts is None:
         return None
     whole = pa.Table.from_arrays([*rows.columns, *parts], schema=layout.schema())
-    return _with_id(whole, layout) if all_good(whole.select(layout.judged()), layout.rules) else None
+    return whole if layout.takes(whole) else None
 
 
-def _columns(bodies: Records, layout: TopicLayout) -> list[pa.Array] | None:
+def _columns(bodies: Records, layout: RecordLayout) -> list[pa.Array] | None:
     """The columns of the record, or None where a part of a record cannot be read."""
     try:
         return [_column(bodies, part) for part in layout.record]
@@ -183,20 +212,22 @@ def _with_id(rows: pa.Table, layout: TopicLayout) -> pa.Table:
 # The slow way --------------------------------------------------------------------------------------------------
 
 
-def _slow(bodies: Records, layout: TopicLayout, letters: list[Letter]) -> pa.Table:
-    """The rows of the records that can be read, each judged alone; the others become letters."""
+def _slow(bodies: Records, layout: RecordLayout, letters: list[Letter]) -> tuple[pa.Table, list[int]]:
+    """The rows of the records that can be read, each judged alone, and their offsets; the others become letters."""
     good: list[Any] = []
-    readers, judged = readers_of(layout.columns), layout.judged()
+    offsets: list[int] = []
+    readers = readers_of(layout.columns)
     for place, value in enumerate(bodies.values):
         assert value is not None
         try:
             row = read_object(value, readers)
             row.update({column: _PARTS[part](bodies, place) for part, column in layout.record.items()})
-            check_row({name: row[name] for name in judged}, layout.rules)
+            layout.check(row)
             good.append(row)
+            offsets.append(bodies.offsets[place])
         except (ValueError, RecursionError) as error:
             letters.append(letter(bodies.place, bodies.offsets[place], error, value))
-    return _with_id(pa.Table.from_pylist(good, schema=layout.schema()), layout)
+    return pa.Table.from_pylist(good, schema=layout.schema()), offsets
 
 
 def _key(bodies: Records, place: int) -> str | None:

@@ -26,6 +26,7 @@ from waterclock.spark.kafka.client import client_for, resolved, settings_of
 from waterclock.spark.kafka.offsets import from_json, to_json
 from waterclock.spark.kafka.packing import RowPacker
 from waterclock.spark.kafka.records import TopicLayout
+from waterclock.spark.kafka.stepping import StepPacker, SteppedRows
 from waterclock.spark.packs import TIMED
 from waterclock.spark.source import names_of
 from waterclock.spark.toml.topics import Topics
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from waterclock.kafka.client import Client
 
 _PATIENCE_S = 10.0
+_ASK_EVERY_S = 0.5
 GONE = (
     'records are gone before they were read: a topic was cut shorter, made anew or deleted. Set on_loss = "go on" in '
     "[source] to go on with what is there, or start over with --fresh."
@@ -44,7 +46,7 @@ GONE = (
 
 
 def packing_of(topics: Topics, rules: Rules | None, delay_us: int) -> RowPacker | ChangePacker:
-    """How records become packed rows: events for the rules, or changes of tables."""
+    """How records become packed rows, where no step stands between: events for the rules, or changes of tables."""
     if rules is None:
         return ChangePacker(ChangeLayout(topics.value, topics.tables, topics.types))
     return RowPacker(TopicLayout(dict(topics.columns), dict(topics.record), rules), delay_us)
@@ -56,24 +58,31 @@ class TopicStream:
     unit = "records"
 
     def __init__(self, topics: Topics, rules: Rules | None, delay_us: int, checkpoint: Checkpoint) -> None:
-        self._topics, self._checkpoint = topics, checkpoint
-        self._packing = packing_of(topics, rules, delay_us)
-        self.packs_itself = topics.way == "python"
+        self._topics, self._checkpoint, self._delay_us = topics, checkpoint, delay_us
+        self._stepped = None if topics.step is None or rules is None else SteppedRows(topics, rules, delay_us)
+        self._packing: RowPacker | ChangePacker | StepPacker = (
+            self._stepped.packing if self._stepped is not None else packing_of(topics, rules, delay_us)
+        )
+        self.packs_itself = topics.way == "python" and self._stepped is None
         self.closes = rules is not None  # of changes, nothing is held back
         self._client: Client | None = None
+        self._ends: tuple[float, int] | None = None  # (when it was asked, offsets of all partitions)
 
     def begin(self, session: SparkSession) -> None:
-        """Nothing: it is known what is read."""
+        """What is read is known; what a step makes of it, Spark knows."""
+        if self._stepped is not None:
+            self._stepped.begin(session)
 
-    def schema(self) -> pa.Schema:
-        return self._packing.layout.schema()
+    def schema(self) -> pa.Schema | None:
+        return self._packing.layout.schema() if self._stepped is None else self._stepped.schema()
 
     def settings(self) -> dict[str, Any]:
         topics = self._topics
         own: dict[str, Any] = {"columns": dict(topics.columns), "record": dict(topics.record)}
         if topics.changes:
             own = {"value": topics.value, "tables": list(topics.tables)}
-        return {**own, "topics": list(topics.topics)}
+        stepped = {} if self._stepped is None else self._stepped.settings()
+        return {**own, "topics": list(topics.topics), **stepped}
 
     def check(self) -> None:
         places = self._places()
@@ -108,8 +117,9 @@ class TopicStream:
         if isinstance(self._packing, RowPacker):
             self._packing = replace(self._packing, count=count)
         rows = self._by_connector(session) if self._topics.way == "connector" else self._by_python(session, live)
+        rows = rows if self._stepped is None else self._stepped.packed(rows, count)
         beats = names_of(session, self._checkpoint.heartbeats, 1, beat=True).mapInArrow(reader(None), TIMED)
-        return rows.unionByName(beats).withWatermark("ts", delay_text(self._packing.delay_us)).drop("ts")
+        return rows.unionByName(beats).withWatermark("ts", delay_text(self._delay_us)).drop("ts")
 
     def trigger(self, live: bool) -> dict[str, Any]:
         """Spark's connector knows no other end than where the topics end when a query that ends by itself begins."""
@@ -118,9 +128,17 @@ class TopicStream:
     def progress(self, totals: Mapping[str, int]) -> tuple[int, int]:
         done = sum(self._done().values())
         try:
-            return done, sum(self._door().ends(self._places()).values())
+            return done, max(done, self._found())
         except WaterclockError:
             return done, done  # the broker is away: that is for the reading of records to wait for
+
+    def _found(self) -> int:
+        """Where the topics ended half a second ago at most: each batch of a live run would wait for the answer."""
+        door = self._door()
+        now_s = door.clock.monotonic_s()
+        if self._ends is None or now_s - self._ends[0] > _ASK_EVERY_S:
+            self._ends = now_s, sum(door.ends(self._places()).values())
+        return self._ends[1]
 
     def vanished(self, batch_id: int, taken: Sequence[pa.Table]) -> list[pa.Table]:
         return []  # the reading itself reports records that are gone

@@ -27,6 +27,7 @@ _ONLY_IF_NEW = "fs.option.create.conditional.overwrite"
 _NOT_THERE = ("FileNotFoundException", "NoSuchFileException")
 _THERE = ("FileAlreadyExistsException", "RemoteFileChangedException")
 _FORBIDDEN = ("AccessControlException", "AccessDeniedException")
+_WRITTEN = re.compile(r"; modification_time=(\d+)")
 _systems: dict[tuple[int, str], Any] = {}  # (Java, scheme and authority) -> its FileSystem
 
 
@@ -256,6 +257,3 @@ def _entry(text: str) -> Entry:
     written = _WRITTEN.search(rest)
     assert written is not None  # every status tells it
     return Entry(name, rest.startswith("true"), int(written[1]))
-
-
-_WRITTEN = re.compile(r"; modification_time=(\d+)")

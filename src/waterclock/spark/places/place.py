@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,10 @@ class Place(Protocol):
     def name(self) -> str: ...
     @property
     def stem(self) -> str: ...
+    @property
+    def parent(self) -> Place: ...
+    @property
+    def parents(self) -> Sequence[Place]: ...
     def __truediv__(self, name: str, /) -> Place: ...
     def exists(self) -> bool: ...
     def is_dir(self) -> bool: ...
@@ -116,3 +120,14 @@ def remove(place: Place) -> None:
         return
     path = Path(str(place))
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def copy_folder(folder: Place, to: Place) -> None:
+    """Copy a folder, with all that is in it, into the place `to`, where nothing is."""
+    if isinstance(folder, Path) and isinstance(to, Path):
+        shutil.copytree(folder, to)
+        return
+    make_folder(to)
+    for name in names_in(folder):
+        part = folder / name
+        copy_folder(part, to / name) if part.is_dir() else write_whole(to / name, part.read_bytes())

@@ -20,7 +20,6 @@ Rule 3: as many keys and deadlines are written as were read, or nothing is hande
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,15 +27,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from waterclock.disk import flush_file, flush_folder, make_folder
+from waterclock.disk import flush_file, flush_folder
 from waterclock.errors import StateMismatch, UsageError
 from waterclock.rules.model import Rules
 from waterclock.sinks import Batch, LastBatch, Sink, written_once
 from waterclock.spark.buckets import checked
 from waterclock.spark.checkpoint import carrying
 from waterclock.spark.checkpoint.folder import Checkpoint, stored, write
-from waterclock.spark.checkpoint.owner import LOCK, Owner
+from waterclock.spark.checkpoint.lease import OWNERS, Lease
+from waterclock.spark.checkpoint.owner import LOCK, Owner, owner_of
 from waterclock.spark.frames import DEAD_SCHEMA
+from waterclock.spark.places.place import Place, copy_folder, make_folder, place_of, remove
 from waterclock.spark.rescale.offsets import carry_offsets, settings_of
 from waterclock.spark.rescale.reading import StateSeen, look, parts
 from waterclock.spark.rescale.writing import PARTITIONS, PartsProcessor, Written, lay_down, write_state
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from waterclock.spark.pipeline import Pipeline
 
 Report = Callable[[str], None]
+_MAY_STAND = {LOCK, OWNERS, f".{carrying.CARRYING}.new"}  # in the new folder, when nothing is written in it yet
 _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 
 
@@ -55,7 +57,7 @@ _OURS = ("starting.json", "closed-at.json", "inferred.json", "waterclock.sink")
 class NewState:
     """A state that was carried over: the new checkpoint, its buckets and partitions, and how much was moved."""
 
-    checkpoint: Path
+    checkpoint: Place
     buckets: int
     partitions: int
     keys: int
@@ -66,15 +68,15 @@ class NewState:
 def rescale(
     pipeline: Pipeline,
     buckets: int,
-    to: str | Path | None = None,
+    to: str | Path | Place | None = None,
     session: SparkSession | None = None,
     report: Report = lambda told: None,
 ) -> NewState:
     """Carry the state of `pipeline`, which does not run, over into a new checkpoint with `buckets` buckets.
 
-    The new one is the folder `to`, by default beside the old one under its name with the number behind. The pipeline must
-    not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with the
-    new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
+    The new one is the folder or URI `to`, by default beside the old one under its name with the number behind. The pipeline
+    must not have been given another number of buckets than its checkpoint has. It goes on from there when it is made with
+    the new checkpoint; the old one is refused from then on. UsageError where it cannot be done.
 
     Its state is in as many partitions as a new pipeline's would be: as `session` has shuffle partitions, or buckets where
     these are fewer.
@@ -87,8 +89,9 @@ def rescale(
     old, rules, sink, schema = pipeline.kept()
     if rules is None or schema is None:
         raise UsageError("the pipeline has no rules of its own, so there is no state of rules to carry over here")
-    new = Checkpoint(Path(to or old.local.with_name(f"{old.local.name}-{buckets}")).absolute())
-    owner = Owner(new.local)
+    beside = old.path.parent / f"{old.path.name}-{buckets}"
+    new = Checkpoint(place_of(to, Path.cwd()) if to else beside)
+    owner = owner_of(new.path)
     try:
         return _Carry(spark, old, new, rules, buckets, report).run(sink, schema, owner)
     finally:
@@ -106,7 +109,7 @@ class _Carry:
         self._partitions = min(int(session.conf.get(PARTITIONS, "200")), buckets)
         self._query_id = str(uuid4())
 
-    def run(self, sink: Sink, schema: pa.Schema, owner: Owner) -> NewState:
+    def run(self, sink: Sink, schema: pa.Schema, owner: Owner | Lease) -> NewState:
         before = self._refuse()  # 1
         self._begin(owner)  # 2
         self._report(f"reads {before.keys:,} keys in {before.buckets} buckets, {before.bytes:,} bytes")
@@ -118,7 +121,7 @@ class _Carry:
         self._report("hands the sink over")
         written_once(sink, self._handing_over(sink, schema, before, written))  # 7
         self._end()  # 8
-        made = (self._new.local, self._buckets, self._partitions)
+        made = (self._new.path, self._buckets, self._partitions)
         return NewState(*made, written.keys, written.deadlines, written.bytes)
 
     # 1 ---------------------------------------------------------------------------------------------------------
@@ -127,26 +130,26 @@ class _Carry:
         self._old.refuse_without_state()
         if self._old.is_source_closed():
             raise UsageError(
-                f"the pipeline of the checkpoint {self._old.local} was closed: all of its results are out, and nothing "
+                f"the pipeline of the checkpoint {self._old.path} was closed: all of its results are out, and nothing "
                 "would go on. Start over with --fresh; and for input that goes on, set close = false under [time]"
             )
         before = look(self._session, self._old)
         if (before.buckets, before.partitions) == (self._buckets, self._partitions):
             raise UsageError(
-                f"the checkpoint {self._old.local} has {before.buckets} buckets in {before.partitions} partitions already"
+                f"the checkpoint {self._old.path} has {before.buckets} buckets in {before.partitions} partitions already"
             )
-        settings_of(self._old.local / "offsets" / str(before.batch_id))  # of another version, it says so now
+        settings_of(self._old.path / "offsets" / str(before.batch_id))  # of another version, it says so now
         self._refuse_other_things()
         return before
 
     def _refuse_other_things(self) -> None:
         """UsageError where the new folder is no place for a checkpoint."""
-        path = self._new.local
-        if path == self._old.local or self._old.local in path.parents or path in self._old.local.parents:
+        path = self._new.path
+        if path == self._old.path or self._old.path in path.parents or path in self._old.path.parents:
             raise UsageError(f"the new checkpoint {path} and the old one lie in each other: name another folder (--to)")
         if path.exists() and not path.is_dir():
             raise UsageError(f"the new checkpoint {path} is a file: name another folder (--to)")
-        names = {part.name for part in path.iterdir()} - {LOCK} if path.is_dir() else set()
+        names = {part.name for part in path.iterdir()} - _MAY_STAND if path.is_dir() else set()
         if names and not carrying.is_begun(self._new, self._old):
             raise UsageError(
                 f"the folder {path} holds other things ({min(names)}, ...): name a folder that is empty, or is not there "
@@ -155,27 +158,27 @@ class _Carry:
 
     # 2 ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, owner: Owner) -> None:
-        make_folder(self._new.local)
+    def _begin(self, owner: Owner | Lease) -> None:
+        make_folder(self._new.path)
         owner.take()
         self._refuse_other_things()  # once more: nobody else is at it now
         carrying.begin(self._new, self._old)
-        for part in self._new.local.iterdir():
-            if part.name not in (LOCK, carrying.CARRYING):
-                shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+        for part in [*self._new.path.iterdir()]:
+            if part.name not in {LOCK, OWNERS, carrying.CARRYING}:
+                remove(part)
 
     # 3 and 4 ---------------------------------------------------------------------------------------------------
 
     @property
-    def _folder(self) -> str:
-        return str(self._new.local / carrying.PARTS)
+    def _folder(self) -> Place:
+        return self._new.path / carrying.PARTS
 
     def _parts(self, before: StateSeen) -> Any:
         return parts(self._session, self._old, before, self._rules, self._buckets)
 
     def _write(self, before: StateSeen, laid: Written) -> Written:
-        write(self._new.local / "metadata", json.dumps({"id": self._query_id}))
-        watermark_ms = settings_of(self._old.local / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
+        write(self._new.path / "metadata", json.dumps({"id": self._query_id}))
+        watermark_ms = settings_of(self._old.path / "offsets" / str(before.batch_id)).get("batchWatermarkMs", 0)
         processor = PartsProcessor(self._rules, before.clock, watermark_ms)
         written = write_state(self._session, self._new, self._folder, processor, self._partitions)
         counts = (before.keys, laid.keys, written.keys), (laid.deadlines, written.deadlines)
@@ -191,15 +194,15 @@ class _Carry:
     def _lay_beside(self, before: StateSeen) -> None:
         begun = self._begun()
         carry_offsets(self._old, self._new, before.batch_id, begun)
-        shutil.copytree(str(self._old.heartbeats), str(self._new.heartbeats))
+        copy_folder(self._old.heartbeats, self._new.heartbeats)
         for name in _OURS:
-            if (self._old.local / name).exists():
-                write(self._new.local / name, (self._old.local / name).read_text())
+            if (self._old.path / name).exists():
+                write(self._new.path / name, (self._old.path / name).read_text())
         carrying.carried_from(self._new, self._old, carrying.ahead(self._old) + begun + 1)
-        settings = stored(self._old.local / "waterclock.json")
-        own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.local)}
-        write(self._new.local / "waterclock.json", json.dumps(own, indent=1))
-        _flush(self._new.local)
+        settings = stored(self._old.path / "waterclock.json")
+        own = {**settings, "buckets": self._buckets, "checkpoint": str(self._new.path)}
+        write(self._new.path / "waterclock.json", json.dumps(own, indent=1))
+        _flush(self._new.path)
 
     def _begun(self) -> int:
         last = self._old.last_batch()
@@ -222,8 +225,8 @@ class _Carry:
         )
 
     def _end(self) -> None:
-        shutil.rmtree(self._new.local / carrying.PARTS)
-        (self._new.local / carrying.CARRYING).unlink()
+        remove(self._new.path / carrying.PARTS)
+        remove(self._new.path / carrying.CARRYING)
 
 
 def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied: LastBatch | None) -> int:
@@ -239,8 +242,13 @@ def number_of_handing_over(old: Checkpoint, new: Checkpoint, done: int, applied:
     return carrying.ahead(new) + both
 
 
-def _flush(folder: Path) -> None:
-    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there."""
+def _flush(folder: Place) -> None:
+    """Force all that is in a folder onto the disk, Spark's files too: the sink's commit is to mean that it is there.
+
+    Behind a URI it is the store's affair: what it has acknowledged is there.
+    """
+    if not isinstance(folder, Path):
+        return
     for part in folder.rglob("*"):
         with suppress(FileNotFoundError):  # Spark tidies up its state now and then
             flush_folder(part) if part.is_dir() else flush_file(part)

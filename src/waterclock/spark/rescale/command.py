@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from waterclock.arguments import count, describe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from waterclock.spark.places.place import Place
     from waterclock.spark.rescale.reading import StateSeen
 
 _SHOWN = 20  # buckets, the largest ones
@@ -33,7 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     describe(parser, show, "waterclock state show orders-checkpoint")
-    parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder, or the pipeline's file")
+    parser.add_argument("place", metavar="CHECKPOINT", help="the checkpoint's folder or URI, or the pipeline's file")
     parser.add_argument("--json", action="store_true", help="print it as JSON, with every bucket")
 
 
@@ -43,7 +42,7 @@ def _add_rescale(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--buckets", type=_buckets, required=True, metavar="M", help="how many there are to be: 2 to 4096"
     )
-    where = "the new checkpoint's folder (default: the old one's name with -M behind)"
+    where = "the new checkpoint's folder or URI (default: the old one's name with -M behind)"
     parser.add_argument("--to", metavar="NEW", help=where)
     parser.add_argument("--master", metavar="URL", help="do it on a cluster: spark://HOST:7077, k8s://..., yarn")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
@@ -55,17 +54,20 @@ def show(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from waterclock.spark.checkpoint.folder import Checkpoint
+    from waterclock.spark.places.place import is_remote, place_of
     from waterclock.spark.rescale.reading import look
-    from waterclock.spark.session.session import start
+    from waterclock.spark.session.session import conf_for, start
     from waterclock.spark.toml.config import load
 
-    place = Path(arguments.place).absolute()
-    config = load(arguments.place) if place.is_file() else None
-    checkpoint = Checkpoint(place if config is None else config.checkpoint)
-    checkpoint.refuse_without_state()
-    session = start("state") if config is None else start("state", config.cores, config.spark_conf)
+    named = place_of(arguments.place, Path.cwd())
+    config = None if is_remote(named) or not named.is_file() else load(arguments.place)
+    checkpoint = Checkpoint(named if config is None else config.checkpoint)
+    if not is_remote(checkpoint.path):  # else it is reached through Spark
+        checkpoint.refuse_without_state()
+    cores, conf = (None, {}) if config is None else (config.cores, config.spark_conf)
+    session = start("state", cores, conf_for(checkpoint.path, conf))
     seen = look(session.spark, checkpoint)
-    print(json.dumps(_record(seen), indent=1) if arguments.json else _told(checkpoint.local, seen))
+    print(json.dumps(_record(seen), indent=1) if arguments.json else _told(checkpoint.path, seen))
     return 0
 
 
@@ -74,21 +76,26 @@ def rescale(arguments: argparse.Namespace) -> int:
     as the pipeline has cores. The sink is handed over in one of its transactions. Killed before it, the old checkpoint
     goes on, and the same command begins anew; killed after it, the new one goes on. The old one is kept, and refused."""
     from dataclasses import replace
+    from functools import partial
     from pathlib import Path
 
     from waterclock.spark.pipeline import configured
+    from waterclock.spark.places.place import is_remote, place_of
     from waterclock.spark.rescale.carry import rescale
-    from waterclock.spark.session.session import start
+    from waterclock.spark.session.session import conf_for, start
     from waterclock.spark.toml.config import load, log_of
 
     config = replace(load(arguments.pipeline), buckets=None)  # it may name the new number already
+    to = place_of(arguments.to, Path.cwd()) if arguments.to else config.checkpoint
+    conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
+    conf = conf_for(to if is_remote(to) else config.checkpoint, conf)
+    begin = partial(start, config.name, config.cores, conf, log_of(config, arguments.pipeline), arguments.buckets)
+    session = begin() if config.is_remote() else None  # its places are reached through Spark
     pipeline = configured(config)
     try:
         pipeline.check()
-        conf = {**config.spark_conf, **({"spark.master": arguments.master} if arguments.master else {})}
-        log, to = log_of(config, arguments.pipeline), arguments.to and Path(arguments.to).absolute()
-        session = start(config.name, config.cores, conf, log, arguments.buckets)
-        made = rescale(pipeline, arguments.buckets, to, session.spark, _report)
+        session = session or begin()
+        made = rescale(pipeline, arguments.buckets, arguments.to, session.spark, _report)
     finally:
         pipeline.close()
     print(json.dumps({**asdict(made), "checkpoint": str(made.checkpoint)}, indent=1) if arguments.json else _done(made))
@@ -96,9 +103,13 @@ def rescale(arguments: argparse.Namespace) -> int:
 
 
 def _buckets(text: str) -> int:
+    from waterclock.spark.buckets import checked
+
     number = count(text)
-    if not 2 <= number <= 4096:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of buckets from 2 to 4096")
+    try:
+        checked("the number of buckets", number)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return number
 
 
@@ -121,7 +132,7 @@ def _record(seen: StateSeen) -> dict[str, Any]:
     return {**kept, "keys": seen.keys, "bytes": seen.bytes}
 
 
-def _told(path: Path, seen: StateSeen) -> str:
+def _told(path: Place, seen: StateSeen) -> str:
     largest = sorted(seen.stored, key=lambda bucket: -bucket.bytes)[:_SHOWN]
     lines = [
         f"{path}: {seen.keys:,} keys in {seen.buckets} buckets in {seen.partitions} partitions, {seen.bytes:,} bytes, "

@@ -12,34 +12,35 @@ Rule 1: what the sources say is copied as it stands, their own logs (sources/) w
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from waterclock.errors import UsageError
 from waterclock.spark.checkpoint.folder import Checkpoint, write
+from waterclock.spark.places.place import Place, copy_folder, make_folder, remove
 
 _VERSION = "v1"
 
 
 def carry_offsets(old: Checkpoint, new: Checkpoint, done: int, begun: int) -> None:
     """Put the old one's offsets of batches `done` to `begun` in the place of what the query that wrote the state noted."""
-    conf = settings_of(new.local / "offsets" / "0")["conf"]
-    commit = _lines(new.local / "commits" / "0")[1]
+    conf = settings_of(new.path / "offsets" / "0")["conf"]
+    commit = _lines(new.path / "commits" / "0")[1]
     reached = {**json.loads(commit), **_reached(old, done)}
-    logs = {str(n - done): _with(_lines(old.local / "offsets" / str(n)), conf) for n in range(done, begun + 1)}
+    logs = {str(n - done): _with(_lines(old.path / "offsets" / str(n)), conf) for n in range(done, begun + 1)}
     for folder in ("offsets", "commits", "sources"):
-        shutil.rmtree(new.local / folder, ignore_errors=True)
-    if (old.local / "sources").is_dir():
-        shutil.copytree(old.local / "sources", new.local / "sources")
+        with suppress(FileNotFoundError):
+            remove(new.path / folder)
+    if (old.path / "sources").is_dir():
+        copy_folder(old.path / "sources", new.path / "sources")
     for folder in ("offsets", "commits"):
-        (new.local / folder).mkdir()
+        make_folder(new.path / folder)
     for name, text in logs.items():
-        write(new.local / "offsets" / name, text)
-    write(new.local / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
+        write(new.path / "offsets" / name, text)
+    write(new.path / "commits" / "0", f"{_VERSION}\n{json.dumps(reached)}")
 
 
-def settings_of(offsets: Path) -> dict[str, Any]:
+def settings_of(offsets: Place) -> dict[str, Any]:
     """What Spark notes of a batch beside its offsets: watermark, moment, settings."""
     found: dict[str, Any] = json.loads(_lines(offsets)[1])
     return found
@@ -47,7 +48,7 @@ def settings_of(offsets: Path) -> dict[str, Any]:
 
 def _reached(old: Checkpoint, done: int) -> dict[str, Any]:
     """The watermark that follows batch `done`."""
-    told = json.loads(_lines(old.local / "commits" / str(done))[1])
+    told = json.loads(_lines(old.path / "commits" / str(done))[1])
     return {name: told[name] for name in ("nextBatchWatermarkMs",) if name in told}
 
 
@@ -55,7 +56,7 @@ def _with(lines: list[str], conf: Any) -> str:
     return "\n".join([lines[0], json.dumps({**json.loads(lines[1]), "conf": conf}), *lines[2:]])
 
 
-def _lines(file: Path) -> list[str]:
+def _lines(file: Place) -> list[str]:
     lines = file.read_text().splitlines()
     if lines[0] != _VERSION:
         raise UsageError(

@@ -22,6 +22,7 @@ from waterclock.rules.model import Rules
 from waterclock.spark.buckets import labels
 from waterclock.spark.checkpoint.folder import Checkpoint
 from waterclock.spark.operator import RulesProcessor
+from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.rescale.parts import Clock, JoinedBucket, Part, part_of
 from waterclock.spark.rescale.reading import PARTS
 from waterclock.spark.source import literal
@@ -57,10 +58,12 @@ class PartsProcessor(RulesProcessor):
         yield _Frame(msgpack.packb([_sum(parts, "keys"), _sum(parts, "deadlines"), bucket.grown]))
 
 
-def lay_down(session: SparkSession, parts: DataFrame, folder: str, count: int) -> Written:
+def lay_down(session: SparkSession, parts: DataFrame, folder: Place, count: int) -> Written:
     """Write parts, and an empty one for each bucket, into the new folder `folder`; the sums of what they hold."""
     empty = [(None, label, "", Part(None).to_bytes()) for label in labels(count)]
-    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(f"file:{folder}")
+    parts.unionByName(session.createDataFrame(empty, PARTS)).write.parquet(
+        str(folder) if is_remote(folder) else f"file:{folder}"
+    )
     laid = (
         session.read.schema(PARTS).parquet(literal(folder)).mapInArrow(_summed, "held long, deadlines long").collect()
     )
@@ -68,7 +71,7 @@ def lay_down(session: SparkSession, parts: DataFrame, folder: str, count: int) -
 
 
 def write_state(
-    session: SparkSession, new: Checkpoint, folder: str, processor: PartsProcessor, partitions: int
+    session: SparkSession, new: Checkpoint, folder: Place, processor: PartsProcessor, partitions: int
 ) -> Written:
     """Run the query over the parts in `folder` with the checkpoint `new`, its state in so many `partitions`."""
     found: list[Written] = []

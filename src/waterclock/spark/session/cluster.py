@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress", "spark.sql.streaming.checkpointFileManagerClass")
+_SOCKET_FILES = "spark.python.unix.domain.socket.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _NAME = "waterclock"
 _PACKAGE = Path(waterclock.errors.__file__).parent
@@ -69,12 +70,12 @@ def cluster_settings(
             "a pipeline on a cluster needs 'cores' in [spark]: how many of the cluster's cores it takes, and in how many "
             "parts its state is kept"
         )
-    kept = {name: value for name, value in ours.items() if name not in _LOCAL_ONLY}
+    # a container's folder on YARN has a longer path than a socket's file may have: no Python worker would start
+    left_out = (*_LOCAL_ONLY, _SOCKET_FILES) if given.get("spark.master") == "yarn" else _LOCAL_ONLY
+    kept = {name: value for name, value in ours.items() if name not in left_out}
     if cores is not None:
-        kept |= {
-            "spark.cores.max": str(cores),
-            _PARTITIONS: str(min(cores, count or by_cores(cores))),
-        }  # more parts than buckets would stay empty
+        parts = min(cores, count or by_cores(cores))  # more than buckets would stay empty
+        kept |= {"spark.cores.max": str(cores), _PARTITIONS: str(parts)}
     return kept
 
 

@@ -7,7 +7,8 @@
     [source.columns]  name = "string" | "long" | "double" | "boolean" | "timestamp"
     [time]            watermark_delay, close = true (a --once run ends by closing: nothing stays held)
     [rules] ...       see rules/toml.py; with changes of tables (kafka/table.py) there are neither [rules] nor [time]
-    [sink]            format = "sqlite" | "postgres", table, ...: see destination.py
+    [sink]            format, path or table, ...: see sink.py; query, transform, columns, takes: see steps.py
+    [[sink]]          the same, for a pipeline with several
     [spark]           cores, buckets, and [spark.conf] with Spark's own settings
 
 Paths are relative to the file. The checkpoint and a source's path may be a URI that Spark knows, such as hdfs://host/folder.
@@ -29,9 +30,16 @@ from waterclock.spark.places.place import Place, is_remote
 from waterclock.spark.toml.fitting import check_fits, check_names_of
 from waterclock.spark.toml.paths import any_place, check_places, plain_name
 from waterclock.spark.toml.readers import READERS, Reader, reader_from, reads_by_spark
-from waterclock.spark.toml.sink import Destination, check_no_loop, destination_from, place_of, refuse_one_place
+from waterclock.spark.toml.sink import (
+    Destination,
+    SparkCatalogTable,
+    check_no_loop,
+    destination_from,
+    place_of,
+    refuse_one_place,
+)
 from waterclock.spark.toml.steps import NAMES as STEPS
-from waterclock.spark.toml.steps import Step, check_takes, columns_from, step_from, takes_from
+from waterclock.spark.toml.steps import Outlet, check_takes, columns_from, step_from, takes_from
 from waterclock.spark.toml.topics import NAMES as TOPIC_NAMES
 from waterclock.spark.toml.topics import VALUES, Topics, topics_from
 from waterclock.spark.toml.values import count as _count
@@ -62,16 +70,6 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
-    """A sink, and what it is given."""
-
-    sink: Destination
-    step: Step | None = None  # what is done with results before they reach it
-    columns: tuple[str, ...] = ()  # of results, that it is given; all where none is named
-    takes: tuple[str, ...] = ()  # which parts of a batch; all where none is named
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """A checked pipeline."""
 
@@ -81,7 +79,7 @@ class Config:
     watermark_delay_us: int
     close: bool
     rules: Rules | None  # None: records are changes of tables, which are put into tables like them
-    outlets: tuple[Outlet, ...]
+    outlets: tuple[Outlet[Destination], ...]
     cores: int | None
     spark_conf: Mapping[str, str]
     buckets: int | None = None  # None: as the checkpoint has them, or by the cores
@@ -93,7 +91,8 @@ class Config:
 
     def is_remote(self) -> bool:
         """Whether a place that it names is reached through Spark alone."""
-        return is_remote(self.checkpoint) or is_remote(getattr(self.source, "path", None))
+        places = (self.checkpoint, getattr(self.source, "path", None))
+        return any(map(is_remote, places)) or any(isinstance(each.sink, SparkCatalogTable) for each in self.outlets)
 
 
 def log_of(config: Config, file: str | Path) -> Path:
@@ -158,7 +157,7 @@ def _config(table: Mapping[str, Any], file: Path) -> Config:
     return config
 
 
-def _outlets(table: Mapping[str, Any], folder: Path, changes: bool) -> tuple[Outlet, ...]:
+def _outlets(table: Mapping[str, Any], folder: Path, changes: bool) -> tuple[Outlet[Destination], ...]:
     """[sink], or each [[sink]]."""
     given = table["sink"]
     made = []
@@ -176,7 +175,7 @@ def _outlets(table: Mapping[str, Any], folder: Path, changes: bool) -> tuple[Out
     return tuple(made)
 
 
-def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet:
+def _outlet(table: Mapping[str, Any], folder: Path, changes: bool) -> Outlet[Destination]:
     sink, mirrors = _part(table, "sink", None), _mirrors(table)
     columns = () if mirrors else columns_from("[sink]", sink)
     destination = destination_from(_without_step(table), folder, changes)
@@ -231,8 +230,8 @@ def source_from(source: Mapping[str, Any], folder: Path) -> Files | Topics | Rea
     columns = {} if changes else _get(source, where, "columns", dict)
     for column, kind in columns.items():
         _one_of("[source.columns]", column, kind, COLUMN_TYPES)
-    made = topics_from(source) if format_ == "kafka" else _files(source, format_, folder)
-    check_names_of(made.all_columns())
+    made = topics_from(source, folder) if format_ == "kafka" else _files(source, format_, folder)
+    check_names_of(made.read_columns() if isinstance(made, Topics) else made.all_columns())
     return made
 
 

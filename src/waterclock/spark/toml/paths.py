@@ -14,6 +14,7 @@ from waterclock.errors import UsageError
 from waterclock.spark.places.hadoop import HadoopPath
 from waterclock.spark.places.place import Place, is_uri, place_of
 
+_OF_TABLES = ("_delta_log", "_spark_metadata")  # Delta Lake's; that of Parquet files with a manifest
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -57,9 +58,13 @@ def check_places(file: Path | None, source: Place | None, checkpoint: Place, sin
     for other, what in ((read, "the source folder"), (kept, "the checkpoint")):
         if other and (_is_in(sink, other) or _is_in(other, sink)):
             raise UsageError(f"[sink]: 'path' {sink} and {what} {other} lie in each other: name a file of its own")
-    other_folder = sink.is_dir() and not (sink / "_delta_log").is_dir()  # a table of Delta Lake is a folder
-    if (pipeline and _is_in(pipeline, sink)) or other_folder:
+    if (pipeline and _is_in(pipeline, sink)) or _is_other_folder(sink):
         raise UsageError(f"[sink]: 'path' {sink} is the place of something else: name a file of its own")
+
+
+def _is_other_folder(sink: Path) -> bool:
+    """Whether it is a folder that holds things, and no table."""
+    return sink.is_dir() and any(sink.iterdir()) and not any((sink / name).is_dir() for name in _OF_TABLES)
 
 
 def _is_in(inner: Path | HadoopPath, outer: Path | HadoopPath) -> bool:

@@ -62,11 +62,6 @@ class Reader:
 def reads_by_spark(source: Mapping[str, Any]) -> bool:
     """Whether a table [source] means one of Spark's readers: JSON lines and Parquet as they are have faster ones."""
     format_, stepped = source.get("format", "jsonl"), bool(set(STEPS) & set(source))
-    if format_ == "kafka" and stepped:
-        raise UsageError(
-            "[source]: 'query' and 'transform' are for files and tables. For topics, read them with spark.readStream in "
-            "Python, and give the DataFrame to Pipeline(source=)"
-        )
     return (
         format_ in READERS
         or (format_ in ("jsonl", "parquet") and stepped)

@@ -2,8 +2,10 @@
 
 format = "sqlite"      path, table
 format = "postgres"    url, schema, table
-format = "delta"       path of the table: a folder, or a URL of an object store
-format = "iceberg"     table with its namespace; [sink.catalog] has pyiceberg's settings of a catalog
+format = "delta"       path of the table: a folder, or a URL of an object store; written_by
+format = "iceberg"     table with its namespace, written_by; [sink.catalog] has pyiceberg's settings of a catalog
+format = "parquet"     path of the folder, or its URL; written_by
+format = "table"       table as Spark's SQL names it, using; Spark's session has its catalog and the jars
 format = "kafka"       servers, topic, partitions; [sink.client] has settings of librdkafka
 mode = "results"       the default: a row a result
 mode = "apply"         the table mirrors a source (sinks/mirror.py): key, position, columns, operation, only
@@ -25,7 +27,15 @@ from waterclock.kafka.settings import WHY_SENDING, from_environment
 from waterclock.rules.model import Rules
 from waterclock.rules.toml import check_names
 from waterclock.sinks import Mirror, Replica, Sink, SQLiteSink
-from waterclock.sinks.names import delta_location, iceberg_table, kafka_topic, postgres_name, postgres_url
+from waterclock.sinks.files import DRIVER, WRITERS, checked_writer
+from waterclock.sinks.names import (
+    delta_location,
+    iceberg_table,
+    kafka_topic,
+    postgres_name,
+    postgres_url,
+    spark_table,
+)
 from waterclock.sinks.tables import BATCHES, DEAD_LETTERS
 from waterclock.spark.toml.clients import client_from, servers_from
 from waterclock.spark.toml.paths import place
@@ -37,10 +47,13 @@ _MOST_PARTITIONS = 10_000
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "sqlite": ("path", "table"),
     "postgres": ("url", "schema", "table"),
-    "delta": ("path",),
-    "iceberg": ("table", "catalog"),
+    "delta": ("path", "written_by"),
+    "iceberg": ("table", "catalog", "written_by"),
+    "parquet": ("path", "written_by"),
+    "table": ("table", "using"),
     "kafka": ("servers", "topic", "partitions", "client"),
 }
+_LAKES = ("delta", "iceberg")
 _MODES: Mapping[str, tuple[str, ...]] = {"results": (), "apply": ("key", "position", "columns", "operation", "only")}
 
 
@@ -93,12 +106,13 @@ class DeltaLakeTable:
     location: str
     path: Path | None
     mirror: Mirror | Replica | None = None
+    written_by: str = DRIVER
 
     def sink(self) -> Sink:
         """The sink on it; what is missing is made when it is opened."""
         from waterclock.sinks import DeltaSink  # its package is that of the extra `delta`
 
-        return DeltaSink(self.location, mirror=self.mirror)
+        return DeltaSink(self.location, mirror=self.mirror, written_by=self.written_by)
 
     def remove(self) -> None:
         """Remove the table and those beside it."""
@@ -112,18 +126,60 @@ class IcebergTable:
     table: str
     catalog: str
     settings: Mapping[str, str] = field(repr=False)  # may hold secrets
+    written_by: str = DRIVER
     mirror: None = None
 
     def sink(self) -> Sink:
         """The sink on it, not connected yet."""
         from waterclock.sinks import IcebergSink  # its package is that of the extra `iceberg`
 
-        return IcebergSink(self.table, self.settings, catalog=self.catalog)
+        return IcebergSink(self.table, self.settings, catalog=self.catalog, written_by=self.written_by)
 
     def remove(self) -> None:
         """Drop the tables of the sink."""
         with closing(self.sink()) as sink:
             sink.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """A folder of Parquet files; `path` is None where it lies behind a URL."""
+
+    location: str
+    path: Path | None
+    written_by: str = DRIVER
+    mirror: None = None
+
+    def sink(self) -> Sink:
+        """The sink on it; what is missing is made when it is opened."""
+        from waterclock.sinks import ParquetSink
+
+        return ParquetSink(self.location, written_by=self.written_by)
+
+    def remove(self) -> None:
+        """Remove the folder and those beside it."""
+        self.sink().remove()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCatalogTable:
+    """A table in a catalog of Spark's session; `using`: what it is made as, None where its catalog says it."""
+
+    table: str
+    using: str | None = None
+    mirror: None = None
+
+    def sink(self) -> Sink:
+        """The sink on it, in the session that runs by then."""
+        from waterclock.spark.tables.sink import SparkTable
+
+        return SparkTable(self.table, using=self.using)
+
+    def remove(self) -> None:
+        """Drop the tables of the sink."""
+        from waterclock.spark.tables.sink import SparkTable
+
+        SparkTable(self.table, using=self.using).remove()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +204,9 @@ class KafkaTopic:
             sink.remove()
 
 
-Destination = SQLiteFile | PostgresDatabase | DeltaLakeTable | IcebergTable | KafkaTopic
+Destination = (
+    SQLiteFile | PostgresDatabase | DeltaLakeTable | IcebergTable | ParquetFolder | SparkCatalogTable | KafkaTopic
+)
 
 
 def place_of(sink: Destination) -> str:
@@ -157,10 +215,12 @@ def place_of(sink: Destination) -> str:
     >>> place_of(SQLiteFile(Path("/out/orders.db"), "results"))
     "the table 'results' in /out/orders.db"
     """
-    if isinstance(sink, DeltaLakeTable):
+    if isinstance(sink, DeltaLakeTable | ParquetFolder):
         return f"the table {sink.location}"
     if isinstance(sink, IcebergTable):
         return f"the table {sink.table!r} in the catalog {sink.catalog!r}"
+    if isinstance(sink, SparkCatalogTable):
+        return f"the table {sink.table!r} in Spark's catalog"
     if isinstance(sink, KafkaTopic):
         return f"the topic {sink.topic!r} at {sink.servers}"
     where = sink.path if isinstance(sink, SQLiteFile) else f"the schema {sink.schema!r} of {sink.url}"
@@ -187,6 +247,10 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
         return _delta(sink, mode, folder, changes)
     if format_ == "iceberg":
         return _iceberg(sink, mode, folder)
+    if format_ == "parquet":
+        return _parquet(sink, mode, folder)
+    if format_ == "table":
+        return _of_spark(sink, mode)
     if format_ == "kafka":
         return _topic(sink, mode)
     table = get(sink, _WHERE, "table", str, "changes" if changes else "results")
@@ -200,23 +264,53 @@ def destination_from(sink: Mapping[str, Any], folder: Path, changes: bool) -> De
 def _delta(sink: Mapping[str, Any], mode: str, folder: Path, changes: bool) -> DeltaLakeTable:
     """Of changes, `path` is the folder in which the mirrored tables stand, and `table` names the sink's own in it."""
     mirror = Replica() if changes else _mirror(sink) if mode == "apply" else None
-    given = get(sink, _WHERE, "path", str)
+    given, by = get(sink, _WHERE, "path", str), _written_by(sink, mirror)
     own = f"/{postgres_name('table', get(sink, _WHERE, 'table', str, 'changes'))}" if changes else ""
     if "://" in given:
-        return DeltaLakeTable(delta_location(given.rstrip("/") + own), None, mirror)
+        return DeltaLakeTable(delta_location(given.rstrip("/") + own), None, mirror, by)
     location = delta_location(f"{place(_WHERE, 'path', given, folder)}{own}")
-    return DeltaLakeTable(location, Path(location), mirror)
+    return DeltaLakeTable(location, Path(location), mirror, by)
+
+
+def _refuse_mirror(mode: str, what: str) -> None:
+    if mode != "results":
+        raise UsageError(
+            f"{_WHERE}: {what} cannot be a mirror: what was written to it stays. Take format = 'sqlite', 'postgres' or "
+            "'delta' for mode = 'apply'"
+        )
+
+
+def _written_by(sink: Mapping[str, Any], mirror: Mirror | Replica | None = None) -> str:
+    """Who writes the files of results."""
+    try:
+        given = get(sink, _WHERE, "written_by", str, DRIVER)
+        return checked_writer(one_of(_WHERE, "written_by", given, WRITERS), mirror)
+    except UsageError as error:
+        raise UsageError(f"{_WHERE}: {str(error).removeprefix(f'{_WHERE}: ')}") from error
 
 
 def _iceberg(sink: Mapping[str, Any], mode: str, folder: Path) -> IcebergTable:
-    if mode != "results":
-        raise UsageError(
-            f"{_WHERE}: a table of Iceberg cannot be a mirror: what was written to it stays. Take format = 'sqlite', "
-            "'postgres' or 'delta' for mode = 'apply'"
-        )
+    _refuse_mirror(mode, "a table of Iceberg")
     given = from_environment(_CATALOG, get(sink, _WHERE, "catalog", dict, {}))
     settings = {name: _in_folder(name, value, folder) for name, value in flat(_CATALOG, given)}
-    return IcebergTable(iceberg_table(get(sink, _WHERE, "table", str)), settings.pop("name", "default"), settings)
+    table, name = iceberg_table(get(sink, _WHERE, "table", str)), settings.pop("name", "default")
+    return IcebergTable(table, name, settings, _written_by(sink))
+
+
+def _parquet(sink: Mapping[str, Any], mode: str, folder: Path) -> ParquetFolder:
+    _refuse_mirror(mode, "a folder of Parquet files")
+    given, by = get(sink, _WHERE, "path", str), _written_by(sink)
+    if "://" in given:
+        return ParquetFolder(delta_location(given), None, by)
+    location = delta_location(str(place(_WHERE, "path", given, folder)))
+    return ParquetFolder(location, Path(location), by)
+
+
+def _of_spark(sink: Mapping[str, Any], mode: str) -> SparkCatalogTable:
+    _refuse_mirror(mode, "a table of Spark's catalog")
+    using = get(sink, _WHERE, "using", str, "")
+    made = one_of(_WHERE, "using", using, _LAKES) if using else None
+    return SparkCatalogTable(spark_table(get(sink, _WHERE, "table", str)), made)
 
 
 def _in_folder(name: str, value: str, folder: Path) -> str:
@@ -234,11 +328,7 @@ def _in_folder(name: str, value: str, folder: Path) -> str:
 
 
 def _topic(sink: Mapping[str, Any], mode: str) -> KafkaTopic:
-    if mode != "results":
-        raise UsageError(
-            f"{_WHERE}: a topic cannot be a mirror: what was written to it stays. Take format = 'sqlite', 'postgres' or "
-            "'delta' for mode = 'apply'"
-        )
+    _refuse_mirror(mode, "a topic")
     partitions = get(sink, _WHERE, "partitions", int, -1)
     if partitions != -1 and not 0 < partitions <= _MOST_PARTITIONS:
         raise UsageError(f"{_WHERE}: 'partitions' must be 1 to {_MOST_PARTITIONS}, got {partitions}")

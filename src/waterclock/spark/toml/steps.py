@@ -4,9 +4,10 @@
     transform   "module:function": a DataFrame in, a DataFrame out; the module is looked for beside the pipeline's file
                 first
 
-Where both are given, the query comes first. Between results and a sink there may be instead
+Where both are given, the query comes first. Between results and a sink, which makes an `Outlet` of them, there may be
 
-    columns     which columns of the results the sink is given
+    columns     which columns of the results the sink is given, in the place of a query and a function
+    takes       which parts of a batch it is given
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from waterclock.errors import UsageError
 from waterclock.spark.toml.values import get
 
 NAMES = ("query", "transform")
 TAKES = ("results", "late", "dead_letters")  # parts of a batch; late ones are results of that kind
+Written = TypeVar("Written")  # a sink, or in a pipeline's file where it writes
+Another = TypeVar("Another")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -39,6 +42,20 @@ class Step:
         if callable(named):
             named = f"{named.__module__}:{named.__qualname__}"
         return {name: value for name, value in (("query", self.query), ("transform", named)) if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet(Generic[Written]):
+    """A sink, and what of a batch it is given."""
+
+    sink: Written
+    step: Step | None = None  # what results go through before they reach it
+    columns: tuple[str, ...] = ()  # of results; all where none is named
+    takes: tuple[str, ...] = ()  # which parts of a batch; all where none is named
+
+    def of(self, sink: Another) -> Outlet[Another]:
+        """The same of another sink."""
+        return Outlet(sink, self.step, self.columns, self.takes)
 
 
 def columns_from(where: str, table: Mapping[str, Any]) -> tuple[str, ...]:

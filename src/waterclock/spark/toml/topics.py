@@ -5,6 +5,7 @@
     value = "maxwell"     ... or "debezium": it is a change of a row of a table that it names; then there are no columns
     tables                of changes: patterns of the tables that are asked for, such as "shop.*"
     [source.types]        of Debezium's changes without a schema: what a column's text means
+    query, transform      what is done with the rows before the rules see them (steps.py)
     [source.record]       key, headers, timestamp, topic, partition, offset = the column to put it in
     starting, ending      "earliest", "latest", a time, or offsets: {orders = {0 = 5, 1 = 7}}
     per_batch             how many records a batch takes at most
@@ -22,6 +23,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from waterclock.changes.debezium import check_types
@@ -29,11 +31,13 @@ from waterclock.errors import UsageError
 from waterclock.kafka.settings import WHY_READING
 from waterclock.rules.durations import datetime_us
 from waterclock.spark.toml.clients import client_from, servers_from
+from waterclock.spark.toml.steps import NAMES as STEPS
+from waterclock.spark.toml.steps import Step, step_from
 from waterclock.spark.toml.values import count, flat, get, one_of, texts
 
 NAMES = (
     "format", "servers", "topics", "value", "columns", "record", "starting", "ending", "per_batch", "way", "on_loss",
-    "client", "connector", "tables", "types",
+    "client", "connector", "tables", "types", *STEPS,
 )  # fmt: skip
 # part of a record -> the type of its column
 RECORD_PARTS = {
@@ -74,19 +78,27 @@ class Topics:
     value: str = "json"
     tables: tuple[str, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
+    step: Step | None = None
 
     @property
     def changes(self) -> bool:
         """Whether records are changes of tables."""
         return self.value != "json"
 
-    def all_columns(self) -> dict[str, str]:
-        """Every column that rows have, with its type: those of the value, then those of the record."""
+    def all_columns(self) -> dict[str, str] | None:
+        """Every column that the rules see, with its type; None behind a step, where Spark has to be asked."""
+        return self.read_columns() if self.step is None else None
+
+    def read_columns(self) -> dict[str, str]:
+        """Every column that records are read into, with its type: those of the value, then those of the record."""
         return {**self.columns, **{column: RECORD_PARTS[part] for part, column in self.record.items()}}
 
 
-def topics_from(source: Mapping[str, Any]) -> Topics:
-    """The topics of a parsed [source] table whose keys are known; UsageError says what is wrong and where."""
+def topics_from(source: Mapping[str, Any], folder: Path) -> Topics:
+    """The topics of a parsed [source] table whose keys are known; a step's module is looked for in `folder` first.
+
+    UsageError says what is wrong and where.
+    """
     topics, value = _topics(source), one_of(_WHERE, "value", get(source, _WHERE, "value", str, "json"), VALUES)
     columns = get(source, _WHERE, "columns", dict) if value == "json" else {}
     _check_value(source, value)
@@ -105,6 +117,7 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
         value=value,
         tables=tuple(texts(source, _WHERE, "tables", [])),
         types=_types(get(source, _WHERE, "types", dict, {})),
+        step=step_from(_WHERE, source, folder),
     )
     _check_way(made)
     return made
@@ -112,7 +125,7 @@ def topics_from(source: Mapping[str, Any]) -> Topics:
 
 def _check_value(source: Mapping[str, Any], value: str) -> None:
     """Changes bring columns and types of their own; rows have no tables to choose from."""
-    strange = ("tables", "types") if value == "json" else ("columns", "record")
+    strange = ("tables", "types") if value == "json" else ("columns", "record", *STEPS)
     for name in strange:
         if name in source:
             fits = "changes of tables" if value == "json" else "rows"
