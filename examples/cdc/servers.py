@@ -71,18 +71,22 @@ def free_port() -> int:
 
 
 class MariaDB:
-    """A MariaDB with a binlog, in `folder`."""
+    """A MariaDB with a binlog, in `folder`.
+
+    Its temporary files lie there too: a MariaDB that starts removes the temporary tables of all others that share its
+    `tmpdir`, and by default that is the one of the whole machine.
+    """
 
     def __init__(self, folder: Path, log: Path, found: dict[str, str], clock: Clock) -> None:
         self.port, self._clock = free_port(), clock
         me = pwd.getpwuid(os.geteuid()).pw_name
-        folder.mkdir()
-        make = [found["mariadb-install-db"], "--no-defaults", f"--datadir={folder}", f"--user={me}"]
+        data, temporary = folder / "data", folder / "tmp"
+        temporary.mkdir(parents=True)
+        own = ["--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}", f"--user={me}"]
+        make = [found["mariadb-install-db"], *own]
         _run([*make, "--auth-root-authentication-method=normal", "--skip-test-db"], log)
-        place = [f"--datadir={folder}", f"--port={self.port}", f"--socket={folder}/s", "--bind-address=127.0.0.1"]
-        self.process = Process(
-            "MariaDB", [found["mariadbd"], "--no-defaults", f"--user={me}", *place, *_BINLOG], log, clock
-        )
+        place = [f"--port={self.port}", f"--socket={folder}/s", "--bind-address=127.0.0.1"]
+        self.process = Process("MariaDB", [found["mariadbd"], *own, *place, *_BINLOG], log, clock)
 
     @contextmanager
     def connection(self, **settings: Any) -> Iterator[pymysql.connections.Connection]:

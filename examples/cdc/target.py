@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WAREHOUSE = "warehouse"
-TARGETS = ("postgres", "delta")
 Row = dict[str, Any]
 Told = tuple[str, str, str, bool]
 

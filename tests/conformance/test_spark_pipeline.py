@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from tests.spark.pipelines import orders
 from tests.spark.topic_contract import *  # noqa: F403
 from tests.spark.topic_contract import Files, by_files, counted, opened, run
+from tests.spark.topic_steps import *  # noqa: F403
 from tests.spark.topics import Sender, make_topic_pipeline, value
 from waterclock.errors import UsageError
 from waterclock.sinks import SQLiteSink

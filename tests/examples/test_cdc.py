@@ -216,10 +216,7 @@ def test_what_cannot_be_done_is_exit_code_2_and_one_sentence(
 
 
 def command(folder: Path, *more: str) -> list[str]:
-    try:
-        servers.programs()
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
+    programs("MariaDB", "PostgreSQL")
     return [sys.executable, "-m", "waterclock.cli", "demo", "cdc", "--folder", str(folder), *more]
 
 
@@ -239,6 +236,31 @@ def test_the_target_equals_the_source_and_no_order_is_wrong(tmp_path: Path, chan
     assert all(found["operations"].values())
     assert found["rows_compared"] > changes / 10
     assert sum(found["kills"].values()) == kills
+
+
+def programs(*of: str) -> dict[str, str]:
+    """Those of the databases `of` here; the test is skipped where they are not."""
+    try:
+        return servers.programs("the test", of)
+    except EnvironmentMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.mariadb
+def test_a_database_that_starts_leaves_the_temporary_tables_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A MariaDB removes, as it starts, the temporary tables in its folder for such, which may be a neighbour's too."""
+    neighbours = tmp_path / "#sql-temptable-1-1-1.MAI"
+    neighbours.touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = programs("MariaDB")
+    database = servers.MariaDB(tmp_path / "mariadb", tmp_path / "log", found, SystemClock())
+    try:
+        database.start()
+    finally:
+        database.process.stop()
+    assert neighbours.exists()
 
 
 def test_who_ends_it_while_a_database_is_made_ends_that_too(tmp_path: Path) -> None:

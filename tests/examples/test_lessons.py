@@ -40,12 +40,14 @@ def test_max_in_flight_1_of_this_client_still_lets_one_message_overtake(ordered:
     assert ordered["max.in.flight=1"]["stored"] == ["B", "A", *order.LETTERS[2:]]
 
 
+@pytest.mark.long(seconds=10)
 def test_who_waits_for_each_answer_keeps_the_order_and_pays_with_the_rate(ordered: dict[str, dict[str, Any]]) -> None:
     assert ordered["waits for each"]["stored"] == order.LETTERS
     assert ordered["waits for each"]["messages/s"] <= 1000 / order.ROUND_TRIP_MS
     assert ordered["waits for each"]["messages/s"] < ordered["five in flight"]["messages/s"]
 
 
+@pytest.mark.long(seconds=10)
 def test_idempotence_keeps_the_order_with_five_in_flight(ordered: dict[str, dict[str, Any]]) -> None:
     assert ordered["idempotence"]["stored"] == order.LETTERS
     assert ordered["idempotence"]["messages/s"] > ordered["waits for each"]["messages/s"] * 2
