@@ -15,6 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 BUILT := pyproject.toml setup.py constraints.txt $(wildcard src/waterclock/wheel/*.pyx src/waterclock/wheel/*.px[di] src/waterclock/wheel/*.h) \
 	src/waterclock/clock.h $(wildcard src/waterclock/timer/*.pyx src/waterclock/sinks/*.pyx) \
 	$(wildcard src/waterclock/purgatory/*.pyx src/waterclock/purgatory/*.pxd) src/waterclock/purgatory/delayed.py src/waterclock/purgatory/completions.py \
+	src/waterclock/purgatory/waiting.py \
 	$(wildcard src/waterclock/spark/state/compiled/*.pyx src/waterclock/spark/state/compiled/*.pxd src/waterclock/spark/state/compiled/*.h)
 ARGS ?=
 # Who stays together, and who begins, is said by tests/side_by_side.py. Four share two cores in `make test`: a good part of
@@ -23,11 +24,12 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder --numprocesses
 # the minutes of all campaigns of a run, in which they take turns; `all` runs them all
 MINUTES_OF_TEST_LONG := 8
 MINUTES_OF_TEST_SERVERS := 2
+MINUTES_OF_TABLES := 0.25
 
 # once, before several processes want them at the same time
 JARS := import pyspark; from waterclock.bench.servers import apache, connector, hdfs; apache.fetch(); connector.fetch(pyspark.__version__); hdfs.fetch()
 
-.PHONY: help run run-servers test test-long test-servers check check-native format bench clean
+.PHONY: help run run-servers test test-long test-servers test-tables check check-native format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -57,14 +59,24 @@ test-servers: .venv/ready-test  ## the broker's conformance suite against Apache
 	  $(BIN)/python -m pytest -m servers $(SIDE_BY_SIDE) 2 -W ignore::pytest.PytestUnraisableExceptionWarning \
 	  tests/conformance tests/broker/api/test_admin_clients.py tests/broker/groups/test_clients.py \
 	  tests/examples/test_fines_kills.py tests/relay/test_laps_on_kafka.py tests/relay/test_promises.py \
-	  tests/relay/test_dead_owner.py tests/relay/kills tests/spark/places/test_on_servers.py $(ARGS)
+	  tests/relay/test_dead_owner.py tests/relay/kills tests/spark/places \
+	  tests/spark/test_join_crashes.py $(ARGS)
+
+# Delta Lake's and Iceberg's libraries are built for an older Spark: what needs them has a pyspark of its own.
+test-tables: .venv/ready-test  ## tables of Spark's catalogs, with the Spark that their libraries are built for (Java 17, Maven; a minute)
+	@$(BIN)/python -c "from waterclock.bench.servers import tables; tables.fetch()"
+	@PYTHONPATH=$(CURDIR)/build/tables/python CAMPAIGN_MINUTES=$${CAMPAIGN_MINUTES:-$(MINUTES_OF_TABLES)} \
+	  $(BIN)/python -m pytest -m servers -W ignore::pytest.PytestUnraisableExceptionWarning \
+	  tests/spark/tables tests/sinks/test_contract.py tests/sinks/test_contract_tables.py tests/sinks/test_epochs.py $(ARGS)
 
 check: .venv/ready-check  ## format, lint, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
+SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g
 # The sources are copied: a module built in place for the sanitizers would be taken by everybody else.
+# Arrow's buffers come from the system's allocator: of its own one the sanitizer does not know where they end.
 check-native: .venv/ready-test  ## the tests of what is compiled under AddressSanitizer and UBSan (gcc; minutes)
 	@command -v gcc >/dev/null || { echo "The sanitizers come with gcc, and there is none on the PATH." \
 	  "Install it (Debian: apt install gcc) and run the same command again." >&2; exit 1; }
@@ -72,14 +84,15 @@ check-native: .venv/ready-test  ## the tests of what is compiled under AddressSa
 	@rm -rf build/native && mkdir -p build/native
 	@cp -r src tests examples bench setup.py pyproject.toml README.md LICENSE build/native
 	@find build/native -name '*.so' -delete
-	@cd build/native && CFLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g" \
-	  $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	@cd build/native && CFLAGS="$(SANITIZED)" CXXFLAGS="$(SANITIZED)" $(CURDIR)/$(BIN)/python setup.py -q build_ext --inplace
+	@cd build/native && plain=$$(find src -name '*.so' -exec grep -L __asan_init {} +) && [ -z "$$plain" ] || \
+	  { echo "Built without the sanitizers: $$plain. C++ is built with CXXFLAGS, C with CFLAGS." >&2; exit 1; }
 	@cd build/native && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=src \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc ARROW_DEFAULT_MEMORY_POOL=system PYTHONPATH=src \
 	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider -m "not spark and not long and not memory" \
 	  -k "not [plain and not -plain and not [reference and not -reference and not PlainLife and not ReferenceLife" $(SIDE_BY_SIDE) 2 \
 	  tests/test_import.py::test_a_compiled_wheel_that_was_built_is_used tests/wheel tests/timer/test_adding.py \
-	  tests/timer/test_reschedule.py tests/purgatory tests/spark/state/compiled $(ARGS)
+	  tests/timer/test_reschedule.py tests/purgatory tests/sinks/test_sqlite_rows.py tests/spark/state/compiled $(ARGS)
 
 format: .venv/ready-check  ## put the code into its format
 	@$(BIN)/ruff format .
@@ -92,7 +105,7 @@ clean:  ## remove what the targets made
 	rm -rf .venv out build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info src/*.egg-info
 	rm -f src/waterclock/*/*.so src/waterclock/spark/state/compiled/*.so src/waterclock/spark/state/compiled/_engine.cpp
 	rm -f src/waterclock/wheel/_objects.c src/waterclock/wheel/_arrays.c src/waterclock/timer/_adding.c src/waterclock/sinks/_rows.c
-	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/completions.c src/waterclock/purgatory/_lock.c
+	rm -f src/waterclock/purgatory/delayed.c src/waterclock/purgatory/completions.c src/waterclock/purgatory/waiting.c src/waterclock/purgatory/_lock.c
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "waterclock needs Python 3.11 or newer, and none is on the PATH." \

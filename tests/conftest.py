@@ -13,7 +13,7 @@ import pytest
 pytest_plugins = ["tests.campaign", "tests.side_by_side"]
 
 # what it asserts for several files of tests is told as if it stood in them
-pytest.register_assert_rewrite("tests.spark.files.ways")
+pytest.register_assert_rewrite("tests.spark.files.ways", "tests.spark.topic_contract", "tests.spark.topic_steps")
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,14 +105,48 @@ def mirroring(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return DeltaStore(tmp_path) if request.param == "delta" else _database(request, tmp_path)
 
 
-@pytest.fixture(params=[*DATABASES, "delta", "iceberg", "topic"])
+@pytest.fixture(scope="session")
+def tables_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with catalogs of Delta Lake and of Iceberg."""
+    from tests.spark.tables.stores import session_with_tables
+
+    with session_with_tables(tmp_path_factory.mktemp("tables")) as session:
+        yield session
+
+
+LAKES = ["delta", "delta by executors", "iceberg", "iceberg by executors", "parquet", "parquet by executors"]
+OF_SPARK = ["a table of delta", "a table of iceberg"]  # in Spark's catalog, written by Spark
+STORES = [*DATABASES, *LAKES, "topic"]
+THROUGH_SPARK = [pytest.param(name, marks=[pytest.mark.servers, pytest.mark.long(seconds=5)]) for name in OF_SPARK]
+
+
+# each of its tests loads Iceberg's package anew, and "iceberg" and the other two by executors are tried each time
+_ICEBERG_FILES = pytest.param("iceberg by executors", marks=pytest.mark.long(seconds=1))
+
+
+@pytest.fixture(
+    params=[*(_ICEBERG_FILES if name == "iceberg by executors" else name for name in STORES), *THROUGH_SPARK]
+)
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A place for a sink, new for each test: every sink in turn."""
+    from tests.sinks.file_stores import DeltaFileStore, IcebergFileStore, ParquetFileStore
+    from tests.sinks.parquet_look import ParquetStore
     from tests.sinks.stores import DeltaStore, IcebergStore, TopicStore
 
+    if request.param in OF_SPARK:
+        from tests.spark.tables.stores import TableStore
+
+        return TableStore(request.getfixturevalue("tables_spark"), request.param.rpartition(" ")[2])
     if request.param == "topic":
         return TopicStore(request.getfixturevalue("kafka_broker").bootstrap)
-    in_a_folder = {"delta": DeltaStore, "iceberg": IcebergStore}.get(request.param)
+    in_a_folder = {
+        "delta": DeltaStore,
+        "delta by executors": DeltaFileStore,
+        "iceberg": IcebergStore,
+        "iceberg by executors": IcebergFileStore,
+        "parquet": ParquetStore,
+        "parquet by executors": ParquetFileStore,
+    }.get(request.param)
     return _database(request, tmp_path) if in_a_folder is None else in_a_folder(tmp_path)
 
 

@@ -22,7 +22,7 @@ from tests.campaign import MINUTES, cost_s, is_long
 
 # about the seconds of who takes longest, without the long tests; who is not named begins last
 SECONDS = {
-    "tests/spark/test_pipeline.py": 130,  # and all with it
+    "tests/spark/test_pipeline.py": 180,  # and all with it
     "tests/kafka/test_transactions.py": 42,
     "tests/bench/test_bench.py": 37,
     "tests/cdc/test_capture.py": 31,
@@ -38,7 +38,7 @@ SECONDS = {
     "tests/bench/test_kafka.py": 16,
     "tests/cdc/test_catalog.py": 16,
     "tests/cdc/test_per_table.py": 15,
-    "tests/sinks/test_contract.py": 14,
+    "tests/sinks/test_contract.py": 40,
     "tests/conformance/test_clients.py": 14,
     "tests/cdc/test_charsets.py": 13,
     "tests/cdc/test_kills.py": 13,
@@ -54,7 +54,9 @@ SECONDS = {
     "tests/broker/groups/test_clients.py": 11,
     "tests/broker/test_crashes.py": 10,
 }
-SPARK = re.compile(r"tests/spark/(dataframe/)?test_\w+\.py|tests/examples/test_(fines|pipelines)\.py")
+SPARK = re.compile(
+    r"tests/spark/((dataframe/)?test_\w+|rescale/test_(kills|on_spark|rescale|topics))\.py|tests/examples/test_(fines|pipelines)\.py"
+)
 
 
 def together(nodeid: str) -> str:

@@ -109,6 +109,8 @@ def test_a_budget_that_is_no_number_is_refused(tmp_path: Path) -> None:
 
 # Side by side
 
+ASKING = "spark: " + "SparkSession"  # in two pieces, so that this file is none of them
+
 
 def test_the_files_that_begin_are_there() -> None:
     assert [file for file in SECONDS if not (ROOT / file).exists()] == []
@@ -116,12 +118,20 @@ def test_the_files_that_begin_are_there() -> None:
 
 def test_spark_has_one_process_but_in_a_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
-    assert (
-        together("tests/spark/test_topics.py::test_a[x]") == together("tests/spark/test_alarms.py::test_b") == "Spark"
-    )
+    for with_a_session in ("test_topics.py::test_a[x]", "test_alarms.py::test_b", "rescale/test_rescale.py::test_c"):
+        assert together(f"tests/spark/{with_a_session}") == "Spark"
     assert together("tests/spark/state/test_pages.py::test_a") == "tests/spark/state/test_pages.py"
     monkeypatch.setenv("CAMPAIGN_MINUTES", "3")
     assert together("tests/spark/test_alarms.py::test_b") == "tests/spark/test_alarms.py"
+
+
+def test_no_file_whose_tests_ask_for_the_session_is_left_out_of_that_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    # those of tests/spark/rescale were: a second session was started for each of them
+    monkeypatch.delenv("CAMPAIGN_MINUTES", raising=False)
+    with_servers = ("tests/conformance/", "tests/spark/places/", "tests/spark/tables/")  # whose sessions are others
+    files = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if ASKING in file.read_text()]
+    left = [file for file in files if not file.startswith(with_servers) and together(f"{file}::test_a") != "Spark"]
+    assert left == []
 
 
 def test_apache_kafka_is_started_in_one_process() -> None:

@@ -170,6 +170,15 @@ def test_a_part_is_measured_alone_and_the_record_says_how_to_do_it_again(
     assert "by bucket, as Kafka" in capsys.readouterr().out
 
 
+def test_kafkas_timer_can_be_measured_alone_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "missing", lambda: ["java"])
+    monkeypatch.setattr(verbs, "REPEATED", 100)
+    assert cli.main(["bench", "timers", "--sizes", "50", "--rounds", "1", "--kafka", "--out", str(tmp_path)]) == 0
+    figures = json.loads((tmp_path / "timers.json").read_text())["figures"]
+    assert list(figures["ns"]) == [contender.name for contender in verbs.CONTENDERS[:2]]
+    assert "not measured: it needs java" in figures["notes"]["Kafka SystemTimer"]
+
+
 def test_the_floor_and_a_drivers_verbs_are_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks, "DEEDS", 20)
     monkeypatch.setattr(verbs, "REPEATED", 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -22,8 +23,9 @@ from waterclock.bench.kafka.harness import TOOLS, NotMeasured, missing
 from waterclock.bench.pipeline import ALL
 from waterclock.bench.processors import building, campaign, course
 from waterclock.bench.processors.answers import Answer, answer, counted, of_table
-from waterclock.bench.processors.contender import Contender, tree_cpu_s
+from waterclock.bench.processors.contender import Contender
 from waterclock.bench.processors.table import losses, table
+from waterclock.bench.trees import hold, tree_cpu_s
 
 FIGURES: dict[str, Any] = {
     "has_rules": True,
@@ -227,3 +229,15 @@ def test_kafka_streams_and_waterclock_write_the_same_records_on_both_brokers(tmp
     found = bench(tmp_path, "streams")
     everybody = [(entry.name, entry.sink, True) for entry in campaign.entries(["streams"])]
     assert [(row["contender"], row["sink"], row["right"]) for row in found["records"]] == everybody
+
+
+def test_a_tree_of_processes_is_held_to_the_cpus_that_are_told_and_so_is_what_it_starts_later() -> None:
+    every, tell = os.sched_getaffinity(0), "print(sorted(os.sched_getaffinity(0)), flush=True)"
+    later = f"subprocess.run([sys.executable, '-c', 'import os; {tell}'])"
+    code = f"import os, subprocess, sys\nfor line in sys.stdin: {later}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as held:
+        hold(held.pid, {max(every)})
+        assert held.communicate("now\n")[0] == f"[{max(every)}]\n"
+    assert os.sched_getaffinity(0) == every
