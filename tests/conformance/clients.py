@@ -8,6 +8,7 @@ Rule 3: messages are values alike for all clients; -1 stands where there is no o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from tests.conformance.batches import TODAY_MS
@@ -113,13 +114,13 @@ def read(reader: Reader, count: int) -> list[Message]:
 
 
 def assigned(*readers: Reader, count: int) -> None:
-    """Poll in turn until the readers share so many partitions as evenly as can be."""
+    """Poll, each reader in a thread of its own as its users do, until they share so many partitions as evenly as can be."""
 
     def shared() -> bool:
-        for reader in readers:
-            reader.poll()
+        list(threads.map(lambda reader: reader.poll(), readers))
         sizes = [len(reader.assignment()) for reader in readers]
         apart = set().union(*(reader.assignment() for reader in readers))
         return sum(sizes) == len(apart) == count and max(sizes) - min(sizes) <= 1
 
-    until(shared, within_s=40.0)
+    with ThreadPoolExecutor(len(readers)) as threads:
+        until(shared, within_s=40.0)

@@ -22,7 +22,6 @@ CLIENTS = {
 }
 # kafka-python leaves sockets behind that fail whichever test runs when they are collected: `make test-servers` has it alone
 ALL_CLIENTS = [pytest.param(name, marks=[pytest.mark.servers] if name == "kafka-python" else []) for name in CLIENTS]
-DIVIDES_TOO_EARLY = "kafka-python 3.0 may divide a topic that it has not heard of yet, among nobody"
 HOUR_MS = 3_600_000
 
 
@@ -41,8 +40,6 @@ class Closing:
 
 @pytest.fixture(params=ALL_CLIENTS)
 def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Closing]:
-    if request.param == "kafka-python" and ("group" in request.node.name or "members" in request.node.name):
-        request.applymarker(pytest.mark.xfail(reason=DIVIDES_TOO_EARLY, strict=False))
     with ExitStack() as stack:
         yield Closing(resolve_name(CLIENTS[request.param])(Door(bootstrap)), stack)
 
